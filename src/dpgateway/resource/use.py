@@ -1,8 +1,19 @@
-"""Devices that share hardware exclude each other: while a container has one of them, the others are Unhealthy.
+"""Who uses which hardware, in plain values, and which devices can't be given away because of that.
 
-That holds for the devices of one resource, and for those of all resources that name the same pool. The shares of one
-device don't exclude each other; but a container may have one under an id that isn't offered any more, since `shares`
-changed. Each of these takes the place of a free one that is offered, which is Unhealthy.
+Theory of operation. The *hardware* of a device is the names of what is behind it, by default its own id. Devices of one
+resource, or of resources of one pool, that have a name in common are the same hardware: from the moment an Allocate of
+one begins until it is free, the others are Unhealthy. What counts is the hardware that an id had when it was given
+away, not what its name means today.
+
+What containers have of a resource is one value for all of its pool (:class:`Used`). Where it can't be told exactly, it
+says more than is in use, so that nothing is given twice:
+
+    not known   neither journal nor kubelet was read, or another gateway serves the resource: any device may be in use
+    forgotten   an id is in use whose hardware nobody wrote down: it may be any device that names hardware
+    freed       no container uses it, and it waits for its release: in use for the other names of its hardware
+
+The shares of one device don't exclude each other. But a container may have one under an id that isn't offered any more,
+since ``shares`` changed; each of these takes the place of a free id that is offered (:func:`crowded`).
 """
 
 from __future__ import annotations
@@ -75,43 +86,39 @@ class Used:
         return self.holders.get(offered) or "a container"
 
 
-def used(resource: str, holdings: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
-    """``device_of``: the present device of an offered id. What was behind an id when it was given away counts, not what
-    its name means today. ``untold``: whether what is freed counts until its driver was told.
-    """
-    ids = holdings.taken if untold else holdings.last_known
+def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
+    """``device_of``: the present device of an offered id. ``untold``: whether freed ids count until their release."""
+    ids = in_use.taken if untold else in_use.last_known
     behind: dict[str, list[str]] = {}
     devices: dict[str, str] = {}
     forgotten = ""
-    for offered in sorted(ids, key=lambda id_: (id_ in holdings.freed, id_)):
-        entry, device = holdings.unreleased.get(offered), device_of(offered)
-        names = entry.hardware if entry is not None else frozenset()
-        flights = [flight[offered] for flight in holdings.in_flight if offered in flight]
-        if given := given_as(holdings, offered):
-            devices[offered] = given
-        elif device is not None:
-            devices[offered] = device.id
-        names = names.union(*flights)
+    for offered in sorted(ids, key=lambda id_: (id_ in in_use.freed, id_)):
+        entry, device = in_use.unreleased.get(offered), device_of(offered)
+        if meant := given_as(in_use, offered) or (device.id if device is not None else ""):
+            devices[offered] = meant
+
+        # What was written down, what Allocates in flight noted, and the present device if neither says enough.
+        flights = [flight[offered] for flight in in_use.in_flight if offered in flight]
+        names = (entry.hardware if entry is not None else frozenset()).union(*flights)
         if device is not None and not (names and all(flights)):
             names |= hardware(device)
         for name in names:
             behind.setdefault(name, []).append(offered)
         # what is freed and gone is told to no driver before its device is back, and that may be never
-        if not names and (device is not None or offered not in holdings.freed):
+        if not names and (device is not None or offered not in in_use.freed):
             forgotten = forgotten or offered
-    known = holdings.remembers and holdings.looked
-    holders = {id_: holdings.holder(id_) for id_ in ids}
-    return Used(resource, known, ids, behind, devices, holdings.freed, holders, forgotten)
+    holders = {id_: in_use.holder(id_) for id_ in ids}
+    return Used(resource, in_use.remembers and in_use.looked, ids, behind, devices, in_use.freed, holders, forgotten)
 
 
-def given_as(holdings: InUse, offered: str) -> str:
-    """The device that was given away under the id; empty if nobody saw that, or if the id is being given away again."""
-    entry = holdings.unreleased.get(offered)
-    return "" if entry is None or any(offered in flight for flight in holdings.in_flight) else entry.device
+def given_as(in_use: InUse, offered: str) -> str:
+    """The device that was given away under the id; empty if no gateway saw that, or if it is being given away again."""
+    entry = in_use.unreleased.get(offered)
+    return "" if entry is None or any(offered in flight for flight in in_use.in_flight) else entry.device
 
 
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
-    """What a call has in its hands whose driver has ended."""
+    """What a call still works on although its driver has ended."""
     behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
     call = f"{method}() of its driver, which ended before that call did"
     return Used(resource, True, behind=behind, holders={device.id: call for device in devices})
@@ -119,14 +126,11 @@ def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
 
 def certain(one: Used) -> Used:
     """Only what is known to be used under a name: for a resource in no pool, which would otherwise wait for all others.
-    What nobody remembers is taken for what it is called.
+    An id of unknown hardware is taken for the device of that name.
     """
-    untold = {device_id(offered): [offered] for offered in one.ids if not _behind(one, offered)}
-    return replace(one, known=True, forgotten="", behind={**untold, **one.behind})
-
-
-def _behind(one: Used, offered: str) -> bool:
-    return any(offered in ids for ids in one.behind.values())
+    known = frozenset().union(*one.behind.values())
+    unknown = {device_id(offered): [offered] for offered in one.ids - known}
+    return replace(one, known=True, forgotten="", behind={**unknown, **one.behind})
 
 
 def excluded(
@@ -173,7 +177,9 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
         if (device := devices.get(name)) is None:
             continue
         ids = dict.fromkeys(offered(name))
-        besides = [id_ for id_ in held if id_ not in ids and _is(device, id_, own)]
+        # the device's name may mean other hardware by now
+        same = frozenset().union(*(own.behind.get(name, ()) for name in hardware(device)))
+        besides = [id_ for id_ in held if id_ not in ids and id_ in same]
         free = [id_ for id_ in reversed(ids) if id_ not in held]
         out |= {id_: own.takes_a_share(other) for id_, other in zip(free, besides, strict=False)}
     return out
@@ -185,11 +191,6 @@ def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
     for id_ in sorted(own.ids - own.freed):
         found.setdefault(own.device(id_), []).append(id_)
     return found
-
-
-def _is(device: Device, offered: str, own: Used) -> bool:
-    """Whether the device is what was given away under the id. Its name may mean other hardware by now."""
-    return any(offered in own.behind.get(name, ()) for name in hardware(device))
 
 
 def _has(own: Used, device: Device) -> bool:
