@@ -38,7 +38,7 @@ def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
     )
     return SimpleNamespace(
-        stranger=others.get("stranger", ""),
+        rival=others.get("rival", ""),
         refused=others.get("refused"),
         resource=resource,
         registrar=SimpleNamespace(standing=SimpleNamespace(value=standing)),
@@ -64,7 +64,7 @@ def test_started_once_listed_or_failed(one, directory, started, streaming, failu
     assert (found.failure and found.failure.reason) == failure
 
 
-@pytest.mark.parametrize("others", [{"elsewhere": "another gateway serves it"}, {"stranger": "another plugin's"}])
+@pytest.mark.parametrize("others", [{"elsewhere": "another gateway serves it"}, {"rival": "another plugin's"}])
 def test_what_the_registrar_does_not_know(others):
     (found,) = resource(ResourceConfig("a", "x"), plugin(**others), 0.0, directory=True).registrations
     assert found.failure == next(iter(others.values()))

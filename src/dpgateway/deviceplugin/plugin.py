@@ -8,7 +8,6 @@ over at any time after that.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.holdings.observed import follow
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
-from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
+from dpgateway.deviceplugin.registration.rival import Rival
 from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
@@ -79,7 +78,7 @@ class Plugin:
         self._endpoint = Endpoint(resource.ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._calls, self._endpoint, front.client, group, log)
-        self._stranger = Stranger(name)
+        self._rival = Rival(name, log)
 
         self._retries = front.handover.retries(name)
         self._newer = NewerSide(resource.ownership, self._endpoint.next, self._retries, log)
@@ -104,9 +103,9 @@ class Plugin:
         return self._callers.opened(partial(self.registrar.stream_opened, agent))
 
     @property
-    def stranger(self) -> str:
+    def rival(self) -> str:
         """What is wrong with the kubelet's list of this resource: it is another plugin's. Empty if it is ours."""
-        return self._stranger.complaint
+        return self._rival.complaint.value
 
     @property
     def outdated(self) -> Mapping[str, str]:
@@ -135,6 +134,7 @@ class Plugin:
             resource.driver.state,
             self._handlers.refused,
             resource.trouble,
+            self._rival.complaint,
             self._calls.answers.outdated,
             resource.ownership.other,
         )
@@ -146,13 +146,13 @@ class Plugin:
 
         Returns early if another gateway has taken the resource over: True, or if this one must begin again: False.
         """
-        resource, answers = self.resource, self._calls.answers
+        resource, answers, registered = self.resource, self._calls.answers, self._front.holdings.reader.registered
         for name, following in (
             ("itself", resource.run),
             ("holdings", partial(follow, self._holdings, resource.inventory, resource.releases)),
             ("answers", answers.follow),
             ("notes of answers", answers.follow_notes),
-            ("stranger", self._follow_registered),
+            ("rival", partial(self._rival.follow, registered, resource.inventory, self.registrar)),
         ):
             self._group.create_task(following(), name=f"{self.name} {name}")
         try:
@@ -203,20 +203,3 @@ class Plugin:
         """Removes the names at once, whatever still runs; from any thread."""
         self._endpoint.abandon()
         self.resource.ownership.end()
-
-    async def _follow_registered(self) -> None:
-        """Whether the kubelet lists what this gateway lists, each time it writes that down, and a while after that."""
-        registered, seen, again = self._front.holdings.reader.registered, 0, None
-        inventory = self.resource.inventory
-        while True:
-            before = seen
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(again):
-                    seen = await registered.wait(seen)
-            again = SETTLED + 1.0 if seen != before else None  # once for each that is written
-            (ids, written), ours = registered.value, inventory.list.value or {}
-            found = ids.get(self.name, ()), written, ours.keys(), inventory.published
-            if self._stranger.look(*found, self.registrar.listed_since, time.monotonic()):
-                self.resource.trouble.notify()
-                if text := self._stranger.complaint:
-                    self._log.warning("%s", text, extra={"reason": text})

@@ -57,7 +57,7 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     return ResourceStatus(
         config.name,
         failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
-        (_registration(plugin.registrar.standing.value, elsewhere or plugin.stranger),),
+        (_registration(plugin.registrar.standing.value, elsewhere or plugin.rival),),
         failure,
         DriverStatus(name, version, stamped(said.listed), said.failure or None, error),
         unsaved=plugin.resource.unsaved or None,

@@ -4,5 +4,5 @@ lifecycle  the table that decides when to register
 registrar  does what the table says
 client     sends Register
 refusals   warns of a kubelet that speaks none of our APIs
-stranger   notices another plugin with the same resource name
+rival      notices another plugin with the same resource name
 """

@@ -1,0 +1,87 @@
+"""Notices another device plugin that registers the name of one of our resources.
+
+A kubelet gives away what the plugin lists that registered last, and tells nobody. But its checkpoint has the ids
+(`RegisteredDevices`, 1.9 and later), so a rival shows in ids that aren't in our list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.kit.observable import Observable
+from dpgateway.resource.inventory import Inventory
+
+LISTED_WITHIN = 1.0
+"""Seconds from our list to the checkpoint that has it. An earlier one may have what was listed before."""
+SETTLED = 10.0
+"""Seconds after which a checkpoint that was written sooner, and is still the newest, has our list: when a kubelet
+starts, all plugins register within moments, and then it writes nothing until the next Allocate."""
+_MOST_NAMED = 3
+
+
+class Listed(NamedTuple):
+    """Ids, and since when they are listed, in seconds of the monotonic clock."""
+
+    ids: Collection[str]
+    since: float
+
+
+class Rival:
+    """Of one resource. Used from the event loop."""
+
+    def __init__(self, resource: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        self._resource, self._log = resource, log
+        self.complaint = Observable("")
+        """What is wrong; empty while no rival is known."""
+        self._registered: float | None = None
+
+    async def follow(
+        self,
+        checkpoints: Observable[tuple[Mapping[str, Collection[str]], float]],
+        inventory: Inventory,
+        registrar: Registrar,
+    ) -> None:
+        """Looks at each checkpoint, and again a while after it; never returns. ``checkpoints``: the ids that the
+        kubelet lists, by resource, and when it wrote them.
+        """
+        seen, again = 0, None
+        while True:
+            before = seen
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(again):
+                    seen = await checkpoints.wait(seen)
+            again = SETTLED + 1.0 if seen != before else None  # once for each that is written
+            ids, written = checkpoints.value
+            theirs = Listed(ids.get(self._resource, ()), written)
+            ours = Listed((inventory.list.value or {}).keys(), inventory.published)
+            self.look(theirs, ours, registrar.listed_since, time.monotonic())
+
+    def look(self, theirs: Listed, ours: Listed, registered: float | None, now: float) -> None:
+        """Compares the ids in the kubelet's checkpoint with those of our list.
+
+        ``registered``: when our registration began, None until the kubelet has our list; ``now``: both in seconds of
+        the monotonic clock.
+        """
+        text = self.complaint.value
+        if registered != self._registered:  # each registration of ours replaces another plugin's
+            text, self._registered = "", registered
+        if registered is not None:
+            listed = max(registered, ours.since)
+            if theirs.since > listed + LISTED_WITHIN or (theirs.since > listed and now > listed + SETTLED):
+                strange = sorted(set(theirs.ids).difference(ours.ids))
+                text = self._text(strange) if strange else ""
+        if self.complaint.set(text) and text:
+            self._log.warning("%s", text, extra={"reason": text})
+
+    def _text(self, ids: list[str]) -> str:
+        more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
+        return (
+            f"another device plugin has registered {self._resource}: the kubelet lists ids that this gateway never "
+            f"offered: {', '.join(ids[:_MOST_NAMED])}{more}; stop it, or rename the resource of one of the two"
+        )
