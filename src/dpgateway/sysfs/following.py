@@ -50,10 +50,14 @@ class FollowedSurvey(Generic[D]):
         """``name``: of the thread. ``log``: is told what matches and can't be offered, and what can't be watched."""
         self._survey, self._changed = survey, changed
         self._notices, self._proof = Complaint(log, level=logging.INFO), Proof()
+        self._listens = False
         self._watcher = Watcher(name, changed, Complaint(log), survey.concerns)
 
     def find(self) -> Mapping[str, D]:
         """The devices by their ids. Raises OSError, if a directory of sysfs can't be listed."""
+        if not self._listens:  # before the look, so that no uevent is missed in between
+            self._watcher.watch()
+            self._listens = True
         found = self._survey.find(self._proof.due(self._watcher.news(), time.monotonic()))
         if self._watcher.watch(self._survey.directories):
             self.doubt()  # a change may have come just before the new watch

@@ -81,8 +81,9 @@ class Memory(Generic[D]):
         """By the objects' paths."""
         self.kept: dict[str, Kept[D]] = {}
         """By the devices' ids."""
-        self.concern: tuple[Set[str], Set[str]] = frozenset(), frozenset()
-        """The places whose uevents matter, and what these are in. Replaced, never changed: other threads read it."""
+        self.concern: tuple[Set[str], Set[str]] | None = None
+        """The places whose uevents matter, and their ancestors; None before the first look. Replaced, never changed,
+        because other threads read it."""
         self._clear()
 
     def _clear(self) -> None:
@@ -138,7 +139,7 @@ class Memory(Generic[D]):
         for directory, interest in directories.items():
             self.directories.setdefault(directory, Interest()).add(interest)
         places = self._elsewhere.union(there)
-        if places != self.concern[0]:
+        if self.concern is None or places != self.concern[0]:
             self.concern = frozenset(places), frozenset(one for place in places for one in above(place))
         if not self.seen.keys() <= there:
             self.seen = {path: one for path, one in self.seen.items() if path in there}

@@ -66,9 +66,10 @@ class Survey(Generic[D]):
         """Whether an event may have changed a device: it is about an object of the matched subsystems, about anything
         that a place of the answers is in, or about what is in such a place.
         """
-        if any(value_matches(event.subsystem, match.subsystem) for match in self._selection.match):
+        concern = self.memory.concern
+        if concern is None or any(value_matches(event.subsystem, match.subsystem) for match in self._selection.match):
             return True
-        inner, around = self.memory.concern
+        inner, around = concern
         return event.path in around or any(one.path in inner for one in Object(event.path).line)
 
     def find(self, news: ChangedPlaces | None = None) -> Mapping[str, D]:
