@@ -48,11 +48,11 @@ from dpgateway.node.node import Node
 from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.resource.held import HeldDevices
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, LAST
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
-from dpgateway.resource.specs import Keeping
+from dpgateway.resource.specs import SpecKeeper
 from dpgateway.status.overview import Overview, Served
 
 GRACE = 1.0
@@ -121,13 +121,13 @@ class Gateway:
         self._holdings = NodeHoldings(self._node, places, names, self._threads)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._after_close, self._pods = CallsAfterClose(), places.pods
-        left = Left(self._holdings, directory, configuration.state_dir, self._threads)
-        self._pools = Pools(left, self._after_close)
+        orphans = Orphans(self._holdings, directory, configuration.state_dir, self._threads)
+        self._pools = Pools(orphans, self._after_close)
         handover = Coordinator(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
-        self._keeping = Keeping(own, self._holdings.by_resource, left, self._threads)
+        self._spec_keeper = SpecKeeper(own, self._holdings.by_resource, orphans, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
         throttle = ListThrottle(self._node.written)
         common = Common(directory, configuration.state_dir, self._threads, self._pools, LIST_LIMIT)
@@ -147,7 +147,7 @@ class Gateway:
             self._spawn("know what containers hold", self._holdings.run),
             self._spawn("sweep", self._sweep),
             self._spawn("follow the pools", self._pools.run),
-            self._spawn("keep CDI specs", self._keeping.run),
+            self._spawn("keep CDI specs", self._spec_keeper.run),
         ]
         resources = self._first.resources
         for config in resources:

@@ -18,7 +18,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal, JournalWriter
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import hardware
 from tests.support.calls import kubelet_calls
@@ -201,7 +201,7 @@ class Life:
         self.loop, self.folder, self.truth = loop, folder, truth
         self.usages = Told(truth.settings, reread)
         self.unended = CallsAfterClose()
-        self.pools = Pools(Left(self.usages, folder / "device-plugins", folder / "state", threads), self.unended)
+        self.pools = Pools(Orphans(self.usages, folder / "device-plugins", folder / "state", threads), self.unended)
         self._following = asyncio.ensure_future(self.pools.run())
         self.served: dict[str, Served] = {}
         truth.known = lambda name: name not in self.served or not self.served[name].unready

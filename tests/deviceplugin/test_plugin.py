@@ -18,7 +18,7 @@ from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.node.checkpoint import WRITING
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from tests.support.holdings import node_holdings, run_both
@@ -38,7 +38,7 @@ class Running:
         self.node = holdings.node
         self.driver = RunningDriver(self.config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
-        pools = Pools(Left(holdings, directory, state, threads), CallsAfterClose())
+        pools = Pools(Orphans(holdings, directory, state, threads), CallsAfterClose())
         throttle = ListThrottle(holdings.node.written)
         common = Common(directory, state, threads, pools, LIST_LIMIT)
         front = Front(common, holdings, client, Coordinator(pools.together, group), cdi(), throttle)

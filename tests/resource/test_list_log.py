@@ -6,7 +6,7 @@ import pytest
 
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Health
-from dpgateway.resource.list_log import FEW, LEFT, MOST_LINES, NEW, RECOVERED, Fate, News, changes, falls
+from dpgateway.resource.list_log import FEW, LEFT, MOST_LINES, NEW, RECOVERED, Fate, ListLog, changes, falls
 from dpgateway.resource.offers import Offer
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
@@ -59,7 +59,7 @@ class Followed:
         self.inventory: Observable[Mapping[str, Offer] | None] = Observable(None)
         self.quiet = False
         self.holders: dict[str, tuple[str, ...]] = {}
-        self.news = News(self.inventory, log, lambda: self.quiet, gathering=gathering, holders=lambda: self.holders)
+        self.news = ListLog(self.inventory, log, lambda: self.quiet, gathering=gathering, holders=lambda: self.holders)
         self.task = asyncio.ensure_future(self.news.follow())
 
 

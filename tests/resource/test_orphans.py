@@ -9,7 +9,7 @@ import pytest
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
-from dpgateway.resource.orphans import PATIENCE, Left
+from dpgateway.resource.orphans import PATIENCE, Orphans
 from tests.support.holdings import Told
 from tests.support.threads import Scarce
 from tests.support.time import advance, in_virtual_time
@@ -26,7 +26,7 @@ class Watched:
         self.state_dir, self.changes = folder / "state", 0
         threads = threads or Threads()
         self.node, self.directory = Told([SERVED]), folder / "device-plugins"
-        self.left = Left(self.node, self.directory, self.state_dir, threads)
+        self.left = Orphans(self.node, self.directory, self.state_dir, threads)
         self.task = None
 
     def journal(self, resource, unreleased=CLAIMS):

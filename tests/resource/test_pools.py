@@ -28,7 +28,7 @@ from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.inventory import SETTLING, Inventory
 from dpgateway.resource.journal import Entries
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pool, Pools
 from dpgateway.resource.use import worked_on
 from tests.deviceplugin.pool_life import Life, Setting, Truth
@@ -277,7 +277,7 @@ async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_give
 async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp_path):
     threads = Threads()
     told = Told([AES, FFT])
-    pools = Pools(Left(told, tmp_path / "device-plugins", tmp_path, threads), CallsAfterClose())
+    pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, threads), CallsAfterClose())
     following = asyncio.ensure_future(pools.run())
     gave = {AES: {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
     inventories = {}

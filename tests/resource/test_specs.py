@@ -13,7 +13,7 @@ from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
 from dpgateway.node.holders import Container, Noted
-from dpgateway.resource.specs import Keeping
+from dpgateway.resource.specs import SpecKeeper
 from tests.support.logs import complaint
 from tests.support.waiting import until
 
@@ -75,7 +75,7 @@ async def keep(specs, left):
     tasks = []
 
     async def keep(holdings):
-        keeping = Keeping(specs, holdings, left, Threads(), pause=0.01)
+        keeping = SpecKeeper(specs, holdings, left, Threads(), pause=0.01)
         tasks.append(asyncio.create_task(keeping.run()))
 
     yield keep

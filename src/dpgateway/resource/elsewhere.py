@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpgateway.kit.tasks import aligned
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, Owner, Ownership, hash_of, others, this_gateway
 
 UNFREE = 0.25
@@ -38,10 +38,10 @@ TICK = 50_000_000
 class Elsewhere:
     """Used from the event loop."""
 
-    def __init__(self, left: Left, changed: Callable[[], None]) -> None:
+    def __init__(self, orphans: Orphans, changed: Callable[[], None]) -> None:
         """``changed`` is called soon after :attr:`served` or the strangers have changed."""
-        self._left, self._changed = left, changed
-        self._folder: Path = left.directory / FOLDER
+        self._orphans, self._changed = orphans, changed
+        self._folder: Path = orphans.directory / FOLDER
         self.served: dict[str, str] = {}
         """The configured resources that another gateway serves, each with a sentence that says which."""
         self._strangers: dict[str, Owner] = {}
@@ -100,12 +100,12 @@ class Elsewhere:
         self._strangers |= self._held()
 
     def _held(self) -> dict[str, Owner]:
-        found = others(self._left.directory, self._left.configured)
+        found = others(self._orphans.directory, self._orphans.configured)
         return {one.hash: owner for one in found if (owner := one.owner())}
 
     async def run(self) -> None:
         """Watches the strangers' locks and journals; never returns."""
-        written = self._left.written
+        written = self._orphans.written
         looks, told = 0, dict(self._strangers)
         while True:
             self.look()
@@ -114,10 +114,10 @@ class Elsewhere:
             self._strangers |= held
 
             # A stranger writes its journal a moment later than the kubelet its checkpoint, so one look isn't enough.
-            looks = LOOKS if written != self._left.written else looks - 1
-            written = self._left.written
+            looks = LOOKS if written != self._orphans.written else looks - 1
+            written = self._orphans.written
             if free or (self._strangers and looks > 0):
-                await self._left.look()
+                await self._orphans.look()
             if free:
                 self._strangers = self._held()  # another gateway may have taken one meanwhile
 
@@ -129,7 +129,7 @@ class Elsewhere:
     def configured(self, resource: str) -> None:
         """The resource is configured from now on, so it is no stranger."""
         self._strangers.pop(hash_of(resource), None)
-        owner = Ownership(self._left.directory, resource).owner()
+        owner = Ownership(self._orphans.directory, resource).owner()
         if owner is None:
             self._new.add(resource)
         elif owner.gateway != this_gateway():

@@ -1,6 +1,15 @@
 """Tells one resource's driver which devices are free again: that no container holds them, or is getting them.
 
-What is held is known to the front, and when the driver's turn comes to ``dpgateway.drivers``.
+Theory of operation. A freed id (the front says which) is told of once its device is listed, and nobody has its
+hardware under another name. The driver's lane may take its time, so whether the device is *still* free is asked again
+just before the call; once the driver was told, the front hears that the id is released. In between, and if the gateway
+ends, the id stays freed: a driver is told at least once. These exceptions hold:
+
+    another gateway serves the resource   it tells its own driver (rest, go_on)
+    the driver ended                      the next one is told everything again
+    the device isn't listed               it is told when it is listed again, or never: the log calls that a leak. An
+                                          id of a driver without prepare and release waits for nothing
+    another driver gave it away           nobody is told: a leak, too
 """
 
 from __future__ import annotations
@@ -43,27 +52,22 @@ class Releases:
         self._resting = False
 
     def tell(self) -> None:
-        """Tells the driver what is free; what it doesn't list now, it is told when it lists it again."""
+        """Tells the driver what is free by now."""
         self._note_hardware()
-        calls, holdings = self._driver.calls, self._usage.value
+        calls, freed = self._driver.calls, self._usage.value.freed
         if calls is not self._told_through:  # a driver that ended may never have been told
             self._telling.clear()
         self._told_through = calls
-        freed = holdings.freed - self._telling
-        if (
-            self._resting
-            or calls is None
-            or self._driver.state.value.devices is None
-            or not freed
-            or self._inventory.unsure
-        ):
+        freed -= self._telling
+        if self._resting or calls is None or self._driver.state.value.devices is None or not freed:
+            return
+        if self._inventory.unsure:
             return
         ids, devices = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
-        if not ids:
-            return
-        self._telling |= ids
-        elsewhere = self._inventory.elsewhere(devices, freeing=True)
-        calls.release([d for d in devices if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
+        if ids:
+            self._telling |= ids
+            elsewhere = self._inventory.elsewhere(devices, freeing=True)
+            calls.release([d for d in devices if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
         """The freed ids of which the driver is to be told now, and the devices that it is told of."""
@@ -86,7 +90,7 @@ class Releases:
         return ids, devices.values()
 
     def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
-        """Whatever the driver does when a device is free isn't done: it isn't told, perhaps for ever."""
+        """The driver isn't told, perhaps for ever, so what it does when a device is free isn't done."""
         holdings = self._usage.value
         entry, driver = holdings.unreleased[id_], holdings.driver
         if id_ in self._leaked or entry.driver == "" or (entry.driver is None and not driver):
@@ -99,11 +103,11 @@ class Releases:
         leak(self._log, self._inventory.name, holdings, id_, why)
 
     def _note_hardware(self) -> None:
-        holdings = self._usage.value
-        devices = {id_: self._ledger.device(id_) for id_, entry in holdings.unreleased.items() if not entry.hardware}
-        behind = {id_: hardware(device) for id_, device in devices.items() if device is not None}
-        names = {id_: device.id for id_, device in devices.items() if device is not None}
-        self._usage.known_behind({id_: names for id_, names in behind.items() if names}, names)
+        """Of ids that were in use before somebody could say what is behind them."""
+        unknown = (id_ for id_, entry in self._usage.value.unreleased.items() if not entry.hardware)
+        found = {id_: device for id_ in unknown if (device := self._ledger.device(id_)) is not None}
+        behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
+        self._usage.known_behind(behind, {id_: device.id for id_, device in found.items()})
 
     def _told(self, ids: set[str]) -> None:
         """What is being given away just now was left out, perhaps; it is told again, unless a container gets it."""

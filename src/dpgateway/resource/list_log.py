@@ -58,7 +58,7 @@ Holders = Mapping[str, Collection[str]]
 """Who has an id, by the id."""
 
 
-class News:
+class ListLog:
     """Follows one resource's list. ``quiet``: true while something else says what is wrong with all of it."""
 
     def __init__(

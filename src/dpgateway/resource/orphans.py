@@ -46,7 +46,7 @@ def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: In
     )
 
 
-class Left:
+class Orphans:
     """Used from the event loop."""
 
     def __init__(self, usages: Usages, directory: Path, state_dir: Path, threads: Threads) -> None:

@@ -23,7 +23,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import KubeletError
 from dpgateway.resource.elsewhere import Elsewhere
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
 
@@ -117,12 +117,12 @@ class _Expected:
 class Pools:
     """Used from the event loop."""
 
-    def __init__(self, left: Left, after_close: CallsAfterClose) -> None:
-        self._left, self._after_close = left, after_close.now
+    def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
+        self._orphans, self._after_close = orphans, after_close.now
         self._pools: dict[str, Pool] = {}
         self._of: dict[str, Pool] = {}
         """By resource, also of those that are in no pool that is configured."""
-        self.elsewhere = Elsewhere(left, self._left_changed)
+        self.elsewhere = Elsewhere(orphans, self._besides_changed)
         self._served: dict[str, Member] = {}
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
@@ -131,7 +131,9 @@ class Pools:
     async def run(self) -> None:
         """Follows what is left of resources that aren't configured any more, and of their drivers; never returns."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._left.run(self._left_changed), name="what containers hold of resources that went")
+            group.create_task(
+                self._orphans.run(self._besides_changed), name="what containers hold of resources that went"
+            )
             group.create_task(self._follow_calls(), name="calls of drivers that ended")
             group.create_task(self.elsewhere.run(), name="what other gateways serve")
 
@@ -139,9 +141,9 @@ class Pools:
         seen = 0
         while True:
             seen = await self._after_close.wait(seen)
-            self._left_changed()
+            self._besides_changed()
 
-    def _left_changed(self) -> None:
+    def _besides_changed(self) -> None:
         for pool in {id(pool): pool for pool in self._of.values()}.values():
             pool.tell()
 
@@ -152,7 +154,7 @@ class Pools:
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
             yield Used(name, elsewhere=self.elsewhere.served[name])
             break  # one is enough
-        if not self._left.known.is_set():
+        if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
         yield from self._ended()
 
@@ -166,14 +168,14 @@ class Pools:
 
     def _ended(self) -> Iterator[Used]:
         """What is used of resources that went, and of drivers that ended."""
-        for name, holdings in self._left.usages.items():
+        for name, holdings in self._orphans.usages.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or is in another pool than before, although it is served still."""
-        self._left.drop(config.name)
+        self._orphans.drop(config.name)
         self.elsewhere.configured(config.name)
         pool, before = self._pool(config), self._of.get(config.name)
         if before is pool or (before is not None and before.alone and pool.alone):
@@ -208,14 +210,14 @@ class Pools:
                 return
             await self._until_free()
             waiting = self._waiting
-            await self._left.look()
+            await self._orphans.look()
             self._looked = waiting
 
     async def _until_free(self) -> None:
         """Returns once no other gateway owns a resource that isn't configured here, or after ENDING."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDING):
-                for one in others(self._left.directory, self._left.configured):
+                for one in others(self._orphans.directory, self._orphans.configured):
                     with contextlib.suppress(KubeletError, OSError):  # whoever sweeps tells what is wrong with its lock
                         await one.until_free()
 
@@ -223,7 +225,7 @@ class Pools:
         """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none
         may come into one at any time.
         """
-        await self._left.known.wait()
+        await self._orphans.known.wait()
         if name in self._of and not self._of[name].alone:
             await self._of[name].known.wait()
 
@@ -234,7 +236,7 @@ class Pools:
 
     def remove(self, name: str) -> None:
         """The resource isn't configured any more, and isn't served."""
-        self._left.add(name)
+        self._orphans.add(name)
         self.elsewhere.drop(name)
         self._leave(name)
         self._served.pop(name, None)

@@ -32,7 +32,7 @@ from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.limit import ListLimit
-from dpgateway.resource.list_log import News
+from dpgateway.resource.list_log import ListLog
 from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.pools import Pools
 
@@ -79,7 +79,7 @@ class Resource:
         self.journal = JournalWriter(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
         self._config, self._known, self._log, self._pools = config, config.value, log, common.pools
         self._begun = asyncio.Event()
-        self._list_log = News(
+        self._list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
         )
         self._reminder = Reminder(self._remind)

@@ -21,7 +21,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import NOTED_WITHIN, Usage
-from dpgateway.resource.orphans import Left
+from dpgateway.resource.orphans import Orphans
 
 T = TypeVar("T")
 
@@ -33,26 +33,26 @@ PATIENCE = 10.0
 _log = bind(__name__)
 
 
-class Keeping:
+class SpecKeeper:
     """Used from the event loop."""
 
     def __init__(
         self,
         specs: OwnSpecs,
         usages: Mapping[str, Usage],
-        left: Left,
+        orphans: Orphans,
         threads: Threads,
         pause: float = PAUSE,
     ) -> None:
-        """``usages``: by resource, also those that aren't configured any more, once ``left`` knows them."""
-        self._specs, self._usages, self._left = specs, usages, left
+        """``usages``: by resource, also those that aren't configured any more, once ``orphans`` knows them."""
+        self._specs, self._usages, self._orphans = specs, usages, orphans
         self._threads, self._pause = threads, pause
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
 
     async def run(self) -> None:
         """Never returns."""
         await self._try(self._restore)
-        await self._left.known.wait()
+        await self._orphans.known.wait()
         while True:
             await self._try(self._look)
             await asyncio.sleep(aligned(self._pause))
@@ -68,7 +68,7 @@ class Keeping:
             return
         keep, over = self._sorted(written)
         if any(one.given.resource not in self._usages for one in over):
-            whole = await self._left.look()  # another gateway may have given it since this one began
+            whole = await self._orphans.look()  # another gateway may have given it since this one began
             keep, over = self._sorted(written)
             over = [one for one in over if whole or one.given.resource in self._usages]
         if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
