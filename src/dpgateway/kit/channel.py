@@ -28,11 +28,11 @@ class Channel:
         limit = [("grpc.max_receive_message_length", largest)] if largest is not None else []
         self._grpc: Any = grpc.aio.insecure_channel(str(self._address), options=[*_OPTIONS, *limit])
 
-    def unary_unary(self, path: str) -> Any:  # noqa: ANN401  gRPC's multicallable, which has no types
+    def unary_unary(self, path: str) -> grpc.aio.UnaryUnaryMultiCallable:
         """``path``: of the RPC, as gRPC names it."""
         return self._grpc.unary_unary(path)
 
-    def unary_stream(self, path: str) -> Any:  # noqa: ANN401
+    def unary_stream(self, path: str) -> grpc.aio.UnaryStreamMultiCallable:
         return self._grpc.unary_stream(path)
 
     async def close(self, grace: float | None = None) -> None:

@@ -61,12 +61,13 @@ class _Job:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.name, self.future, self.loop = name, future, loop
-        self.function: Callable[[], Any] | None = function
+        self.function = function
         self.refused = 0
 
     def run(self) -> None:
         """Runs the function once, unless the future was cancelled, and drops it."""
-        function, self.function = self.function, None
+        function = self.function
+        del self.function
         self.result, self.error = (None, None) if self.future.cancelled() else _outcome(function)
 
     def deliver(self) -> None:
@@ -98,9 +99,8 @@ class _Job:
             future.set_exception(tamed)
 
 
-def _outcome(function: Callable[[], Any] | None) -> tuple[Any, BaseException | None]:
+def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """A function of its own, because the error that it returns holds its frame."""
-    assert function is not None  # noqa: S101  a job runs once
     try:
         return function(), None
     except BaseException as error:

@@ -84,7 +84,7 @@ def forbidden(directory: Path) -> str:
     if uid == 0 or os.access(directory, os.W_OK | os.X_OK):
         return ""
     try:
-        os.stat(directory)  # noqa: PTH116  the error tells whether it is missing or hidden
+        directory.stat()  # which tells whether it is missing or hidden
     except OSError as error:
         if not isinstance(error, PermissionError):
             return ""
@@ -120,7 +120,7 @@ class Absence:
 def why_none(directory: Path) -> str:
     """What was found in place of a kubelet's socket."""
     try:
-        os.stat(directory / SOCKET)  # noqa: PTH116  the error tells what is missing
+        (directory / SOCKET).stat()
     except FileNotFoundError:
         pass
     except OSError as error:
