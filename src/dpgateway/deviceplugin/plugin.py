@@ -152,7 +152,7 @@ class Plugin:
             ("holdings", partial(follow, self._holdings, resource.inventory, resource.releases)),
             ("answers", answers.follow),
             ("notes of answers", answers.follow_notes),
-            ("rival", partial(self._rival.follow, registered, resource.inventory, self.registrar)),
+            ("rival", partial(self._rival.follow, registered, resource.inventory, self.registrar.record)),
         ):
             self._group.create_task(following(), name=f"{self.name} {name}")
         try:

@@ -87,7 +87,7 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
         name,
         driver,
         (plugin.registrar.standing.value,),
-        plugin.registrar.attempts,
+        plugin.registrar.record.attempts,
         bool(plugin.resource.failure),
         _moment(plugin.resource.driver.state.value.listed),
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),

@@ -174,7 +174,7 @@ async def test_the_next_older_api_is_tried(log):
         await rig.answer()
         assert (rig.state, rig.standing.value.api) == (State.EXPECTING, "v1alpha1")
         refused = {(api, "api_refused"): 1 for api in ("v1beta1", "v1alpha2")}
-        assert rig.attempts == {**refused, ("v1alpha1", "accepted"): 1}
+        assert rig.record.attempts == {**refused, ("v1alpha1", "accepted"): 1}
 
 
 @in_virtual_time
@@ -219,7 +219,7 @@ async def test_unavailable_settles_no_api(log):
         assert [call.api for call in rig.calls] == ["v1beta1"] * 2
         await rig.appear()
         await turns()
-        assert rig.attempts == {("v1beta1", "failed"): 1, ("v1beta1", "given_up"): 1}
+        assert rig.record.attempts == {("v1beta1", "failed"): 1, ("v1beta1", "given_up"): 1}
 
 
 @in_virtual_time

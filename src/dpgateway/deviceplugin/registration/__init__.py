@@ -2,6 +2,7 @@
 
 lifecycle  the table that decides when to register
 registrar  does what the table says
+record     what the rest of the gateway sees of the registration
 client     sends Register
 refusals   warns of a kubelet that speaks none of our APIs
 rival      notices another plugin with the same resource name

@@ -11,7 +11,7 @@ Theory of operation
     - ``_listening`` is whether something answered, so that this isn't a kubelet that is just starting; the backoff and
       the log need to know.
     - ``_inherited`` and ``_seamless`` are what the gateway left that handed the resource over.
-    - ``standing`` and ``attempts`` are what the rest of the gateway sees.
+    - ``record`` is what the rest of the gateway sees.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,15 +26,12 @@ from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Lifecycle, State, Trigger
+from dpgateway.deviceplugin.registration.record import RegistrationRecord
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import StreamCallbacks
-from dpgateway.deviceplugin.values import FRONT, Options, Registration
+from dpgateway.deviceplugin.values import Options, Registration
 from dpgateway.errors import GatewayError
-from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.observable import Observable
-from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.incarnation import Change
-from dpgateway.resource.standing import Standing
 
 STREAM_DUE = 15.0
 """Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""
@@ -65,9 +60,8 @@ class Registrar:
         self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
         self._apis = client.apis
         self._lifecycle = Lifecycle(len(self._apis))
-        self.standing = Observable(Standing(FRONT, self._lifecycle.state, timestamp()))
-        self._since = time.monotonic()
-        """When the state was entered."""
+        self.record = RegistrationRecord(log)
+        self.standing = self.record.standing
         self._now, self._backoff = asyncio.get_running_loop().time, Backoff(random.random)
         self._streams: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
@@ -78,9 +72,6 @@ class Registrar:
         """The index of the API in which Register was sent last."""
         self._inherited = ""
         self._seamless = False
-        self._complaint = Complaint(log)
-        self.attempts: Mapping[tuple[str, str], int] = {}
-        """Registers sent so far, by API and outcome."""
 
     @property
     def state(self) -> State:
@@ -95,11 +86,6 @@ class Registrar:
     def registering(self) -> bool:
         """A Register is in flight, or has succeeded, and the kubelet is about to open a stream."""
         return self._lifecycle.state in {State.REGISTERING, State.EXPECTING}
-
-    @property
-    def listed_since(self) -> float | None:
-        """When the registration began on which the list was sent, by the monotonic clock; None while there is none."""
-        return self._since if self.standing.value.listed else None
 
     # what happened
 
@@ -127,14 +113,14 @@ class Registrar:
         stream, seamless = Stream(), self._seamless
         self._seamless = False
         self._streams.add(stream)
-        self._complaint.over()
+        self.record.settled()
         self._feed(Trigger.STREAM_OPEN)
         self.options_changed()
         return StreamCallbacks(partial(self._stream_listed, stream), partial(self._stream_closed, stream), seamless)
 
     def _stream_listed(self, stream: Stream) -> None:
         stream.listed = True
-        self._tell()
+        self._note()
 
     def _stream_closed(self, stream: Stream) -> None:
         if stream not in self._streams:
@@ -146,7 +132,7 @@ class Registrar:
             self._log.info("the kubelet's last stream ended", extra={"api": self._api.name})
             self._feed(Trigger.LAST_STREAM_END)
         else:
-            self._tell()
+            self._note()
 
     def options_changed(self) -> None:
         """The resource may want other options than those that are registered."""
@@ -193,19 +179,10 @@ class Registrar:
                 self._start(self._backoff.delay(self._now(), listening=True))
             case Action.WAIT:
                 self._start(self._backoff.delay(self._now(), listening=self._listening))
-        self._tell()
+        self._note()
 
-    def _tell(self) -> None:
-        """Publishes the standing, if it has changed."""
-        state, before = self._lifecycle.state, self.standing.value
-        since, registered = before.since, state in _REGISTERED
-        if state is not before.state:
-            self._since, since = time.monotonic(), timestamp()
-        listed = any(stream.listed for stream in self._streams)
-        api = self._api.name if registered else None
-        now = Standing(FRONT, state, since, registered, self.streaming, listed, api, self._complaint.text or None)
-        if now != before:
-            self.standing.set(now)
+    def _note(self) -> None:
+        self.record.note(self._lifecycle.state, self._api.name, [stream.listed for stream in self._streams])
 
     def _start(self, seconds: float, complaint: str = "") -> None:
         """Starts the timer. ``complaint``: what is wrong once the time is over; then something did listen."""
@@ -229,7 +206,7 @@ class Registrar:
             self._registered = options
             await self._client.register(api, registration)
         except asyncio.CancelledError:
-            self._count(api, "given_up")
+            self.record.count(api.name, "given_up")
             raise
         except ApiRefused as error:
             self._log.debug("the kubelet refused the API: %s", error, extra={"api": api.name})
@@ -245,29 +222,19 @@ class Registrar:
             self._log.info("registered", extra={"api": api.name})
             trigger = Trigger.ACCEPTED
 
-        self._count(api, trigger.name.lower())
+        self.record.count(api.name, trigger.name.lower())
         if asyncio.current_task() is self._task:
             self._task = None
         self._feed(trigger, attempt)
 
-    def _count(self, api: Api, outcome: str) -> None:
-        self.attempts = {**self.attempts, (api.name, outcome): self.attempts.get((api.name, outcome), 0) + 1}
-        self.standing.notify()
-
     def _complain(self, text: str) -> None:
-        """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
-        fields = {"api": self._api.name, "reason": text}
-        if not self._listening and self._now() - self._backoff.appeared < 1:  # a kubelet that is just starting
-            self._log.debug("%s", text, extra=fields)
-        else:
-            self._complaint.say(text, extra=fields)
+        starting = not self._listening and self._now() - self._backoff.appeared < 1
+        self.record.complain(text, self._api.name, starting=starting)
 
     @property
     def _api(self) -> Api:
         return self._apis[self._tried]
 
-
-_REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 _KUBELET = {
     Change.NEW: Trigger.KUBELET_NEW,

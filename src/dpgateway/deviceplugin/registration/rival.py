@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.deviceplugin.registration.record import RegistrationRecord
 from dpgateway.kit.observable import Observable
 from dpgateway.resource.inventory import Inventory
 
@@ -45,7 +45,7 @@ class Rival:
         self,
         checkpoints: Observable[tuple[Mapping[str, Collection[str]], float]],
         inventory: Inventory,
-        registrar: Registrar,
+        record: RegistrationRecord,
     ) -> None:
         """Looks at each checkpoint, and again a while after it; never returns. ``checkpoints``: the ids that the
         kubelet lists, by resource, and when it wrote them.
@@ -60,7 +60,7 @@ class Rival:
             ids, written = checkpoints.value
             theirs = Listed(ids.get(self._resource, ()), written)
             ours = Listed((inventory.list.value or {}).keys(), inventory.published)
-            self.look(theirs, ours, registrar.listed_since, time.monotonic())
+            self.look(theirs, ours, record.listed_since, time.monotonic())
 
     def look(self, theirs: Listed, ours: Listed, registered: float | None, now: float) -> None:
         """Compares the ids in the kubelet's checkpoint with those of our list.
