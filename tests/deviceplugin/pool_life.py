@@ -4,31 +4,22 @@ The parts are the product's, with the journals on a disk; drivers, kubelet and t
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dpgateway.config import Shares
-from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.holdings.observed import follow
 from dpgateway.drivers.preparing import CallAfterClose
 from dpgateway.drivers.running import CallsAfterClose
-from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
-from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import hardware
-from tests.support.calls import kubelet_calls
 from tests.support.holdings import Told
 from tests.support.inline import Inline
+from tests.support.resource import LOG, FakeResource
 from tests.support.resources import configured
-from tests.support.serving import running
-from tests.support.specs import cdi
-
-LOG = logging.LoggerAdapter(logging.getLogger("pools"), {})
 
 
 @dataclass(frozen=True)
@@ -97,7 +88,7 @@ class Truth:
             assert not found, f"{what} {device} of {resource}, though others have its hardware: {found}"
 
 
-class Calls:
+class OracleLanes:
     """A driver that answers when it is told to, and checks that nobody else has what it gets into its hands."""
 
     abilities = frozenset({"prepare", "release"})
@@ -151,47 +142,38 @@ class Calls:
         return True
 
 
-class Served:
+class Served(FakeResource):
     """One resource while it is served."""
 
     def __init__(self, name: str, life: "Life", setting: Setting) -> None:
-        self.config = config = Observable(life.config(name, setting))
-        holdings = life.usages.by_resource[name]
-        clock = life.loop.clock
-        self.inventory = Inventory(config, holdings, LOG, clock)
+        super().__init__(
+            life.config(name, setting),
+            OracleLanes(name, life.truth),
+            life.loop.clock,
+            holdings=life.usages.by_resource[name],
+        )
         life.pools.join(self.inventory)
-        self.calls, self.setting = Calls(name, life.truth), setting
-        self.resource = kubelet_calls(config, self.inventory, running(self.calls), cdi(), LOG, holdings=holdings)
-        self.resource.releases.rest()
+        self.setting = setting
+        self.releases.rest()
         journal = Journal(life.folder / "state", life.folder / "device-plugins", name)
-        self.remembering = JournalWriter(journal, holdings, Inline(), LOG)
-        following = follow(holdings, self.inventory, self.resource.releases), self.remembering.follow()
-        self._tasks = [asyncio.ensure_future(one) for one in following]
+        self.remembering = JournalWriter(journal, self.holdings, Inline(), LOG)
+        self.follow()
+        self._remembers = asyncio.ensure_future(self.remembering.follow())
         self.unready = {"journal", "note", "list"}
 
     def list(self) -> None:
-        self.inventory.take(self.setting.devices)
-        self.resource.releases.tell()
+        self.devices = self.setting.devices
+        super().list()
 
     def ready(self) -> None:
         self.inventory.hold()
         self.inventory.settle()
-        self.resource.releases.go_on()
-        self.resource.releases.tell()
-
-    def allocate(self, ids: tuple[str, ...]) -> "asyncio.Task[object]":
-        return asyncio.ensure_future(self.resource.allocate([ids], APIS[0]))
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why what is offered can't be given away, by id."""
-        offers = self.inventory.ledger.offers()
-        return {id_: offer.health.reason or "" for id_, offer in offers.items() if not offer.health.ok}
+        self.releases.go_on()
+        self.releases.tell()
 
     def end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        self.inventory.close()
+        self._remembers.cancel()
+        super().end()
 
 
 class Life:
@@ -229,7 +211,7 @@ class Life:
     async def stop(self, name: str) -> None:
         """What its driver prepares goes on without it."""
         served = self.served.pop(name)
-        for has in served.calls.preparing:
+        for has in served.lanes.preparing:
             self.unended.add(CallAfterClose(name, "prepare", has.devices, self.truth.preparing[has]))
         await served.remembering.finish()
         served.end()
@@ -238,7 +220,7 @@ class Life:
         """Calls of its drivers end with it."""
         self._following.cancel()
         for served in self.served.values():
-            for _, answer in served.calls.asked:
+            for _, answer in served.lanes.asked:
                 answer.cancel()
             if not killed:
                 await served.remembering.finish()

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
@@ -12,8 +11,6 @@ import pytest
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, only
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
@@ -25,12 +22,9 @@ from dpgateway.errors import (
     GatewayError,
     RequestError,
 )
-from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Noted
-from dpgateway.resource.inventory import Inventory
-from tests.support.calls import kubelet_calls
-from tests.support.serving import running
+from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
 from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
 from tests.support.waiting import turns
@@ -43,37 +37,6 @@ NOTHING = Allocation()
 FAILURES = [GatewayError, DriverError, DeviceUnavailable, Busy, DriverTimeout, DriverFault]
 
 
-class Calls:
-    """A driver that answers at once, and remembers what it was asked."""
-
-    def __init__(self, *abilities, allocation=NOTHING, preferred=(), error=None):
-        self.abilities = frozenset(abilities)
-        self.allocation, self.preferred, self.error = allocation, preferred, error
-        self.asked = []
-        self.released = []
-        self.meanwhile = lambda: None
-
-    async def allocate(self, devices: Sequence[Device], late):
-        return self._answer("allocate", devices, self.allocation)
-
-    async def prefer(self, available, must_include, size):
-        return self._answer("prefer", (list(available), list(must_include), size), self.preferred)
-
-    async def prepare(self, devices, *, once=True):
-        return self._answer("prepare", devices, None)
-
-    def release(self, devices, free, told):
-        self.released += devices
-        told()
-
-    def _answer(self, method, arguments, answer):
-        self.asked.append((method, arguments))
-        self.meanwhile()
-        if self.error:
-            raise self.error
-        return answer
-
-
 @pytest.fixture
 def clock():
     return Clock()
@@ -82,19 +45,19 @@ def clock():
 @pytest.fixture
 def make(log, clock):
     """A resource with three devices, or others."""
-    inventories = []
+    resources = []
 
-    def new(calls, *, devices=(A, B, C), specs=(), runtime=None, **configured):
-        config = Observable(ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured))
-        holdings = ResourceHoldings(Holdings().noted({}, 0.0, clock.monotonic()))
-        inventory = Inventory(config, holdings, log, clock)
-        inventories.append(inventory)
-        inventory.take(tuple(devices))
-        return kubelet_calls(config, inventory, running(calls), cdi(*specs, runtime=runtime), log, holdings=holdings)
+    def new(lanes, *, devices=(A, B, C), specs=(), runtime=None, **configured):
+        config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
+        holdings, delivery = nobody_holds_anything(clock.monotonic()), cdi(*specs, runtime=runtime)
+        one = FakeResource(config, lanes, clock, devices=devices, holdings=holdings, delivery=delivery, log=log)
+        resources.append(one)
+        one.inventory.take(tuple(devices))
+        return one.calls
 
     yield new
-    for inventory in inventories:
-        inventory.close()
+    for one in resources:
+        one.end()
 
 
 def note(resource, *ids, written=0.0):
@@ -126,7 +89,7 @@ async def refusal(awaitable):
 async def test_the_kubelet_is_asked_for_what_the_driver_can_and_the_configuration_wants(
     make, abilities, preference, options
 ):
-    assert make(Calls(*abilities), preference=preference).options() == options
+    assert make(FakeLanes(*abilities), preference=preference).options() == options
 
 
 async def test_without_a_driver_the_kubelet_is_asked_to_prepare(make):
@@ -143,32 +106,32 @@ NAMED = replace(FULL, cdi_devices=("v.example/c=a",))
 
 
 async def test_each_container_gets_what_the_driver_says(make):
-    calls = Calls(allocation=FULL)
+    calls = FakeLanes(allocation=FULL)
     assert await make(calls).allocate([("b", "a"), ("c",)], NEW) == (Grant(("b", "a"), FULL), Grant(("c",), FULL))
     assert calls.asked == [("allocate", (B, A)), ("allocate", (C,))]
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 async def test_the_same_question_has_the_same_answer(make, api):
-    resource = make(Calls(allocation=FULL))
+    resource = make(FakeLanes(allocation=FULL))
     assert await resource.allocate([("a", "b")], api) == await resource.allocate([("a", "b")], api)
 
 
 async def test_a_driver_sees_a_device_once_however_many_of_its_shares_are_asked_for(make):
-    calls = Calls()
+    calls = FakeLanes()
     (grant,) = await make(calls, shares=Shares(3)).allocate([("a::1", "b", "a", "a::1")], NEW)
     assert grant.ids == ("a::1", "b", "a")
     assert calls.asked == [("allocate", (A, B))]
 
 
 async def test_a_container_that_asks_for_nothing_gets_nothing(make):
-    calls = Calls(allocation=FULL)
+    calls = FakeLanes(allocation=FULL)
     assert await make(calls).allocate([()], NEW) == (Grant((), Allocation()),)
     assert calls.asked == []
 
 
 async def test_what_cannot_be_given_is_refused_and_the_driver_not_asked(make, clock):
-    calls = Calls()
+    calls = FakeLanes()
     resource = make(calls)
     clock.now += 10
     resource.inventory.take(
@@ -205,12 +168,12 @@ async def test_without_a_driver_it_is_refused(make):
 async def test_a_drivers_error_is_passed_on(make, kind):
     error = kind("no")
     with pytest.raises(kind) as caught:
-        await make(Calls(error=error)).allocate([("a",)], NEW)
+        await make(FakeLanes(error=error)).allocate([("a",)], NEW)
     assert caught.value is error
 
 
 async def test_shares_of_one_device_may_be_forbidden_to_a_container(make):
-    calls = Calls()
+    calls = FakeLanes()
     resource = make(calls, shares=Shares(2, "require"))
     text = await refusal(resource.allocate([("a", "b", "a::1")], NEW))
     assert text.startswith("resource example.com/thing: a, b, a::1 are shares of 2 devices, and")
@@ -220,11 +183,11 @@ async def test_shares_of_one_device_may_be_forbidden_to_a_container(make):
 
 
 async def test_shares_of_one_device_are_given_where_they_are_only_unwanted(make):
-    await make(Calls(), shares=Shares(2, "prefer")).allocate([("a", "a::1")], NEW)
+    await make(FakeLanes(), shares=Shares(2, "prefer")).allocate([("a", "a::1")], NEW)
 
 
 async def test_shares_with_another_plugins_ids_are_given_with_environment_by_their_number(make):
-    calls = Calls()
+    calls = FakeLanes()
     shares = Shares(4, ids="{id}/vgpu{share}", env={"PERCENT": "{part:100}", "WINS": "{granted}"})
     a = Device("a", hardware=("char 195:0",))
     resource = make(calls, shares=shares, env={"WINS": "configured"}, devices=(a, B))
@@ -234,7 +197,7 @@ async def test_shares_with_another_plugins_ids_are_given_with_environment_by_the
     assert calls.asked == [("allocate", (a,))]
     await resource.allocate([("a/vgpu0",)], NEW)  # no other share of it is excluded
     assert "unknown: this resource doesn't offer it" in await refusal(resource.allocate([("a",)], NEW))
-    clashing = make(Calls(), shares=Shares(11, ids="{id}{share}"), devices=(Device("a"), Device("a1"))).inventory
+    clashing = make(FakeLanes(), shares=Shares(11, ids="{id}{share}"), devices=(Device("a"), Device("a1"))).inventory
     assert clashing.list.value is None
     assert clashing.misfit.value.startswith("a and a1 would both be offered as a10")
 
@@ -245,17 +208,17 @@ async def test_shares_with_another_plugins_ids_are_given_with_environment_by_the
     ids=["lost", "unhealthy"],
 )
 async def test_a_device_that_dies_while_it_is_allocated_is_not_given(make, then, reason):
-    calls = Calls("release")
+    calls = FakeLanes("release")
     resource = make(calls)
     calls.meanwhile = lambda: resource.inventory.take(tuple(then))
     assert await refusal(resource.allocate([("a",)], NEW)) == f"resource example.com/thing: device a is {reason}"
     resource.inventory.take((A, B))
     resource.releases.tell()  # of what isn't there nobody can be told
-    assert [device.id for device in calls.released] == ["a"]
+    assert calls.released == ["a"]
 
 
 async def test_what_could_not_be_prepared_is_released(make):
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     resource = make(calls)
 
     def fail():
@@ -264,12 +227,12 @@ async def test_what_could_not_be_prepared_is_released(make):
     calls.meanwhile = fail
     with pytest.raises(DriverError, match="no power"):
         await resource.allocate([("a", "b")], V1ALPHA1)
-    assert calls.released == [A, B]
+    assert calls.released == ["a", "b"]
 
 
 async def test_a_device_that_is_away_for_a_moment_is_not_free(make):
     """A release that waits for the driver's turn asks once more."""
-    resource = make(Calls("release"), shares=Shares(2))
+    resource = make(FakeLanes("release"), shares=Shares(2))
     await resource.allocate([("a",)], NEW)
     resource.inventory.take(())
     assert resource.releases.still_free([A]) == []
@@ -277,7 +240,7 @@ async def test_a_device_that_is_away_for_a_moment_is_not_free(make):
 
 async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it_again(make):
     """Kubelet 1.8 does that at each start of the container."""
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     resource = make(calls)
     note(resource, "a")
     calls.meanwhile = lambda: resource.inventory.take(
@@ -292,19 +255,19 @@ async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it
 
 @pytest.mark.parametrize("api", APIS)
 async def test_an_answer_that_no_kubelet_takes_is_refused_and_what_was_allocated_is_released(make, api):
-    calls = Calls("release", allocation=Allocation(env={"A": "x" * 5_000_000}))
+    calls = FakeLanes("release", allocation=Allocation(env={"A": "x" * 5_000_000}))
     resource = make(calls)
     note(resource)
     text = await refusal(resource.allocate([["a", "b"]], api))
     assert text.startswith(f"resource {NAME}: the answer takes 50000")
     assert "bytes, and the kubelet accepts 4194304; let the driver driver-name, or the configuration at " in text
     assert text.endswith("annotations, mounts, device nodes or CDI devices: device a, b")
-    assert calls.released == [A, B]
+    assert calls.released == ["a", "b"]
     assert not resource.inventory.usage.value.held
 
 
 async def test_what_takes_too_long_to_prepare_is_released_for_there_may_be_no_next_try(make):
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     resource = make(calls)
 
     def fail():
@@ -313,18 +276,18 @@ async def test_what_takes_too_long_to_prepare_is_released_for_there_may_be_no_ne
     calls.meanwhile = fail
     with pytest.raises(DriverTimeout):
         await resource.allocate([("a",)], V1ALPHA1)
-    assert calls.released == [A]
+    assert calls.released == ["a"]
 
 
 async def test_what_the_driver_did_not_allocate_needs_no_release(make):
-    calls = Calls(error=DriverError("no"))
+    calls = FakeLanes(error=DriverError("no"))
     with pytest.raises(DriverError):
         await make(calls).allocate([("a",)], NEW)
     assert calls.released == []
 
 
 async def test_an_id_stays_listed_while_it_is_allocated_and_after(make, clock):
-    calls = Calls()
+    calls = FakeLanes()
     resource = make(calls, devices=(A,))
     listed = []
 
@@ -346,7 +309,7 @@ async def test_an_id_stays_listed_while_it_is_allocated_and_after(make, clock):
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 async def test_where_the_kubelet_cannot_ask_for_it_allocating_prepares(make, api):
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     resource = make(calls, shares=Shares(2))
     for ids in ("a", "a::1"), ("b",):
         await resource.allocate([ids], api)
@@ -356,7 +319,7 @@ async def test_where_the_kubelet_cannot_ask_for_it_allocating_prepares(make, api
 
 
 async def test_a_driver_that_cannot_prepare_is_not_asked_to(make):
-    calls = Calls()
+    calls = FakeLanes()
     await make(calls).allocate([("a",)], V1ALPHA2)
     assert [method for method, _ in calls.asked] == ["allocate"]
 
@@ -367,7 +330,7 @@ async def test_a_driver_that_cannot_prepare_is_not_asked_to(make):
 async def test_the_configuration_wins_and_that_is_said_once(make, records):
     driver = Allocation(env={"E": "driver", "OWN": "1"}, mounts=(Mount("/driver", "/m"),))
     resource = make(
-        Calls(allocation=driver), env={"E": "config"}, annotations={"n": "1"}, mounts=(Mount("/config", "/m"),)
+        FakeLanes(allocation=driver), env={"E": "config"}, annotations={"n": "1"}, mounts=(Mount("/config", "/m"),)
     )
     for _ in range(2):
         (grant,) = await resource.allocate([("a",)], NEW)
@@ -381,7 +344,7 @@ async def test_the_configuration_wins_and_that_is_said_once(make, records):
 
 
 async def test_what_an_old_kubelet_cannot_be_told_is_warned_of_once(make, records):
-    resource = make(Calls(), annotations={"n": "1"})
+    resource = make(FakeLanes(), annotations={"n": "1"})
     for _ in range(2):
         await resource.allocate([("a",)], V1ALPHA2)
     assert records.texts(logging.WARNING) == [
@@ -390,8 +353,10 @@ async def test_what_an_old_kubelet_cannot_be_told_is_warned_of_once(make, record
 
 
 async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
-    await make(Calls(allocation=FULL)).allocate([("a",)], NEW)
-    await make(Calls(allocation=Allocation({"E": "1"}, FULL.device_nodes, FULL.mounts))).allocate([("a",)], V1ALPHA1)
+    await make(FakeLanes(allocation=FULL)).allocate([("a",)], NEW)
+    await make(FakeLanes(allocation=Allocation({"E": "1"}, FULL.device_nodes, FULL.mounts))).allocate(
+        [("a",)], V1ALPHA1
+    )
     assert records.texts() == []
 
 
@@ -401,7 +366,7 @@ async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
 @pytest.mark.parametrize("api", APIS)
 async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make, tmp_path, api, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["E=cdi", "F=1"], "deviceNodes": [{"path": "/dev/null"}]}))
-    resource = make(Calls(allocation=NAMED), env={"E": "config"}, specs=[tmp_path])
+    resource = make(FakeLanes(allocation=NAMED), env={"E": "config"}, specs=[tmp_path])
     resource.listed_for("grpc-go/1.54.0")
     (grant,) = await resource.allocate([("a",)], api)
     null = DeviceNode("/dev/null", permissions="rwm")
@@ -409,10 +374,10 @@ async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make,
 
 
 async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_written(make, tmp_path):
-    resource = make(Calls(allocation=FULL), specs=(tmp_path,), runtime=True)
+    resource = make(FakeLanes(allocation=FULL), specs=(tmp_path,), runtime=True)
     (plain,) = await resource.allocate([("a",)], NEW)
     assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
-    resource = make(Calls(allocation=FULL), specs=(tmp_path,), runtime=True, cdi="always")
+    resource = make(FakeLanes(allocation=FULL), specs=(tmp_path,), runtime=True, cdi="always")
     resource.listed_for("grpc-go/1.72.2")
     (named,) = await resource.allocate([("b", "a")], NEW)
     (written,) = own(tmp_path).all()
@@ -422,17 +387,17 @@ async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_writt
 
 @pytest.mark.parametrize("api", [NEW, V1ALPHA1])
 async def test_a_cdi_name_that_stands_for_nothing_fails_the_allocate_before_anything_is_prepared(make, tmp_path, api):
-    calls = Calls("prepare", "release", allocation=NAMED)
+    calls = FakeLanes("prepare", "release", allocation=NAMED)
     resource = make(calls, specs=[tmp_path])
     told = await refusal(resource.allocate([("a",)], api))
     assert told.startswith(f"resource {NAME}: no spec has the CDI device v.example/c=a; looked in {tmp_path}, which")
     assert [method for method, _ in calls.asked] == ["allocate"]
-    assert calls.released == [A]
+    assert calls.released == ["a"]
 
 
 async def test_a_cdi_name_that_may_not_arrive_is_expanded_or_the_allocate_fails(make, tmp_path, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["F=1"]}))
-    resource = make(Calls(allocation=NAMED), specs=[tmp_path], cdi="always")
+    resource = make(FakeLanes(allocation=NAMED), specs=[tmp_path], cdi="always")
     resource.listed_for("grpc-go/1.58.3")
     for _ in range(2):
         (grant,) = await resource.allocate([("a",)], NEW)
@@ -447,25 +412,25 @@ async def test_a_cdi_name_that_may_not_arrive_is_expanded_or_the_allocate_fails(
 
 
 async def test_preparing_reaches_the_driver_with_each_device_once(make):
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     await make(calls, shares=Shares(2)).prepare(["a", "a::1", "b"])
     assert calls.asked == [("prepare", (A, B))]
 
 
 async def test_an_unhealthy_device_may_be_what_preparing_mends(make):
-    calls, sick = Calls("prepare"), Device("a", WET)
+    calls, sick = FakeLanes("prepare"), Device("a", WET)
     await make(calls, devices=(sick,)).prepare(["a"])
     assert calls.asked == [("prepare", (sick,))]
 
 
 async def test_a_driver_that_no_longer_prepares_needs_none(make):
-    calls = Calls()
+    calls = FakeLanes()
     await make(calls).prepare(["a"])
     assert calls.asked == []
 
 
 async def test_what_is_not_there_cannot_be_prepared(make, clock):
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     resource = make(calls)
     resource.inventory.take((A,))
     clock.now += 3
@@ -482,14 +447,14 @@ async def test_what_is_not_there_cannot_be_prepared(make, clock):
 @pytest.mark.parametrize("kind", FAILURES)
 async def test_a_drivers_error_in_preparing_is_passed_on(make, kind):
     with pytest.raises(kind, match="no"):
-        await make(Calls("prepare", error=kind("no"))).prepare(["a"])
+        await make(FakeLanes("prepare", error=kind("no"))).prepare(["a"])
 
 
 # GetPreferredAllocation
 
 
 async def test_the_configured_order_answers_without_the_driver(make):
-    calls = Calls("prefer", preferred=(C,))
+    calls = FakeLanes("prefer", preferred=(C,))
     resource = make(calls, preference="packed", shares=Shares(2))
     question = Preference(("a", "a::1", "b", "c", "c::1"), ("c",), 2)
     assert await resource.prefer([question, question]) == (("c", "b"), ("c", "b"))
@@ -499,23 +464,23 @@ async def test_the_configured_order_answers_without_the_driver(make):
 
 
 async def test_shares_of_different_devices_are_preferred_unless_the_driver_prefers_itself(make):
-    resource = make(Calls(), shares=Shares(2))
+    resource = make(FakeLanes(), shares=Shares(2))
     assert resource.options() == Options(prepare=True, prefer=True)
     question = Preference(("a", "a::1", "b", "b::1"), ("a",), 2)
     assert await resource.prefer([question]) == (("a", "b"),)
     assert make(None, shares=Shares(2)).options() == Options(prepare=True, prefer=True)
-    assert make(Calls(), shares=Shares(1)).options() == Options(prepare=True)
+    assert make(FakeLanes(), shares=Shares(1)).options() == Options(prepare=True)
 
 
 async def test_a_driver_that_must_choose_different_devices_sees_each_once(make):
-    calls = Calls("prefer", preferred=(B, A))
+    calls = FakeLanes("prefer", preferred=(B, A))
     question = Preference(("b", "b::1", "a", "a::1"), (), 2)
     assert await make(calls, shares=Shares(2, "require")).prefer([question]) == (("b", "a"),)
     assert calls.asked == [("prefer", ([B, A], [], 2))]
 
 
 async def test_ids_that_the_resource_does_not_offer_are_never_preferred_however_many_there_are(make):
-    resource = make(Calls(), preference="packed")
+    resource = make(FakeLanes(), preference="packed")
     unknown = tuple(f"x{number}" for number in range(1000))
     assert await resource.prefer([Preference((*unknown, "b"), (), 1)]) == (("b",),)
     assert await resource.prefer([Preference((*unknown, "b"), (), 2)]) == ((),)
@@ -540,7 +505,7 @@ def looked(make):
     def new(count, **configured):
         Looked.open.set()
         devices = [Looked(f"{number:04}") for number in range(count)]
-        resource = make(Calls(), devices=devices, preference="packed", **configured)
+        resource = make(FakeLanes(), devices=devices, preference="packed", **configured)
         question = Preference(tuple(f"{number:04}" for number in range(count)), (), 1)
         Looked.threads.clear()
         return resource, question
@@ -565,14 +530,14 @@ async def test_a_choice_that_takes_too_long_is_left_to_the_kubelet(looked, recor
 
 
 async def test_the_driver_is_asked_when_the_configuration_has_no_preference(make):
-    calls = Calls("prefer", preferred=(B, A, A))
+    calls = FakeLanes("prefer", preferred=(B, A, A))
     question = Preference(("b::1", "a", "a::1", "b"), ("b",), 3)
     assert await make(calls, shares=Shares(2)).prefer([question]) == (("b", "a", "a::1"),)
     assert calls.asked == [("prefer", ([B, A, A, B], [B], 3))]
 
 
 async def test_a_device_that_must_be_included_may_be_chosen_again(make):
-    calls = Calls("prefer", preferred=(A, A))
+    calls = FakeLanes("prefer", preferred=(A, A))
     question = Preference(("a", "a::1", "b"), ("a::1",), 2)
     assert await make(calls, shares=Shares(2)).prefer([question]) == (("a::1", "a"),)
 
@@ -589,36 +554,36 @@ async def test_a_device_that_must_be_included_may_be_chosen_again(make):
     ids=["too few", "one twice", "not the compulsory one", "not available", "none"],
 )
 async def test_an_answer_that_does_not_fit_leaves_the_choice_to_the_kubelet(make, records, preferred, question):
-    assert await make(Calls("prefer", preferred=preferred)).prefer([question]) == ((),)
+    assert await make(FakeLanes("prefer", preferred=preferred)).prefer([question]) == ((),)
     (text,) = records.texts(logging.WARNING)
     assert text.startswith("no preference, so the kubelet chooses: prefer returned")
 
 
 @pytest.mark.parametrize("kind", FAILURES)
 async def test_a_driver_that_fails_leaves_the_choice_to_the_kubelet(make, records, kind):
-    resource = make(Calls("prefer", error=kind("too hard")))
+    resource = make(FakeLanes("prefer", error=kind("too hard")))
     assert await resource.prefer([Preference(("a",), (), 1)]) == ((),)
     assert records.texts(logging.WARNING) == ["no preference, so the kubelet chooses: too hard"]
 
 
 async def test_a_bug_leaves_the_choice_to_the_kubelet_too(make, records):
-    resource = make(Calls("prefer", error=RuntimeError("can't start new thread")))
+    resource = make(FakeLanes("prefer", error=RuntimeError("can't start new thread")))
     assert await resource.prefer([Preference(("a",), (), 1)]) == ((),)
     assert records.texts(logging.ERROR) == ["a bug: no preference, so the kubelet chooses"]
 
 
-@pytest.mark.parametrize("calls", [None, Calls()], ids=["no driver", "not its ability"])
+@pytest.mark.parametrize("calls", [None, FakeLanes()], ids=["no driver", "not its ability"])
 async def test_nobody_to_ask_leaves_the_choice_to_the_kubelet(make, records, calls):
     assert await make(calls).prefer([Preference(("a",), (), 1)]) == ((),)
     assert records.texts() == []
 
 
 async def test_what_is_impossible_has_no_answer(make):
-    assert await make(Calls(), preference="packed").prefer([Preference(("a",), (), 2)]) == ((),)
+    assert await make(FakeLanes(), preference="packed").prefer([Preference(("a",), (), 2)]) == ((),)
 
 
 async def test_a_driver_is_asked_about_what_is_there_only(make):
-    calls = Calls("prefer", preferred=(A,))
+    calls = FakeLanes("prefer", preferred=(A,))
     assert await make(calls).prefer([Preference(("gone", "a"), (), 1)]) == (("a",),)
     assert calls.asked == [("prefer", ([A], [], 1))]
 
@@ -631,7 +596,7 @@ def told(records):
 
 
 async def test_the_log_says_what_each_container_got_and_how_long_it_took(make, records, clock):
-    calls = Calls("prepare")
+    calls = FakeLanes("prepare")
     resource = make(calls)
 
     def wait():
@@ -652,7 +617,7 @@ async def test_the_log_says_what_each_container_got_and_how_long_it_took(make, r
 
 
 async def test_an_older_kubelets_allocation_is_prepared_too_and_shares_have_ids_of_their_own(make, records):
-    resource = make(Calls("prepare"), shares=Shares(2))
+    resource = make(FakeLanes("prepare"), shares=Shares(2))
     resource.speak(V1ALPHA2)
     await resource.allocate([["a", "a::1", "b"]], V1ALPHA2)
     await turns()
@@ -664,8 +629,8 @@ async def test_an_older_kubelets_allocation_is_prepared_too_and_shares_have_ids_
 
 async def test_nothing_is_told_of_what_no_container_got(make, records):
     with pytest.raises(DriverError):
-        await make(Calls("prepare", error=DriverError("no"))).allocate([["a"]], NEW)
-    await make(Calls()).prepare(["a"])  # the driver has nothing to prepare
+        await make(FakeLanes("prepare", error=DriverError("no"))).allocate([["a"]], NEW)
+    await make(FakeLanes()).prepare(["a"])  # the driver has nothing to prepare
     await turns()
     assert records.texts() == []
 
@@ -701,7 +666,7 @@ def listed(resource):
 
 
 async def test_the_other_name_is_unhealthy_and_refused_from_the_moment_an_allocate_begins(make):
-    calls = Calls()
+    calls = FakeLanes()
     resource = make(calls, devices=(LINK, NODE))
     seen = []
     calls.meanwhile = lambda: seen.append(listed(resource))
@@ -714,20 +679,20 @@ async def test_the_other_name_is_unhealthy_and_refused_from_the_moment_an_alloca
 
 
 async def test_an_allocate_that_failed_gives_the_other_name_back(make):
-    resource = make(Calls(error=DriverError("no power")), devices=(LINK, NODE))
+    resource = make(FakeLanes(error=DriverError("no power")), devices=(LINK, NODE))
     with pytest.raises(DriverError):
         await resource.allocate([("by-id",)], NEW)
     assert listed(resource) == {"by-id": None, "tty": None}
 
 
 async def test_a_container_cannot_get_both_names(make):
-    resource = make(Calls(), devices=(LINK, NODE, C))
+    resource = make(FakeLanes(), devices=(LINK, NODE, C))
     text = await refusal(resource.allocate([("by-id", "c", "tty")], NEW))
     assert text == f"resource {NAME}: devices by-id and tty are the same hardware, so a container can't get both"
 
 
 async def test_what_is_held_at_the_start_excludes_its_other_names_before_anything_is_given(make):
-    resource = make(Calls(), devices=(LINK, NODE))
+    resource = make(FakeLanes(), devices=(LINK, NODE))
     note(resource, "by-id")
     assert listed(resource) == {"by-id": None, "tty": "char 188:0 is held as by-id"}
 
@@ -745,7 +710,7 @@ def releases_of(resource):
 
 
 async def test_a_driver_is_told_once_of_what_is_free_and_it_is_taken_until_the_driver_knows(make, clock):
-    resource = make(Calls("release"))
+    resource = make(FakeLanes("release"))
     releases = releases_of(resource)
     note(resource, "a")
     note(resource)
@@ -759,19 +724,19 @@ async def test_a_driver_is_told_once_of_what_is_free_and_it_is_taken_until_the_d
 
 
 async def test_the_next_driver_is_told_what_the_one_that_ended_was_not(make):
-    resource = make(Calls("release"))
+    resource = make(FakeLanes("release"))
     releases = releases_of(resource)
     note(resource, "a")
     note(resource)
     resource.releases.tell()
-    resource.releases._driver.calls = Calls("release")
+    resource.releases._driver.calls = FakeLanes("release")
     releases += releases_of(resource)
     resource.releases.tell()
     assert [devices for devices, _ in releases] == [["a"]]
 
 
 async def test_a_share_that_ended_frees_no_device_of_which_another_share_is_in_use(make):
-    resource = make(Calls("release"), shares=Shares(2))
+    resource = make(FakeLanes("release"), shares=Shares(2))
     releases = releases_of(resource)
     note(resource, "a", "a::1")
     note(resource, "a")
@@ -784,7 +749,7 @@ async def test_a_share_that_ended_frees_no_device_of_which_another_share_is_in_u
 
 
 async def test_a_device_that_is_gone_is_told_of_when_it_is_back(make):
-    resource = make(Calls("release"))
+    resource = make(FakeLanes("release"))
     releases = releases_of(resource)
     note(resource, "a")
     resource.inventory.take((B, C))
@@ -800,7 +765,7 @@ async def test_a_device_that_is_gone_is_told_of_when_it_is_back(make):
 async def test_the_other_name_of_a_device_that_is_gone_waits_only_for_a_driver_that_would_be_told(
     make, abilities, waits
 ):
-    resource = make(Calls(*abilities), devices=(LINK, NODE))
+    resource = make(FakeLanes(*abilities), devices=(LINK, NODE))
     releases = releases_of(resource)
     await resource.allocate([("by-id",)], NEW)
     note(resource, "by-id", written=2e9)
@@ -815,6 +780,6 @@ async def test_the_other_name_of_a_device_that_is_gone_waits_only_for_a_driver_t
 
 async def test_a_mount_of_the_configuration_hides_no_device(make):
     given = Allocation(device_nodes=(DeviceNode("/dev/a"),))
-    resource = make(Calls(allocation=given), mounts=(Mount("/etc", "/dev/a"),))
+    resource = make(FakeLanes(allocation=given), mounts=(Mount("/etc", "/dev/a"),))
     with pytest.raises(RequestError, match=r"mounts\[0\].container_path is '/dev/a', which is the path of its device"):
         await resource.allocate([("a",)], NEW)

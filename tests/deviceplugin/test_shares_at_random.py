@@ -150,11 +150,11 @@ class Node(RuleBasedStateMachine):
         return sorted(self.once - taken)
 
     def begin(self, ids: tuple[str, ...]) -> None:
-        asked = self.served.calls.asked
+        asked = self.served.lanes.asked
         before = len(asked)
 
         async def begin() -> None:
-            self.flights.append(Flight(ids, self.served.allocate(ids)))
+            self.flights.append(Flight(ids, self.served.allocate(*ids)))
 
         self.do(begin)
         if len(asked) > before:
@@ -209,7 +209,7 @@ class Node(RuleBasedStateMachine):
 
     @rule()
     def driver_is_told(self) -> None:
-        self.do(self.served.calls.tell)
+        self.do(self.served.lanes.tell)
 
     @rule(seconds=st.sampled_from([0.01, 1.0, 20.0]))
     def time_passes(self, seconds) -> None:
@@ -263,8 +263,8 @@ class Node(RuleBasedStateMachine):
         self.do(self.served.list)
         for _ in range(3):
             self.do(self.note)
-            while self.served.calls.releasing:
-                self.do(self.served.calls.tell)
+            while self.served.lanes.releasing:
+                self.do(self.served.lanes.tell)
             self.wait(LONG)
         self.do(self.note)
         taken = {id_ for one in self.truth.has.values() for id_ in one.ids}

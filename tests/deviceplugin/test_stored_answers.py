@@ -13,12 +13,10 @@ from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.errors import DeviceUnavailable, DriverTimeout, RequestError
-from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Mount
 from dpgateway.node.holders import Container, Noted
-from dpgateway.resource.inventory import Inventory
-from tests.support.calls import kubelet_calls
-from tests.support.serving import KUBELET, running
+from tests.support.resource import FakeResource
+from tests.support.serving import KUBELET
 from tests.support.specs import cdi
 from tests.support.time import Clock
 from tests.support.waiting import turns, until
@@ -71,11 +69,10 @@ class Node:
         self.calls, self.clock = calls, Clock()
         self.note = {}
         self.holdings = ResourceHoldings(Holdings().noted({}, 0.0, 0.0), read=self.read)
-        self.config = Observable(configured(**config))
-        self.inventory = Inventory(self.config, self.holdings, log, self.clock)
+        delivery = cdi(*directories, runtime=True)
+        one = FakeResource(configured(**config), calls, self.clock, holdings=self.holdings, delivery=delivery, log=log)
+        self.config, self.inventory, self.resource = one.config, one.inventory, one.calls
         self.list()
-        cdi_ = cdi(*directories, runtime=True)
-        self.resource = kubelet_calls(self.config, self.inventory, running(calls), cdi_, log, holdings=self.holdings)
         self.resource.listed_for(KUBELET)
         self.answers = self.resource.answers
         self.answers.go_on()

@@ -16,20 +16,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpgateway.config import ResourceConfig, Shares
 from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings, follow
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.wire import v1beta1_pb2
-from dpgateway.kit.observable import Observable
 from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.node.holders import Noted
-from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import NOTED_WITHIN
-from dpgateway.resource.inventory import SETTLING, Inventory
+from dpgateway.resource.inventory import SETTLING
 from dpgateway.resource.ledger import LEAVING, Refusal
 from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_ids
 from dpgateway.resource.use import hardware
-from tests.support.serving import running
+from tests.support.resource import FakeLanes, FakeResource
 from tests.support.time import VirtualLoop
 
 WET = Health.unhealthy("wet")
@@ -38,19 +36,6 @@ NOBODY: frozenset[str] = frozenset()
 
 def configured(shares=1, keep_lost=10.0):
     return ResourceConfig("example.com/thing", "x", shares=Shares(shares), keep_lost=timedelta(seconds=keep_lost))
-
-
-class Calls:
-    """A driver that is told what is free."""
-
-    abilities = frozenset({"release"})
-
-    def __init__(self):
-        self.freed = []
-
-    def release(self, devices, free, told=lambda: None):
-        self.freed += [device.id for device in free(devices)]
-        told()
 
 
 class Node:
@@ -62,12 +47,11 @@ class Node:
         self.log = logging.LoggerAdapter(logging.getLogger("inventory"), {})
         self.on_file, self.written = on_file, written
         self.reads = 0
-        self.holdings = ResourceHoldings(Holdings(), self.read)
-        self.config, calls = Observable(configured(shares, keep_lost)), Calls()
-        self.freed = calls.freed
-        self.inventory = Inventory(self.config, self.holdings, self.log, self.clock)
-        self.releases = Releases(self.inventory, running(calls), self.log)
-        self.following = self.loop.create_task(follow(self.holdings, self.inventory, self.releases))
+        lanes, self.holdings = FakeLanes("release"), ResourceHoldings(Holdings(), self.read)
+        one = FakeResource(configured(shares, keep_lost), lanes, self.clock, holdings=self.holdings, log=self.log)
+        self.config, self.inventory, self.releases, self.freed = one.config, one.inventory, one.releases, lanes.released
+        self.resource = one
+        self.run(one.follow)
         self.run(self.read)
 
     def run(self, function, *arguments, **named):
@@ -156,9 +140,7 @@ class Node:
         self.loop.close()
 
     def end(self):
-        self.inventory.close()
-        self.following.cancel()
-        self.run(lambda: None)
+        self.run(self.resource.end)
 
 
 @pytest.fixture

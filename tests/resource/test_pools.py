@@ -2,22 +2,15 @@
 
 import asyncio
 import fcntl
-import logging
 import time
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from hypothesis import Phase, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings, follow
-from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import DriverTimeout, RequestError
@@ -27,110 +20,29 @@ from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.inventory import SETTLING, Inventory
-from dpgateway.resource.journal import Entries
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pool, Pools
 from dpgateway.resource.use import worked_on
 from tests.deviceplugin.pool_life import Life, Setting, Truth
-from tests.support.calls import kubelet_calls
 from tests.support.holdings import Told
 from tests.support.inline import Inline
+from tests.support.resource import LOG, FakeLanes, FakeResource
 from tests.support.resources import NoOptions, configured, scripted
-from tests.support.serving import running
-from tests.support.specs import cdi
-from tests.support.time import Clock, VirtualLoop, advance, in_virtual_time
+from tests.support.time import Clock, advance, in_virtual_time
 from tests.support.waiting import turns, until
 
 AES, FFT, RAW = "example.com/aes", "example.com/fft", "example.com/raw"
 BOARDS = [Device(f"b{number}") for number in range(4)]
 BOTH = Device("both", hardware=("b0", "b1"))
-LOG = logging.LoggerAdapter(logging.getLogger("pools"), {})
 
 
-class Calls:
-    """A driver that answers when it is told to, and is told what is free."""
-
-    abilities = frozenset({"prepare", "release"})
-
-    def __init__(self):
-        self.waiting: dict[str, asyncio.Future[None]] = {}
-        self.prepared, self.released = [], []
-
-    async def allocate(self, devices, late):
-        answer = asyncio.get_running_loop().create_future()
-        self.waiting[devices[0].id] = answer
-        await answer
-        return Allocation()
-
-    async def prepare(self, devices, *, once=True):
-        self.prepared += [device.id for device in devices]
-
-    def release(self, devices, free, told=lambda: None):
-        self.released += [device.id for device in free(devices)]
-        told()
-
-
-class Served:
-    """One resource of the pool while a gateway lives."""
-
-    def __init__(self, name, pool, clock, devices=BOARDS, **config):
-        self.holdings = ResourceHoldings(Holdings(), self.note_again)
-        self.config = Observable(configured(name=name, **config))
-        self.inventory = Inventory(self.config, self.holdings, LOG, clock)
-        self.inventory.join(pool)
-        self.calls: Any = Calls()
-        self.driver = running(self.calls)
-        self.resource = kubelet_calls(self.config, self.inventory, self.driver, cdi(), LOG, holdings=self.holdings)
-        self.following = asyncio.ensure_future(follow(self.holdings, self.inventory, self.resource.releases))
-        self.devices, self._clock = devices, clock
-
-    def list(self):
-        self.inventory.take(tuple(self.devices))
-        self.resource.releases.tell()
-
-    def remember(self, unreleased=()):
-        self.holdings.set(self.holdings.value.remembered(dict(unreleased)))
-
-    def note(self, *ids, pod="1a"):
-        now, noted = self._clock.monotonic(), Noted((), frozenset([Container(pod, "c")]))
-        self.holdings.set(self.holdings.value.noted(dict.fromkeys(ids, noted), now, now))
-
-    def note_again(self):
-        holdings = self.holdings.value
-        note = None if holdings.note is None else dict(holdings.note)
-        self.holdings.set(holdings.noted(note, holdings.written, self._clock.monotonic()))
-
-    def allocate(self, *ids):
-        return asyncio.ensure_future(self.resource.allocate([ids], APIS[0]))
-
-    def answer(self, device="b0", error=None):
-        answer = self.calls.waiting.pop(device)
-        if error is None:
-            answer.set_result(None)
-        else:
-            answer.set_exception(error)
-
-    async def give(self, *ids):
-        given = self.allocate(*ids)
-        await turns()
-        self.answer(ids[0].partition("::")[0])
-        await given
-
-    @property
-    def reasons(self):
-        """Of what can't be given away; the kubelet hears of it a little later."""
-        offers = self.inventory.ledger.offers()
-        return {id_: offer.health.reason for id_, offer in offers.items() if not offer.health.ok}
-
-    async def refusal(self, *ids):
-        with pytest.raises(RequestError) as caught:
-            async with asyncio.timeout(20):
-                await self.resource.allocate([ids], APIS[0])
-        return str(caught.value)
-
-    def end(self):
-        self.following.cancel()
-        self.inventory.close()
+def served(name, pool, clock, devices=BOARDS, **config):
+    """One resource of the pool while a gateway lives. Its driver answers when it is told to."""
+    lanes = FakeLanes("prepare", "release", waits=True)
+    one = FakeResource(configured(name=name, **config), lanes, clock, devices=devices)
+    one.inventory.join(pool)
+    one.follow()
+    return one
 
 
 @pytest.fixture
@@ -143,7 +55,7 @@ async def make(pool):
     made = []
 
     async def make(name, known=True, **more):
-        made.append(one := Served(name, pool, Clock(), **more))
+        made.append(one := served(name, pool, Clock(), **more))
         one.list()
         if known:
             one.remember()
@@ -163,7 +75,7 @@ async def test_what_is_being_given_as_one_resource_is_unhealthy_in_the_others_at
     reason = "held as example.com/aes by a container"
     assert fft.reasons == {"b0": reason, "b0::1": reason}
     assert await fft.refusal("b0::1") == f"resource example.com/fft: device b0::1 is unhealthy: {reason}"
-    aes.answer(error=RequestError("no"))
+    aes.lanes.answer("b0", error=RequestError("no"))
     with pytest.raises(RequestError):
         await given
     assert fft.reasons == {}
@@ -172,7 +84,7 @@ async def test_what_is_being_given_as_one_resource_is_unhealthy_in_the_others_at
 async def pair():
     """For a test in virtual time, whose loop no fixture has."""
     pool = Pool()
-    both = Served(AES, pool, Clock()), Served(FFT, pool, Clock())
+    both = served(AES, pool, Clock()), served(FFT, pool, Clock())
     for one in both:
         one.list()
         one.remember()
@@ -189,7 +101,7 @@ async def test_the_kubelet_hears_of_it_once_a_quick_allocate_is_over_because_it_
     given = aes.allocate("b0")
     await turns()
     assert lists.version == version
-    aes.answer()
+    aes.lanes.answer("b0")
     await given
     await advance(2 * SETTLING)
     assert lists.version == version + 1
@@ -206,7 +118,7 @@ async def test_an_allocate_that_fails_at_once_is_no_news_for_the_kubelet():
     given = aes.allocate("b0")
     await turns()
     assert fft.reasons
-    aes.answer(error=RequestError("no"))
+    aes.lanes.answer("b0", error=RequestError("no"))
     await asyncio.wait([given])
     await advance(2 * SETTLING)
     assert (lists.version, fft.reasons) == (version, {})
@@ -221,7 +133,7 @@ async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(
     reason = "resource example.com/fft: device both is unhealthy: b1 is held as example.com/aes by a container"
     with pytest.raises(RequestError, match=reason):
         await asyncio.wait_for(second, 20)
-    aes.answer("b1")
+    aes.lanes.answer("b1")
     await first
     assert fft.reasons.keys() == {"both"}
 
@@ -234,7 +146,7 @@ async def test_what_is_free_again_is_healthy_again_and_its_own_driver_was_told_b
     assert fft.reasons == {"b0": "held as example.com/aes by pod 1a"}
     aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
     await turns()
-    assert (aes.calls.released, fft.calls.released) == (["b0"], [])
+    assert (aes.lanes.released, fft.lanes.released) == (["b0"], [])
     assert fft.reasons == {}
     await fft.give("b0")
 
@@ -254,10 +166,10 @@ async def test_a_kubelet_that_may_have_refused_a_pod_gets_the_list_again_because
     aes.holdings.set(aes.holdings.value.ended(frozenset(), frozenset(["refused"])))
     await turns()
     lists, listed = aes.inventory.list.version, aes.inventory.list.value
-    aes.holdings.set(aes.holdings.value.heard({}, aes._clock.monotonic() + 1))
+    aes.holdings.set(aes.holdings.value.heard({}, aes.clock.monotonic() + 1))
     await turns()
     assert (aes.inventory.list.version, aes.inventory.list.value) == (lists + 1, listed)
-    aes.holdings.set(aes.holdings.value.heard({}, aes._clock.monotonic() + 1.1))
+    aes.holdings.set(aes.holdings.value.heard({}, aes.clock.monotonic() + 1.1))
     await turns()
     assert aes.inventory.list.version == lists + 1
 
@@ -304,14 +216,14 @@ async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp
 
 async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_it(make):
     aes, fft = await make(AES), await make(FFT, known=False)
-    await asyncio.wait_for(aes.resource.prepare(["b0"]), 20)
+    await asyncio.wait_for(aes.calls.prepare(["b0"]), 20)
     fft.remember()
     fft.note("b0")
     await turns()
     with pytest.raises(RequestError, match=r"device b0 can't be prepared: held as example.com/fft by pod 1a"):
-        await aes.resource.prepare(["b0"])
-    await fft.resource.prepare(["b0"])
-    assert (aes.calls.prepared, fft.calls.prepared) == (["b0"], ["b0"])
+        await aes.calls.prepare(["b0"])
+    await fft.calls.prepare(["b0"])
+    assert (aes.lanes.prepared, fft.lanes.prepared) == (["b0"], ["b0"])
 
 
 async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_told_of_what_they_have(make):
@@ -325,10 +237,10 @@ async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_t
     await turns()
     assert fft.reasons == {}
     await fft.give("b0")
-    aes.driver.calls = aes.calls
+    aes.driver.calls = aes.lanes
     aes.list()
     await turns()
-    assert aes.calls.released == []
+    assert aes.lanes.released == []
     assert aes.reasons == {"b0": "held as example.com/fft by a container"}
 
 
@@ -341,7 +253,7 @@ async def slow(make, gate):
         one = await make(AES)
         driver: Any = kind(NoOptions(), None)
         config = configured(name=AES, timeouts={"prepare": 0.01})
-        one.calls = one.driver.calls = Lanes(driver, Observable(config), Threads(), group, LOG)
+        one.lanes = one.driver.calls = Lanes(driver, Observable(config), Threads(), group, LOG)
         yield one, held
         held.open()
 
@@ -349,14 +261,14 @@ async def slow(make, gate):
 async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocate_has_ended(make, slow):
     (aes, held), fft = slow, await make(FFT)
     with pytest.raises(DriverTimeout):
-        await aes.resource.allocate([["b0"]], APIS[1])
+        await aes.calls.allocate([["b0"]], APIS[1])
     await held.entered()  # a busy machine begins a thread after the deadline
     assert held.running == 1
     reason = "held as example.com/aes by a container"
     assert fft.reasons == {"b0": reason}
     assert await fft.refusal("b0") == f"resource example.com/fft: device b0 is unhealthy: {reason}"
     with pytest.raises(RequestError, match=r"device b0 can't be prepared: held as example.com/aes"):
-        await fft.resource.prepare(["b0"])
+        await fft.calls.prepare(["b0"])
     held.open()
     await until(lambda: not fft.reasons)
     await fft.give("b0")
@@ -364,9 +276,9 @@ async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocat
 
 async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_its_deadline_has_ended(make, slow):
     (aes, held), fft = slow, await make(FFT)
-    await aes.resource.allocate([["b0"]], APIS[0])
+    await aes.calls.allocate([["b0"]], APIS[0])
     with pytest.raises(DriverTimeout):
-        await aes.resource.prepare(["b0"])
+        await aes.calls.prepare(["b0"])
     await held.entered()
     aes.note("b0")
     aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
@@ -380,11 +292,11 @@ async def test_what_a_failed_allocate_gave_is_nobodys_before_its_driver_was_told
     """What a driver does at a release it may do to another container otherwise."""
     aes, fft = await make(AES), await make(FFT)
     told = []
-    aes.calls.release = lambda devices, free, telling: told.append(telling)
+    aes.lanes.release = lambda devices, free, telling: told.append(telling)
     given = aes.allocate("b0")
     await turns()
     aes.inventory.take(())  # the board is gone when its driver answers
-    aes.answer()
+    aes.lanes.answer("b0")
     with pytest.raises(RequestError):
         await given
     assert fft.reasons.keys() == {"b0"}
@@ -418,10 +330,10 @@ async def test_two_that_have_the_same_hardware_keep_it_from_everybody_until_both
 
 async def test_of_two_that_had_the_same_hardware_the_one_that_has_it_still_is_named(make):
     aes, fft = await make(AES, shares=2), await make(FFT)
-    aes.calls.release = lambda devices, free, told: None  # it takes its time
+    aes.lanes.release = lambda devices, free, told: None  # it takes its time
     for number in (0, 1):
         noted = {f"b0{'::1' * share}": Noted((), frozenset([Container(str(share), "c")])) for share in (0, 1)}
-        now = aes._clock.monotonic()
+        now = aes.clock.monotonic()
         aes.holdings.set(aes.holdings.value.noted(noted, now, now).ended(frozenset([str(1 - number)])))
         await turns()
         assert fft.reasons == {"b0": f"held as example.com/aes by pod {number}"}
@@ -469,14 +381,14 @@ async def test_what_another_name_of_the_resource_has_is_neither_prepared_nor_rel
     serial.devices = [LINK, NODE]
     serial.list()
     with pytest.raises(RequestError, match="by-id-1 can't be prepared: char 188:0 is held as ttyUSB0"):
-        await serial.resource.prepare(["by-id-1"])
-    await serial.resource.prepare(["ttyUSB0"])
+        await serial.calls.prepare(["by-id-1"])
+    await serial.calls.prepare(["ttyUSB0"])
     serial.holdings.set(serial.holdings.value.noted({}, 1e6, 1e6))
     serial.note("ttyUSB0")
     await turns()
     serial.note()
     await turns()
-    assert (serial.calls.prepared, serial.calls.released) == (["ttyUSB0"], ["ttyUSB0"])
+    assert (serial.lanes.prepared, serial.lanes.released) == (["ttyUSB0"], ["ttyUSB0"])
     assert serial.reasons == {}
 
 
@@ -490,7 +402,7 @@ async def test_a_restarted_container_has_what_its_name_means_now(make, others, e
     serial.list()
     await turns()
     assert serial.reasons.keys() == {"ttyUSB1"}
-    await serial.resource.prepare(["by-id-1"])
+    await serial.calls.prepare(["by-id-1"])
     assert serial.reasons.keys() == excluded
 
 
@@ -505,14 +417,14 @@ async def test_two_links_that_swap_start_again_one_after_the_other(make):
     serial.list()
     await turns()
     with pytest.raises(RequestError, match="device a can't be prepared: char 188:1 is held as b"):
-        await serial.resource.prepare(["a"])
-    await serial.resource.prepare(["b"])
-    await serial.resource.prepare(["a"])
+        await serial.calls.prepare(["a"])
+    await serial.calls.prepare(["b"])
+    await serial.calls.prepare(["a"])
 
 
 def write_down(member, containers):
     """The kubelet writes down which containers have which ids."""
-    now = member._clock.monotonic()
+    now = member.clock.monotonic()
     noted = {id_: Noted((), frozenset(Container("1a", name) for name in names)) for id_, names in containers.items()}
     member.holdings.set(member.holdings.value.noted(noted, now, now))
 
@@ -523,11 +435,11 @@ async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the
     aes.note("b0")
     await turns()
     with pytest.raises(RequestError, match="b0 can't be prepared: they became other hardware, and it isn't known yet"):
-        await aes.resource.prepare(["b0"])
+        await aes.calls.prepare(["b0"])
     fft.remember()
     fft.note()
     await turns()
-    await aes.resource.prepare(["b0"])
+    await aes.calls.prepare(["b0"])
 
 
 async def test_what_is_being_given_is_what_its_name_meant_when_the_driver_was_asked(make):
@@ -537,7 +449,7 @@ async def test_what_is_being_given_is_what_its_name_meant_when_the_driver_was_as
     serial.devices = [replace(LINK, hardware=("char 188:1",)), NODE]
     serial.list()
     assert "char 188:0 is held as by-id-1" in await serial.refusal("ttyUSB0")
-    serial.answer("by-id-1")
+    serial.lanes.answer("by-id-1")
     with pytest.raises(RequestError, match=r"by-id-1 became other hardware .*: char 188:1 instead of char 188:0"):
         await given
 
@@ -548,7 +460,7 @@ async def test_a_device_that_got_more_hardware_while_it_was_given_away_is_held_w
     await turns()
     serial.devices = [replace(LINK, hardware=("char 188:0", "char 188:1")), *serial.devices[1:]]
     serial.list()
-    serial.answer("by-id-1")
+    serial.lanes.answer("by-id-1")
     await given
     serial.devices = [LINK, *serial.devices[1:]]
     serial.list()
@@ -559,7 +471,7 @@ async def test_a_device_that_got_more_hardware_while_it_was_given_away_is_held_w
 async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet_names_it_still():
     """A kubelet of an idle node writes its checkpoint again when the next pod comes, and none fits until then."""
     loop: Any = asyncio.get_running_loop()
-    aes = Served(AES, Pool(), loop.clock, [BOTH], keep_lost=60)
+    aes = served(AES, Pool(), loop.clock, [BOTH], keep_lost=60)
     aes.list()
     aes.remember()
     aes.note()
@@ -640,9 +552,9 @@ def note(life, name, *gone, **pods):
 
 
 async def give(life, name, *ids):
-    given = life.served[name].allocate(ids)
+    given = life.served[name].allocate(*ids)
     await turns()
-    life.served[name].calls.asked[-1][1].set_result(None)
+    life.served[name].lanes.asked[-1][1].set_result(None)
     await given
     note(life, name, **dict.fromkeys(ids, "1a"))
     await turns()
@@ -651,7 +563,7 @@ async def give(life, name, *ids):
 async def refusal(life, name):
     with pytest.raises(RequestError) as caught:
         async with asyncio.timeout(5):
-            await life.served[name].allocate(("b0",))
+            await life.served[name].allocate("b0")
     return str(caught.value)
 
 
@@ -798,7 +710,7 @@ async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_e
     await turns()
     assert AES in life.usages.by_resource
     assert life.served[FFT].reasons == {"b0": "held as example.com/aes by a container"}, "its driver wasn't told yet"
-    life.served[AES].calls.tell()
+    life.served[AES].lanes.tell()
     await turns()
     assert life.served[FFT].reasons == {} == life.served[AES].reasons
 
@@ -806,7 +718,7 @@ async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_e
 async def test_what_a_driver_prepares_that_has_ended_is_nobodys_although_its_resource_and_its_pod_are_gone(live):
     life = await live(AES, FFT)
     await give(life, AES, "b0")
-    preparing = asyncio.ensure_future(life.served[AES].resource.prepare(["b0"]))
+    preparing = asyncio.ensure_future(life.served[AES].calls.prepare(["b0"]))
     await turns()
     await remove(life, AES)
     note(life, AES, "1a")
@@ -818,169 +730,3 @@ async def test_what_a_driver_prepares_that_has_ended_is_nobodys_although_its_res
     await turns()
     assert life.served[FFT].reasons == {}
     await preparing
-
-
-# any sequence of events
-
-NAMES = (AES, FFT, RAW)
-DEVICES = {AES: BOARDS, FFT: [*BOARDS[2:], BOTH], RAW: [Device("x", hardware=("b1", "b2")), BOARDS[3], BOARDS[0]]}
-PICKS = st.sampled_from([(name, device) for name in NAMES for device in DEVICES[name]])
-
-
-class Events(RuleBasedStateMachine):
-    """Containers of three resources that come and go, a kubelet that picks blindly, a gateway that is killed."""
-
-    def __init__(self):
-        super().__init__()
-        self.loop = VirtualLoop()
-        asyncio.set_event_loop(self.loop)
-        self.running = {}
-        """The containers that run: pod's uid -> resource and device."""
-        self.noted = {}
-        """The same, as the kubelet wrote it down: with pods that ended since."""
-        self.journals: dict[str, Entries] = {name: {} for name in NAMES}
-        self.flights = []
-        self.pods = 0
-
-    def run(self, *actions):
-        """Does this in the event loop, and lets the loop do what follows from it."""
-
-        async def do():
-            for action in actions:
-                action()
-            await turns()
-
-        self.loop.run_until_complete(do())
-
-    @initialize()
-    def first(self):
-        self.start()
-        for name, what in sorted(self.unready):
-            self.learn(name, what)
-
-    def start(self):
-        async def start():
-            self.pool = Pool()
-            self.served = {name: Served(name, self.pool, self.loop.clock, DEVICES[name]) for name in NAMES}
-
-        self.loop.run_until_complete(start())
-        self.unready = {(name, what) for name in NAMES for what in ("journal", "note", "list")}
-
-    def learn(self, name, what):
-        self.unready.remove((name, what))
-        served = self.served[name]
-        actions = {
-            "journal": partial(served.remember, self.journals[name]),
-            "list": served.list,
-            "note": partial(self.publish_note, name),
-        }
-        self.run(actions[what])
-
-    def teardown(self):
-        self.kill()
-        self.loop.close()
-        asyncio.set_event_loop(None)
-
-    def kill(self):
-        self.run(*[one.end for one in self.served.values()], *[flight.cancel for *_, flight in self.flights])
-        self.flights = []
-
-    @precondition(lambda self: self.unready)
-    @rule(data=st.data(), all_=st.booleans())
-    def becomes_known(self, data, all_):
-        for name, what in sorted(self.unready) if all_ else [data.draw(st.sampled_from(sorted(self.unready)))]:
-            self.learn(name, what)
-
-    def publish_note(self, name):
-        note = {
-            device.id: Noted((), frozenset([Container(pod, "c")]))
-            for pod, (resource, device) in self.noted.items()
-            if resource == name
-        }
-        holdings, now = self.served[name].holdings, self.loop.clock.now
-        gone = frozenset(self.noted.keys() - self.running.keys())
-        holdings.set(holdings.value.noted(note, now, now).ended(gone))
-
-    @rule(picks=st.lists(PICKS, min_size=1, max_size=3, unique_by=lambda pick: (pick[0], pick[1].id)))
-    def allocates_begin(self, picks):
-        for name, device in picks:
-            taken = [*self.running.values(), *((one, other) for one, other, _ in self.flights)]  # as the kubelet knows
-            if (name, "list") not in self.unready and (name, device) not in taken:
-                self.flights.append((name, device, self.loop.run_until_complete(self._begin(name, device))))
-
-    async def _begin(self, name, device):
-        flight = self.served[name].allocate(device.id)
-        await turns()
-        return flight
-
-    @precondition(lambda self: self.flights)
-    @rule(works=st.lists(st.sampled_from([True, True, False]), min_size=1, max_size=3), writes=st.booleans())
-    def allocates_end(self, works, writes):
-        for works_, (name, device, flight) in zip(works, tuple(self.flights), strict=False):
-            self.flights.pop(0)
-            if not flight.done():
-                self.run(partial(self.served[name].answer, device.id, None if works_ else RequestError("no")))
-            if flight.exception() is None:
-                self.pods += 1
-                self.running[str(self.pods)] = name, device
-                self.noted = dict(self.running)  # the kubelet writes its checkpoint before the containers start
-                if writes:
-                    self.journal_is_written()
-
-    @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def pod_ends(self, data):
-        del self.running[data.draw(st.sampled_from(sorted(self.running)))]
-
-    @precondition(lambda self: self.running)
-    @rule(name=st.sampled_from(NAMES))
-    def node_is_looked_at(self, name):
-        if (name, "note") not in self.unready:
-            self.run(partial(self.publish_note, name))
-
-    @precondition(lambda self: self.running)
-    @rule()
-    def journal_is_written(self):
-        for name, one in self.served.items():
-            if one.holdings.value.remembers:
-                self.journals[name] = dict(one.holdings.value.unreleased)
-
-    @precondition(lambda self: self.running)
-    @rule(quickest=st.sampled_from(NAMES))
-    def gateway_is_killed(self, quickest):
-        """One resource is served before the others, and a kubelet asks at once for all that this one has."""
-        self.kill()
-        self.start()
-        for name, what in sorted(self.unready):
-            if name == quickest:
-                self.learn(name, what)
-        self.allocates_begin([(quickest, device) for device in DEVICES[quickest]])
-
-    @precondition(lambda self: self.running)
-    @rule(seconds=st.sampled_from([0.01, 1.0, 20.0]))
-    def time_passes(self, seconds):
-        self.loop.clock.now += seconds
-
-    # what always holds
-
-    @invariant()
-    def hardware_has_one_holder(self):
-        names = [name for _, device in self.running.values() for name in device.hardware or (device.id,)]
-        assert len(names) == len(set(names)), self.running
-
-    @precondition(lambda self: self.running)
-    @rule(of=st.sampled_from(range(4)))
-    def in_the_end_everything_can_be_given_again(self, of):
-        if self.flights or self.unready or of:  # not often, because it ends all pods
-            return
-        self.running, self.noted = {}, {}
-        self.loop.clock.now += 60
-        self.run(*[partial(self.publish_note, name) for name in NAMES])
-        assert {name: one.reasons for name, one in self.served.items()} == {name: {} for name in NAMES}
-
-
-TestEvents = Events.TestCase
-# Without shrinking, which may take minutes, in which nobody sees that something is wrong.
-TestEvents.settings = settings(
-    deadline=None, max_examples=25, stateful_step_count=30, phases=set(Phase) - {Phase.shrink, Phase.explain}
-)

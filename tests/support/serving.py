@@ -1,71 +1,27 @@
 """One resource on its socket, with a driver and a kubelet that a test plays."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import grpc.aio
 
 from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
-from dpgateway.drivers.running import DriverState
 from dpgateway.kit.log import Bound
-from dpgateway.kit.observable import Observable, Signal
-from dpgateway.resource.inventory import Inventory
+from dpgateway.kit.observable import Signal
 from dpgateway.resource.ownership import Ownership
-from tests.support.calls import kubelet_calls
+from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
 from tests.support.resources import configured
-from tests.support.specs import cdi
 
 V1BETA1, V1ALPHA = "/v1beta1.DevicePlugin", "/deviceplugin.DevicePlugin"
 KUBELET = "grpc-go/1.72.1"
-
-
-class Calls:
-    """What the driver's lanes would do."""
-
-    def __init__(self) -> None:
-        self.abilities = frozenset({"prepare"})
-        self.allocated: list[tuple[str, ...]] = []
-        self.prepared: list[tuple[str, ...]] = []
-        self.released: list[Any] = []
-        self.allocation = Allocation(env={"A": "1"})
-        self.error: Exception | None = None
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-
-    async def allocate(self, devices: Any, late: Any) -> Allocation:
-        self.allocated.append(tuple(device.id for device in devices))
-        await self.go_on.wait()
-        if self.error:
-            raise self.error
-        return self.allocation
-
-    def release(self, devices: Any, free: Any, told: Any) -> None:
-        self.released += devices
-        told()
-
-    async def prefer(self, available: Any, must_include: Any, size: int) -> Any:
-        return tuple(available)[:size]
-
-    async def prepare(self, devices: Any, *, once: bool = True) -> None:
-        self.prepared.append(tuple(device.id for device in devices))
-        await self.go_on.wait()
-        if self.error:
-            raise self.error
-
-
-def running(calls: Any) -> Any:
-    """A driver that runs and has these calls; without calls it doesn't run."""
-    return SimpleNamespace(calls=calls, state=Observable(DriverState(devices=())))
 
 
 class Audience:
@@ -98,24 +54,18 @@ class _Group:
         return self._tasks[-1]
 
 
-def nobody_holds_anything() -> ResourceHoldings:
-    return ResourceHoldings(Holdings().noted({}, 0.0, 0.0))
+class Served(FakeResource):
+    """One resource on its socket."""
 
-
-class Served:
     def __init__(self, directory: Path, log: Bound, **config: Any) -> None:
-        self.config = Observable(configured(**config))
-        self.directory, self.holdings = directory, nobody_holds_anything()
-        self.inventory = Inventory(self.config, self.holdings, log)
-        self.calls = Calls()
-        driver = running(self.calls)
-        self.resource = kubelet_calls(self.config, self.inventory, driver, cdi(), log, holdings=self.holdings)
-        self.audience = Audience()
-        self.handlers = Handlers(self.resource, APIS, self._opened, ListThrottle(Signal()), log)
+        lanes = FakeLanes("prepare", allocation=Allocation(env={"A": "1"}))
+        super().__init__(configured(**config), lanes, time, holdings=nobody_holds_anything(), log=log)
+        self.directory, self.audience = directory, Audience()
+        self.handlers = Handlers(self.calls, APIS, self._opened, ListThrottle(Signal()), log)
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)
 
     def _opened(self, agent: str) -> StreamCallbacks:
-        self.resource.listed_for(agent)
+        self.calls.listed_for(agent)
         return self.audience.opened()
 
     @property
@@ -129,7 +79,7 @@ class Served:
         return bound
 
     async def close(self) -> None:
-        self.inventory.close()
+        self.end()
         await self.endpoint.close()
         self.endpoint.ownership.end()
 

@@ -19,7 +19,8 @@ from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.journal import Entries
 from dpgateway.resource.pools import Pool
 from dpgateway.testing import Recorder
-from tests.resource.test_pools import Served
+from tests.support.resource import FakeResource
+from tests.support.resources import configured
 from tests.support.time import VirtualLoop
 from tests.support.waiting import turns
 
@@ -122,9 +123,12 @@ class FunctionNode:
     async def _start(self):
         pool = Pool()
         self.drivers = {name: self.driver(name) for name in FUNCTIONS}
-        self.served = {name: Served(name, pool, self.loop.clock, []) for name in FUNCTIONS}
-        for name, one in self.served.items():
-            one.calls = one.driver.calls = Direct(self.drivers[name])
+        self.served = {}
+        for name in FUNCTIONS:
+            config = configured(name=name)
+            one = self.served[name] = FakeResource(config, Direct(self.drivers[name]), self.loop.clock)
+            one.inventory.join(pool)
+            one.follow()
             self.list(name)
             one.remember(self.journals[name])
 
@@ -169,7 +173,7 @@ class FunctionNode:
     def pod_comes(self, name, board, _):
         if len(self.pods) == MOST or (name, board) in self.pods.values():  # as the kubelet knows
             return
-        if self.ask(lambda: self.served[name].resource.allocate([[board]], self.served[name].resource.api)):
+        if self.ask(lambda: self.served[name].calls.allocate([[board]], self.served[name].calls.api)):
             self.count += 1
             uid = str(self.count)
             self.pods[uid] = name, board
@@ -185,7 +189,7 @@ class FunctionNode:
     def start_container(self, uid):
         name, board = self.pods[uid]
         self.running.discard(uid)
-        if self.ask(lambda: self.served[name].resource.prepare([board])):
+        if self.ask(lambda: self.served[name].calls.prepare([board])):
             self.running.add(uid)
 
     def pod_of_a_board_is_deleted(self, _, board, seen):

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 from dataclasses import replace
 
 import grpc.aio
@@ -17,13 +16,10 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
-from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.observable import Signal
 from dpgateway.model import Allocation, Device, Health
-from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.offers import Offer
-from tests.support.calls import kubelet_calls
-from tests.support.serving import nobody_holds_anything, running
-from tests.support.specs import cdi
+from tests.support.resource import LOG, FakeLanes, FakeResource, nobody_holds_anything
 
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 RPCS = [pytest.param(rpc, id=f"{api.name} {rpc.name}") for api in APIS for rpc in api.rpcs]
@@ -183,17 +179,8 @@ V1BETA2 = Api(
 )
 
 
-class Calls:
-    abilities = frozenset({"prepare"})
-
-    def __init__(self):
-        self.prepared = []
-
-    async def allocate(self, devices, late):
-        return Allocation(env={"DEVICES": ",".join(device.id for device in devices)})
-
-    async def prepare(self, devices, *, once=True):
-        self.prepared += [device.id for device in devices]
+def named(devices):
+    return Allocation(env={"DEVICES": ",".join(device.id for device in devices)})
 
 
 def opened(agent):
@@ -203,22 +190,20 @@ def opened(agent):
 @pytest.fixture
 async def channel(tmp_path):
     """To a gateway's resource that is served in all versions and the made-up one."""
-    log = logging.LoggerAdapter(logging.getLogger(__name__), {})
-    config = ResourceConfig("example.com/thing", "x")
-    holdings = nobody_holds_anything()
-    inventory = Inventory(Observable(config), holdings, log)
-    inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
-    resource = kubelet_calls(Observable(config), inventory, running(Calls()), cdi(), log, holdings=holdings)
+    devices = Device("a"), Device("b", Health.unhealthy("wet"))
+    lanes, holdings = FakeLanes("prepare", allocation=named), nobody_holds_anything()
+    resource = FakeResource(ResourceConfig("example.com/thing", "x"), lanes, devices=devices, holdings=holdings)
+    resource.list()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(
-        tuple(Handlers(resource, (V1BETA2, *APIS), opened, ListThrottle(Signal()), log).generic())
+        tuple(Handlers(resource.calls, (V1BETA2, *APIS), opened, ListThrottle(Signal()), LOG).generic())
     )
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")
     await server.start()
     async with grpc.aio.insecure_channel(f"unix:{tmp_path}/plugin.sock") as channel:
         yield channel
     await server.stop(None)
-    inventory.close()
+    resource.end()
 
 
 async def test_a_new_version_is_served_beside_the_others(channel):

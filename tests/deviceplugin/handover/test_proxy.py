@@ -43,30 +43,30 @@ async def allocate(older, connect, proxy):
 
 
 async def test_a_call_waits_for_the_newer_gateway(older, newer, proxy, allocate):
-    newer.calls.allocation = Allocation(env={"FROM": "newer"})
+    newer.lanes.allocation = Allocation(env={"FROM": "newer"})
     call = allocate()
     await until(older.handlers.running)
     proxy.serves(newer.socket)
     answer = v1beta1_pb2.AllocateResponse.FromString(await call)
     assert dict(answer.container_responses[0].envs) == {"FROM": "newer"}
-    assert (older.calls.allocated, newer.calls.allocated) == ([], [("a",)])
+    assert (older.lanes.allocated, newer.lanes.allocated) == ([], [("a",)])
 
 
 async def test_a_refusal_is_told_as_it_is(older, newer, proxy, allocate):
-    newer.calls.error = DriverError("worn out")
+    newer.lanes.error = DriverError("worn out")
     proxy.serves(newer.socket)
     assert await status(allocate()) == (grpc.StatusCode.FAILED_PRECONDITION, "worn out")
-    assert older.calls.allocated == []
+    assert older.lanes.allocated == []
 
 
 async def test_a_dead_gateway_that_may_have_given(older, newer, proxy, allocate, connect):
     proxy.serves(newer.socket)
     await allocate()
-    newer.calls.error = Busy("later")
+    newer.lanes.error = Busy("later")
     assert await status(allocate()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "later")
     await newer.close()
     assert (await status(allocate()))[0] == grpc.StatusCode.UNAVAILABLE
-    assert older.calls.allocated == [], "it doesn't know what that one gave away"
+    assert older.lanes.allocated == [], "it doesn't know what that one gave away"
     await connect(older.socket).call("GetDevicePluginOptions")
 
 
@@ -75,14 +75,14 @@ async def test_a_gateway_that_never_serves(older, proxy, allocate):
     await until(older.handlers.running)
     await proxy.end()
     await call
-    assert older.calls.allocated == [("a",)]
+    assert older.lanes.allocated == [("a",)]
 
 
 async def test_a_dead_gateway_that_gave_nothing(older, newer, proxy, allocate):
     proxy.serves(newer.socket)
     await newer.close()
     await allocate()
-    assert older.calls.allocated == [("a",)]
+    assert older.lanes.allocated == [("a",)]
 
 
 async def test_a_dead_gateway_that_may_register(older, newer, proxy, allocate):
@@ -91,7 +91,7 @@ async def test_a_dead_gateway_that_may_register(older, newer, proxy, allocate):
     await newer.close()
     code, _ = await status(allocate())
     assert code is grpc.StatusCode.UNAVAILABLE
-    assert older.calls.allocated == []
+    assert older.lanes.allocated == []
 
 
 async def test_a_directory_that_is_gone_is_an_error(proxy, short_path):
@@ -123,7 +123,7 @@ async def test_a_frozen_gateway_has_the_resources_time(older, connect, records, 
     text = f"the gateway that takes over hasn't answered {call[0]} within {seconds}"
     code, details = await status(connect(older.socket).call(*call))
     assert (code, details) == (grpc.StatusCode.DEADLINE_EXCEEDED, f"resource {NAME}: {text}")
-    assert (older.calls.allocated, older.calls.prepared) == ([], []), "that one may do it yet"
+    assert (older.lanes.allocated, older.lanes.prepared) == ([], []), "that one may do it yet"
     assert records.texts() == [text]
 
 

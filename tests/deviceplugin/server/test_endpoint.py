@@ -195,10 +195,10 @@ async def test_closing_ends_streams_and_removes_every_name(serve, connect):
 
 async def test_closing_waits_so_long_for_an_allocate(serve, connect):
     served = await serve()
-    served.calls.go_on.clear()
+    served.lanes.go_on.clear()
     request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
     failing = asyncio.ensure_future(status(connect(served.socket).call("Allocate", request)))
-    await until(lambda: served.calls.allocated)
+    await until(lambda: served.lanes.allocated)
     async with asyncio.timeout(9):  # less than the call may take
         await served.endpoint.drain(0.05)
         await served.endpoint.close()

@@ -3,7 +3,7 @@ import asyncio
 import grpc
 import pytest
 
-from dpgateway import Busy, DeviceUnavailable, DriverError
+from dpgateway import Busy, Device, DeviceUnavailable, DriverError
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2
 from dpgateway.deviceplugin.server.handlers import LONGEST_TEXT
 from dpgateway.deviceplugin.wire import v0_1_pb2, v1alpha2_pb2, v1beta1_pb2
@@ -32,7 +32,7 @@ async def test_allocate_answers_each_container(served, client):
     request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}, {"devices_ids": ["b"]}])
     answer = v1beta1_pb2.AllocateResponse.FromString(await client.call("Allocate", request))
     assert [dict(one.envs) for one in answer.container_responses] == [{"A": "1"}] * 2
-    assert served.calls.allocated == [("a",), ("b",)]
+    assert served.lanes.allocated == [("a",), ("b",)]
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ async def test_allocate_answers_each_container(served, client):
 )
 async def test_the_registered_dialect_answers(served, client, spoken, kind):
     """On the path that two dialects share."""
-    served.resource.speak(spoken)
+    served.calls.speak(spoken)
     raw = await client.call("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA)
     answer = kind.FromString(raw)
     envs = answer.envs if kind is v1alpha2_pb2.AllocateResponse else answer.spec[0].envs
     assert dict(envs) == {"A": "1"}
-    assert served.calls.prepared == [("a",)]  # these have no call for it
+    assert served.lanes.prepared == ["a"]  # these have no call for it
 
 
 async def test_an_unregistered_path_is_the_newer_dialects(served, client):
@@ -54,7 +54,7 @@ async def test_an_unregistered_path_is_the_newer_dialects(served, client):
 
 
 async def test_options_preference_and_prepare_are_answered(served, client):
-    served.calls.abilities = frozenset({"prepare", "prefer"})
+    served.lanes.abilities, served.lanes.preferred = frozenset({"prepare", "prefer"}), [Device("a")]
     options = v1beta1_pb2.DevicePluginOptions.FromString(await client.call("GetDevicePluginOptions"))
     assert options.pre_start_required
     assert options.get_preferred_allocation_available
@@ -64,7 +64,7 @@ async def test_options_preference_and_prepare_are_answered(served, client):
     answer = v1beta1_pb2.PreferredAllocationResponse.FromString(raw)
     assert list(answer.container_responses[0].deviceIDs) == ["a"]
     await client.call("PreStartContainer", v1beta1_pb2.PreStartContainerRequest(devices_ids=["b"]))
-    assert served.calls.prepared == [("b",)]
+    assert served.lanes.prepared == ["b"]
 
 
 ERRORS = [
@@ -78,22 +78,22 @@ ERRORS = [
 
 @pytest.mark.parametrize(("error", "code"), ERRORS, ids=lambda one: type(one).__name__)
 async def test_each_error_has_its_code(served, client, records, error, code):
-    served.calls.error = error
+    served.lanes.error = error
     assert await status(client.call("Allocate", allocate("a"))) == (code, str(error))
     assert records.texts() == [f"Allocate refused: {error}"]
     assert served.handlers.rpcs.read()["Allocate"].outcomes == {code.name: 1}
     since = served.handlers.refused.value[1]
     await status(client.call("Allocate", allocate("a")))
     assert served.handlers.refused.value == (str(error), since)
-    served.calls.error = None
+    served.lanes.error = None
     await client.call("Allocate", allocate("a"))
     assert served.handlers.refused.value is None
 
 
 async def test_an_rpc_that_the_kubelet_gives_up_is_counted_as_such(served, client):
-    served.calls.go_on.clear()
+    served.lanes.go_on.clear()
     call = client.call("Allocate", allocate("a"))
-    await until(lambda: served.calls.allocated)
+    await until(lambda: served.lanes.allocated)
     call.cancel()
     await until(served.handlers.rpcs.read)
     assert served.handlers.rpcs.read()["Allocate"].outcomes == {"CANCELLED": 1}
@@ -103,12 +103,12 @@ async def test_an_unknown_id_is_refused_by_name(served, client):
     code, text = await status(client.call("Allocate", allocate("a", "nobody")))
     assert code is CODE.FAILED_PRECONDITION
     assert "resource example.com/thing: device nobody is unknown" in text
-    assert served.calls.allocated == []
+    assert served.lanes.allocated == []
     assert served.handlers.refused.value is None
 
 
 async def test_a_bug_is_an_internal_error(served, client, records):
-    served.calls.error = LookupError("oops")
+    served.lanes.error = LookupError("oops")
     code, text = await status(client.call("Allocate", allocate("a")))
     assert (code, "a bug of the gateway" in text) == (CODE.INTERNAL, True)
     assert records.records[-1].exc_info[0] is LookupError
@@ -117,7 +117,7 @@ async def test_a_bug_is_an_internal_error(served, client, records):
 @pytest.mark.parametrize(("character", "sent"), [("x", 1), ("%", 3), ("\n", 3), ("é", 6), ("€", 9), ("\U0001f600", 12)])
 async def test_a_very_long_error_still_arrives(served, client, character, sent):
     """gRPC sends each byte that isn't printable ASCII as three, in a header."""
-    served.calls.error = DriverError(character * 1_000_000)
+    served.lanes.error = DriverError(character * 1_000_000)
     assert await status(client.call("Allocate", allocate("a"))) == (
         CODE.FAILED_PRECONDITION,
         character * (LONGEST_TEXT // sent),
@@ -126,7 +126,7 @@ async def test_a_very_long_error_still_arrives(served, client, character, sent):
 
 async def test_half_a_character_in_an_error_is_escaped(served, client):
     """As in a file name that isn't UTF-8: gRPC can't send it, and would never answer."""
-    served.calls.error = DriverError("can't open /dev/caf\udce9")
+    served.lanes.error = DriverError("can't open /dev/caf\udce9")
     assert await status(client.call("Allocate", allocate("a"))) == (
         CODE.FAILED_PRECONDITION,
         r"can't open /dev/caf\udce9",
@@ -173,9 +173,9 @@ async def test_an_unknown_method_is_unimplemented(served, client):
 
 
 async def test_a_cancelled_allocate_is_no_error(served, client, records):
-    served.calls.go_on.clear()
+    served.lanes.go_on.clear()
     call = client.call("Allocate", allocate("a"))
-    await until(lambda: served.calls.allocated)
+    await until(lambda: served.lanes.allocated)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -197,17 +197,17 @@ async def test_of_what_goes_well_only_an_allocation_is_a_line(served, client, re
 
 async def test_an_end_finishes_the_calls_in_flight(served, client):
     """New ones are refused."""
-    served.calls.go_on.clear()
+    served.lanes.go_on.clear()
     stream = client.watch()
     await stream.read()
     call = client.call("Allocate", allocate("a"))
-    await until(lambda: served.calls.allocated)
+    await until(lambda: served.lanes.allocated)
     closing = asyncio.ensure_future(served.endpoint.drain(20))
     await turns()
     assert (await status(client.call("Allocate", allocate("b"))))[0] is CODE.UNAVAILABLE
     assert (await status(client.watch().read()))[0] is CODE.UNAVAILABLE
     assert served.audience.open
-    served.calls.go_on.set()
+    served.lanes.go_on.set()
     await call
     await closing
     await served.endpoint.close()
