@@ -217,7 +217,7 @@ class Inventory:
         """From now on nothing is given away that another resource of the pool uses. None: it is in no pool any more."""
         self._pool, self._told = pool, None
         if pool is not None:
-            pool.members[self.name] = self
+            pool.join(self)
         self.exclude(self._others())
 
     def used(self) -> Used:

@@ -64,8 +64,16 @@ class Pool:
 
     def expect(self, member: Member) -> None:
         """``member`` stands for the resource until that joins."""
-        self.members[member.name] = member
+        self.join(member)
         self.known.clear()
+
+    def join(self, member: Member) -> None:
+        self.members[member.name] = member
+
+    def leave(self, name: str) -> None:
+        self.members.pop(name)
+        if self.members:
+            self.tell()
 
     def others(self, name: str) -> Sequence[Used]:
         """What is used under other names than this one, as far as it keeps a device from anybody."""
@@ -244,8 +252,6 @@ class Pools:
     def _leave(self, name: str) -> None:
         pool = self._of.pop(name, None)
         if pool is not None:
-            pool.members.pop(name)
-            if pool.members:
-                pool.tell()
+            pool.leave(name)
             if name in self._served:
                 self._served[name].join(None)
