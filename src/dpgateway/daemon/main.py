@@ -61,6 +61,8 @@ class Daemon:
     ending: Ending
     patience: Patience
     """How long it lingers when it is told to end."""
+    files: FileWatch | None = None
+    """The configuration's, whose changes reload it."""
     control: Path | None = None
     """The socket for ``dpgateway status``."""
     closing: Callable[[Abandon], object] = lambda _: None
@@ -95,6 +97,8 @@ class Daemon:
         overview = gateway.overview
         if self.control is not None:
             group.create_task(self._answer(gateway, self.control), name="answer at the control socket")
+        if self.files is not None:
+            start("watch the configuration", partial(self.files.run, self.reloading.ask))
         sources = Sources(overview.status, overview.readiness, gateway.works, overview.figures)
         start("serve the pages", Serving(pages(sources), self.reloading.web).run)
         if systemd is not None:
@@ -139,10 +143,7 @@ def run(node_name: str, reloading: Reloading, files: FileWatch, control: Path, p
     async def main() -> None:
         ending = Ending()
         signals.follow(ending.tell, reloading.ask)
-        watch = supervised("watch the configuration", partial(files.run, reloading.ask))
-        watching = asyncio.create_task(watch, name="watch the configuration")
-        await Daemon(node_name, reloading, ending, patience, control, last_word).serve()
-        watching.cancel()
+        await Daemon(node_name, reloading, ending, patience, files, control, last_word).serve()
         log.finish(LAST_LINES)
         os._exit(0)
 
