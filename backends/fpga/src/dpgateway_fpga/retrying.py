@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dpgateway_fpga.options import FpgaOptions
 
 
-class Retries:
+class BoardRetries:
     """Of one board. At most one attempt is planned. Used from any thread."""
 
     def __init__(self, options: FpgaOptions, attempt: Callable[[], None], complain: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress, said
 from dpgateway_fpga.reader import PatientReader
-from dpgateway_fpga.retrying import Retries
+from dpgateway_fpga.retrying import BoardRetries
 from dpgateway_fpga.station import ProgrammingJob, station
 from dpgateway_fpga.ways import DISCOVERS
 
@@ -38,7 +38,7 @@ class Slot:
         self._device = work.board.device()
         self._reader = PatientReader("its state", partial(work.programmer.read, work.board), context.changed)
         self._station = station(options.state_dir, work.board.key)
-        self._retries = Retries(options, self._try_again, self._no_retry)
+        self._retries = BoardRetries(options, self._try_again, self._no_retry)
         self._state = threading.Lock()
         """Guards the health, which the station's threads change as well."""
         self._health = Health.healthy()
