@@ -95,7 +95,7 @@ async def test_each_change_is_written_down(one, disk, holdings):
     await until(lambda: disk.load().keys() == {"a"})
     give(holdings, "b")
     await until(lambda: disk.load().keys() == {"a", "b"})
-    holdings.set(holdings.value.noted({}, 100.0, 100.0).told({"a", "b"}))
+    holdings.set(holdings.value.noted({}, 100.0, 100.0).released({"a", "b"}))
     await until(lambda: not disk.path.exists())
 
 

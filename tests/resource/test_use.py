@@ -81,7 +81,7 @@ def test_what_is_freed_excludes_until_its_driver_was_told():
     freed = noted("by-id-1").noted({}, NOW + 1, NOW + 1)
     assert freed.freed == {"by-id-1"}
     assert out([LINK, NODE], freed).keys() == {"ttyUSB0"}
-    assert out([LINK, NODE], freed.told(freed.freed)) == {}
+    assert out([LINK, NODE], freed.released(freed.freed)) == {}
 
 
 def test_two_devices_of_one_request_may_be_the_same_hardware():
@@ -180,7 +180,7 @@ def test_what_is_freed_excludes_others_until_its_driver_was_told_if_there_is_one
     freed = known("b0").noted({}, NOW + 1, NOW + 1)
     assert freed.freed == {"b0"}
     assert beside(freed).keys() == {"b0"}
-    assert beside(freed, untold=False) == beside(freed.told(freed.freed)) == {}
+    assert beside(freed, untold=False) == beside(freed.released(freed.freed)) == {}
 
 
 def test_a_held_share_is_of_its_device_whatever_it_is_called():

@@ -88,7 +88,7 @@ async def test_what_is_freed_is_news_until_somebody_was_told(reads):
     assert await reads.told() == {THING}
     assert await reads.told() == {THING}
     holdings = reads.holders[THING]
-    holdings.set(holdings.value.told(["a"]))
+    holdings.set(holdings.value.released(["a"]))
     assert await reads.told() == set()
 
 

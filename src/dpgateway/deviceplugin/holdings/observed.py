@@ -56,10 +56,10 @@ class ResourceHoldings(Observable[Holdings]):
         self.set(self.value.prepared(hardware))
 
     def released(self, ids: Collection[str]) -> None:
-        self.set(self.value.told(ids))
+        self.set(self.value.released(ids))
 
     def known_behind(self, hardware: Behind, devices: Mapping[str, str]) -> None:
-        self.set(self.value.behind(hardware, devices))
+        self.set(self.value.known_behind(hardware, devices))
 
     def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> None:
         found = self.value.remembered(unreleased, granted)

@@ -37,7 +37,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dpgateway.node.holders import Holder, Note
-from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Held, Unreleased
+from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Behind, Held, Unreleased
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Holdings:
     """When the kubelet wrote the note."""
     granted: Mapping[str, float] = field(default_factory=dict)
     """The ids that the note may not have yet, and when each was given."""
-    in_flight: tuple[Mapping[str, frozenset[str]], ...] = ()
+    in_flight: tuple[Behind, ...] = ()
     """The ids of each Allocate that is under way, and what was behind them when it began, if that is known."""
     kubelet_since: float = LONG_AGO
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
@@ -335,7 +335,7 @@ class Holdings:
     def _flies(self, id_: str) -> bool:
         return any(id_ in ids for ids in self.in_flight)
 
-    def behind(self, hardware: Mapping[str, frozenset[str]], devices: Mapping[str, str] | None = None) -> Holdings:
+    def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Holdings:
         """What is behind these ids, for those that don't say it yet; an earlier gateway may have said it."""
         if not self.remembers:
             return self
@@ -351,11 +351,11 @@ class Holdings:
         """What is given away from now on is this driver's, which is to be told when it is free; empty: nobody is."""
         return self if driver == self.driver else replace(self, driver=driver)
 
-    def differs(self, hardware: Mapping[str, frozenset[str]]) -> bool:
+    def differs(self, hardware: Behind) -> bool:
         """Whether a container that starts with this hardware behind its ids had other hardware before."""
         return self.prepared(hardware) is not self
 
-    def prepared(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
+    def prepared(self, hardware: Behind) -> Holdings:
         """A container starts again, with what is behind its ids now. What it had before is nobody's: it doesn't run.
         But if another container has the id, too, that one may have it still.
         """
@@ -371,7 +371,7 @@ class Holdings:
                 new[id_] = entry._replace(hardware=behind)
         return replace(self, unreleased={**self.unreleased, **new}) if new else self
 
-    def began(self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]] | None = None) -> Holdings:
+    def began(self, ids: tuple[str, ...], hardware: Behind | None = None) -> Holdings:
         """An Allocate of ``ids`` is under way."""
         flight = {id_: (hardware or {}).get(id_, frozenset()) for id_ in ids}
         new = replace(self, in_flight=(*self.in_flight, flight))
@@ -380,9 +380,7 @@ class Holdings:
         listed, last = _without(self.listed, ids), _without(self.last_listed, ids)
         return replace(new, listed=listed, unlisted=_without(self.unlisted, ids), last_listed=last)
 
-    def owed(
-        self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]], devices: Mapping[str, str] | None = None
-    ) -> Holdings:
+    def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Holdings:
         """The driver gave the devices of an Allocate. Unless that succeeds, it has to be told that they are free."""
         names = devices or {}
         new = {
@@ -396,7 +394,7 @@ class Holdings:
         self,
         ids: tuple[str, ...],
         now: float,
-        hardware: Mapping[str, frozenset[str]] | None = None,
+        hardware: Behind | None = None,
         since: int | None = None,
         devices: Mapping[str, str] | None = None,
     ) -> Holdings:
@@ -420,7 +418,7 @@ class Holdings:
         del flights[[tuple(flight) for flight in flights].index(ids)]
         return replace(self, in_flight=tuple(flights))
 
-    def told(self, ids: Collection[str]) -> Holdings:
+    def released(self, ids: Collection[str]) -> Holdings:
         """Marks freed ids as released to the driver."""
         return replace(self, unreleased=_without(self.unreleased, self.freed.intersection(ids)))
 

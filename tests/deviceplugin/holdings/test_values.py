@@ -111,8 +111,8 @@ def test_the_same_ids_may_be_in_flight_twice():
 def test_what_is_freed_is_told_once():
     holdings = noted("a", "b").noted(note("b"), NOW + 1, NOW + 1)
     assert holdings.freed == {"a"}
-    assert holdings.told(holdings.freed).freed == frozenset()
-    assert holdings.told(holdings.freed).noted(note(), NOW + 2, NOW + 2).freed == {"b"}
+    assert holdings.released(holdings.freed).freed == frozenset()
+    assert holdings.released(holdings.freed).noted(note(), NOW + 2, NOW + 2).freed == {"b"}
 
 
 def test_what_another_kubelet_forgot_was_not_freed():
@@ -131,7 +131,7 @@ def test_an_id_whose_pods_are_gone_is_free_but_still_held():
     holdings = Holdings().noted(of(a="1", b="2"), NOW, NOW).ended(frozenset("1"))
     assert holdings.freed == {"a"}
     assert holdings.held == frozenset("ab"), "the kubelet may still name it"
-    assert holdings.told(holdings.freed).noted(of(a="1", b="2"), NOW, NOW + 5).freed == frozenset(), "told once"
+    assert holdings.released(holdings.freed).noted(of(a="1", b="2"), NOW, NOW + 5).freed == frozenset(), "told once"
 
 
 def test_an_id_is_in_use_until_each_of_its_pods_is_gone():
@@ -205,13 +205,14 @@ def test_what_another_kubelet_may_have_forgotten_is_free_once_all_pods_of_then_a
 def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away():
     was, other = frozenset(["char 188:0"]), frozenset(["char 188:1"])
     holdings = noted().remembered({}).began(("a",)).gave(("a",), NOW, {"a": was}).noted(note("a"), NOW + 1, NOW + 1)
-    assert holdings.behind({"a": other}).unreleased["a"].hardware == was
-    assert noted("a").remembered({}).behind({"a": other, "b": was}).unreleased["a"].hardware == other
-    assert noted("a").behind({"a": other}).unreleased["a"].hardware == frozenset(), (
+    assert holdings.known_behind({"a": other}).unreleased["a"].hardware == was
+    assert noted("a").remembered({}).known_behind({"a": other, "b": was}).unreleased["a"].hardware == other
+    assert noted("a").known_behind({"a": other}).unreleased["a"].hardware == frozenset(), (
         "an earlier gateway may have said it"
     )
     assert (
-        noted("a").remembered({"a": Unreleased("", hardware=was)}).behind({"a": other}).unreleased["a"].hardware == was
+        noted("a").remembered({"a": Unreleased("", hardware=was)}).known_behind({"a": other}).unreleased["a"].hardware
+        == was
     )
     assert given(holdings, "a", now=NOW + 2).unreleased["a"].hardware == frozenset(), "given away again"
 
@@ -389,7 +390,7 @@ class Events(RuleBasedStateMachine):
         assert not freed & self.holds.keys(), "freed, and a container holds it"
         assert not any(freed.intersection(ids) for ids in self.in_flight), "freed, and being given away"
         self.told += freed
-        self.holdings = self.holdings.told(self.holdings.freed)
+        self.holdings = self.holdings.released(self.holdings.freed)
         assert not self.holdings.freed
 
     @invariant()
