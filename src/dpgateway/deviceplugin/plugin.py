@@ -80,8 +80,8 @@ class Plugin:
         self.registrar = Registrar(self._calls, self._endpoint, front.client, group, log)
         self._rival = Rival(name, log)
 
-        self._retries = front.handover.retries(name)
-        self._newer = NewerSide(resource.ownership, self._endpoint.next, self._retries, log)
+        self._backoff = front.handover.backoff(name)
+        self._newer = NewerSide(resource.ownership, self._endpoint.next, self._backoff, log)
         parked = self._newer.parked
         served = ServedResource(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
         self._older = OlderSide(served)
@@ -159,7 +159,7 @@ class Plugin:
             await retry(self._serve, self._failed)
             given = await asyncio.shield(self._older.over)
         except TakenBack as error:
-            level = logging.WARNING if self._retries.failed(str(error)) else logging.DEBUG
+            level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
             self._log.log(level, "%s", error)
             resource.ownership.release()
             self.taken_back, given = True, False

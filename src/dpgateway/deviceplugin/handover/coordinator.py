@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from dpgateway.deviceplugin.handover.older import LISTING, HandoverState, OlderSide
-from dpgateway.deviceplugin.handover.protocol import ASK, POOR, Retries
+from dpgateway.deviceplugin.handover.protocol import ASK, POOR, HandoverBackoff
 from dpgateway.deviceplugin.handover.proxy import Decided
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.kit.log import bind
@@ -53,11 +53,11 @@ class Coordinator:
         """The handover of each resource that is being handed over, or waits for its turn."""
         self._kept: list[Endpoint] = []
         """Until the process ends."""
-        self._retries: dict[str, Retries] = {}
+        self._backoffs: dict[str, HandoverBackoff] = {}
 
-    def retries(self, resource: str) -> Retries:
+    def backoff(self, resource: str) -> HandoverBackoff:
         """Of handovers of the resource, in either role. They outlive its plugin."""
-        return self._retries.setdefault(resource, Retries())
+        return self._backoffs.setdefault(resource, HandoverBackoff())
 
     def asked(self, one: OlderSide, newer: Peer) -> None:
         """Another gateway dialled."""
@@ -77,7 +77,7 @@ class Coordinator:
         if wanted != ASK and not (wanted == POOR and not one.healthy):
             return
         # Newer gateways of the first releases ask again at once after a failure.
-        if one.ending or one.over.done() or one.name in self._running or not self.retries(one.name).due:
+        if one.ending or one.over.done() or one.name in self._running or not self.backoff(one.name).due:
             return
         one.meet(newer)
 
@@ -140,12 +140,12 @@ class Coordinator:
 
         # Nothing is awaited here, so no resource of a pool is another gateway's before all are.
         for one in pool:
-            self.retries(one.name).succeeded()
+            self.backoff(one.name).succeeded()
             one.let_go()
 
     def _complain(self, pool: Sequence[OlderSide], consequence: str, failure: str) -> None:
         """Warns once for each cause, because a newer gateway may try again for hours."""
-        news = [self.retries(one.name).failed(failure) for one in pool]
+        news = [self.backoff(one.name).failed(failure) for one in pool]
         level = logging.WARNING if any(news) else logging.DEBUG
         names = ", ".join(one.name for one in pool)
         _log.log(level, "the gateway that takes %s over failed, %s: %s", names, consequence, failure)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dpgateway.deviceplugin.handover.parked import ParkedConnections
-from dpgateway.deviceplugin.handover.protocol import ASK, BACK, LISTED, POOR, REGISTER, SERVES, TAKE, Retries
+from dpgateway.deviceplugin.handover.protocol import ASK, BACK, LISTED, POOR, REGISTER, SERVES, TAKE, HandoverBackoff
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.errors import KubeletError
 from dpgateway.kit.seqpacket import Peer
@@ -47,11 +47,11 @@ class NewerSide:
         self,
         ownership: Ownership,
         next_: Path,
-        retries: Retries,
+        backoff: HandoverBackoff,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         """``next_``: where the older gateway listens."""
-        self._ownership, self._next, self._retries, self._log = ownership, next_, retries, log
+        self._ownership, self._next, self._backoff, self._log = ownership, next_, backoff, log
         self.parked = ParkedConnections()
         self._older: Peer | None = None
         """The gateway that lent the lock; closed once that has ended its streams, or itself."""
@@ -68,12 +68,12 @@ class NewerSide:
         """The lock's descriptor, once the gateway that serves has lent it."""
         told = False
         while True:
-            await self._retries.pause()
+            await self._backoff.pause()
             healthy = await warm()
             try:
                 return await self._ask_once(healthy=healthy)
             except Misunderstood as error:
-                level = logging.WARNING if self._retries.failed(str(error)) else logging.DEBUG
+                level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
                 self._log.log(level, "the gateway that serves it can't hand it over: %s", error)
             except OSError as error:  # nobody listens, or the older gateway has closed the connection
                 level = logging.DEBUG if healthy or told else logging.WARNING
@@ -119,7 +119,7 @@ class NewerSide:
                 self._log.info("took over from another gateway")
                 registrar.ready(self._api, seamless=seamless)
             await self._wait_for_end(self._older, registrar)
-        self._retries.succeeded()
+        self._backoff.succeeded()
 
     async def _wait_for_register(self, older: Peer) -> bool:
         """Returns when this gateway may register: the older one says so, or has ended (False)."""

@@ -34,7 +34,7 @@ Theory of operation
 
     Until step 5 any failure takes the whole pool back: a message that isn't expected, a message that is late, or the
     newer gateway's end. If the older gateway ends meanwhile, it takes nothing back: the newer one has all locks, and
-    goes on alone. After a failure the same resource isn't asked for, or handed over, for a pause (Retries).
+    goes on alone. After a failure the same resource isn't asked for, or handed over, for a pause (HandoverBackoff).
 
 What is left if one of the two is killed after a message:
 
@@ -68,7 +68,7 @@ def keeps_one_client(agent: str) -> bool:
     return match is None or _ONE_CLIENT[0] <= (int(match[1]), int(match[2])) < _ONE_CLIENT[1]
 
 
-class Retries:
+class HandoverBackoff:
     """The backoff of one resource's handovers, to this gateway or from it. Used from the event loop.
 
     The pause is 1 s, doubling up to 60 s. Up to a quarter is added at random, so that the resources of one gateway
