@@ -6,7 +6,8 @@ name here, or only the other gateway's pool has it. Its lock names its pool; the
 that it may be any pool. What a resource of another pool gives away is known from its journal.
 
 A resource in no pool may have another name here, too. So one that no gateway owned before this one came gives nothing
-away while the gateway that owned the others still owns such a resource. What both had before goes on.
+away while the gateway that owned the others still owns such a resource. What both had before goes on. A third gateway,
+which takes such a resource over from the second while the first still serves, learns from the lock that it has to wait.
 
 Such a *stranger*, a resource of another gateway that isn't configured here, is found by its lock, because only the lock
 is there before it gives something away. A gateway that begins to serve makes files beside its lock, and so changes the
@@ -48,6 +49,8 @@ class Elsewhere:
         """The owners of the strangers, by the hash of their name."""
         self._new: set[str] = set()
         """The configured resources that no other gateway owned when they were configured."""
+        self._after: dict[str, frozenset[str]] = {}
+        """Those that were new to the gateway before this one, and the gateways that this one waited for."""
         self.older: set[str] = set()
         """The gateways that owned the others; without one, no resource has been renamed."""
         self._telling = False
@@ -61,11 +64,14 @@ class Elsewhere:
 
     def renamed(self, resource: str) -> str:
         """The same of a stranger that may be this resource, which is in no pool, under another name."""
-        if resource not in self._new:
+        if not (after := self.after(resource)):
             return ""
         self.look()
-        mine = (one for one in self._strangers.values() if not one.pool and one.gateway in self.older)
-        return next((one.text for one in mine), "")
+        return next((one.text for one in self._strangers.values() if not one.pool and one.gateway in after), "")
+
+    def after(self, resource: str) -> frozenset[str]:
+        """The gateways that may own the resource under another name, if one of them still owns a stranger."""
+        return frozenset(self.older) if resource in self._new else self._after.get(resource, frozenset())
 
     def add(self, resource: str, text: str) -> None:
         """Another gateway serves it: ``text`` says which."""
@@ -130,6 +136,9 @@ class Elsewhere:
         """The resource is configured from now on, so it is no stranger."""
         self._strangers.pop(hash_of(resource), None)
         owner = Ownership(self._orphans.directory, resource).owner()
+        if owner is not None and owner.after:
+            self._after[resource] = owner.after
+            self.older |= owner.after
         if owner is None:
             self._new.add(resource)
         elif owner.gateway != this_gateway():

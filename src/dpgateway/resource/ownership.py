@@ -7,8 +7,10 @@ The name is hashed, because a resource's may be longer than a file's. The file t
     pid 7 in pod kube-system/dpgateway-x2v9k, since 2026-01-31T12:00:00Z
     example.com/thing
     pool boards
+    after pid 7 in pod kube-system/dpgateway-5k2wp
 
-A pid alone says little, because each container counts its own. Gateways of the first releases wrote only ``pid 7``.
+A pid alone says little, because each container counts its own. Gateways of the first releases wrote only ``pid 7``. The
+fourth line is there if the resource may have another name at an older gateway (``elsewhere``); there may be several.
 
 Theory of operation
     - The lock lives as long as any copy of its descriptor. A gateway that ends, however it ends, frees it, and one of
@@ -45,7 +47,7 @@ FOLDER = "dpgateway"
 LAST = "no-gateway-follows"
 """A file in the folder: a gateway that lingers ends at once. The chart's clean-up writes it."""
 _NAME = re.compile(r"[0-9a-f]{16}\.lock")
-_POOL = "pool "
+_POOL, _AFTER = "pool ", "after "
 _MOST_READ = 1000
 """Bytes of a lock."""
 
@@ -64,6 +66,8 @@ class Owner(NamedTuple):
     """Of the resource; empty if it is in none, None if the gateway doesn't say it."""
     gateway: str
     """Which gateway it is, in all of its locks."""
+    after: frozenset[str] = frozenset()
+    """The gateways at which the resource may have another name."""
 
 
 def hash_of(resource: str) -> str:
@@ -112,7 +116,7 @@ class Ownership:
         self.waited = False
         """Whether another gateway was the owner, and what it gave away hasn't been read since."""
         self._resource, self._log = resource, log
-        self._pool = ""
+        self._pool, self._after = "", frozenset[str]()
         self._descriptor: int | None = None
         self._lent = False
 
@@ -227,10 +231,10 @@ class Ownership:
 
     # what the lock's file tells others
 
-    def join(self, pool: str) -> None:
-        """The resource is in this pool; empty: in none."""
-        if self._pool != pool:
-            self._pool = pool
+    def join(self, pool: str, after: frozenset[str] = frozenset()) -> None:
+        """The resource is in this pool; empty: in none. ``after``: see :class:`Owner`."""
+        if (self._pool, self._after) != (pool, after):
+            self._pool, self._after = pool, after
             if not self._lent:
                 self._sign()
 
@@ -238,7 +242,8 @@ class Ownership:
         if self._descriptor is None:
             return
         since = timestamp()
-        text = f"{this_gateway()}, since {since}\n{self._resource}\n{_POOL}{self._pool}\n"
+        lines = f"{this_gateway()}, since {since}", self._resource, f"{_POOL}{self._pool}"
+        text = "".join(f"{line}\n" for line in (*lines, *(_AFTER + gateway for gateway in sorted(self._after))))
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, text.encode(), 0)
@@ -269,9 +274,11 @@ class Ownership:
         text = ""
         with contextlib.suppress(OSError):
             text = os.pread(descriptor, _MOST_READ, 0).decode(errors="replace")
-        name, resource, pool, *_ = (*text.split("\n"), "", "", "")
+        name, resource, pool, *more = (*text.split("\n"), "", "", "")
         who = f"another gateway serves {resource or self._resource}: {name or 'it left no name'}"
-        return Owner(who, pool.removeprefix(_POOL) if pool.startswith(_POOL) else None, name.partition(", since")[0])
+        after = frozenset(line.removeprefix(_AFTER) for line in more if line.startswith(_AFTER))
+        in_pool = pool.removeprefix(_POOL) if pool.startswith(_POOL) else None
+        return Owner(who, in_pool, name.partition(", since")[0], after)
 
     # its file
 

@@ -85,7 +85,7 @@ class Resource:
         self._reminder = Reminder(self._remind)
 
         self._pools.join(self.inventory)
-        self.ownership.join(config.value.pool or "")
+        self.ownership.join(config.value.pool or "", self._pools.elsewhere.after(name))
         self.ownership.other.subscribe(self._owner_changed)
         for value in (driver.state, self.inventory.misfit, self.trouble):
             value.subscribe(self._failure_changed)
@@ -194,7 +194,7 @@ class Resource:
         """What else changed is read when it is used."""
         before, self._known = self._known, self._config.value
         if before.pool != self._known.pool:
-            self.ownership.join(self._known.pool or "")
+            self.ownership.join(self._known.pool or "", self._pools.elsewhere.after(self.name))
         if before.shares != self._known.shares:
             self.watch.look()
 

@@ -207,6 +207,24 @@ async def test_a_renamed_resource_in_no_pool(make, kubelet, pod):
         await offered(kubelet, S)
 
 
+async def test_a_renamed_resource_in_no_pool_is_handed_over(make, kubelet):
+    """While the gateway with the old name serves, the third gives nothing, just as the second."""
+    second, third = make(), make()
+    second.directory.mkdir(exist_ok=True)
+    resources = [configured(name=name, driver_class=Scripted) for name in (S, T)]
+    with served_by_pod(second, R):
+        with served_by_pod(second, T):
+            second.serve(*resources)
+            await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 0))
+        third.serve(*resources)
+        await kubelet.wait_for(lambda: registered(kubelet, S) == 2 and registered(kubelet, T) == 2)
+        await offered(kubelet, T)
+        assert kubelet.counts(S) == (2, 0)
+        await second.end()
+        assert kubelet.counts(S) == (2, 0)
+    await offered(kubelet, S)
+
+
 @pytest.mark.parametrize("pool", [None, "p"])
 async def test_held_under_a_name_that_went(make, kubelet, pool):
     gateway = make()
