@@ -6,7 +6,6 @@ Source: squat/generic-device-plugin, config.go, main.go, deviceplugin/{path,usb}
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -99,15 +98,11 @@ def configured(source: Source) -> GenericFile:
     devices = given or devices  # a flag outweighs the file
     if not devices:
         raise source.nothing(_EXPECTED)
-    return GenericFile(domain, tuple(_typed(devices)))
-
-
-def _typed(devices: list[Written]) -> Iterator[tuple[Written, GenericDevice]]:
     problems: list[Problem] = []
     read = [(one, typed(one, GenericDevice, problems)) for one in devices]
     if problems:
         raise InvalidConfiguration(problems)
-    yield from ((written, device) for written, device in read if device is not None)
+    return GenericFile(domain, tuple((written, device) for written, device in read if device is not None))
 
 
 def _of_flag(source: Source, value: Written) -> Written:
@@ -122,14 +117,12 @@ def _digits(written: Written) -> Written:
     if isinstance(written.value, list):
         return replace(written, value=[_digits(one) for one in written.value])
     if isinstance(written.value, dict):
-        return replace(written, value={key: _digit(key, one) for key, one in written.value.items()})
+        values: dict[str, Written] = {}
+        for key, one in written.value.items():
+            number = key in {"vendor", "product"} and type(one.value) is int
+            values[key] = replace(one, value=one.text) if number else _digits(one)
+        return replace(written, value=values)
     return written
-
-
-def _digit(key: str, written: Written) -> Written:
-    if key in {"vendor", "product"} and type(written.value) is int:
-        return replace(written, value=written.text)
-    return _digits(written)
 
 
 def _text(config: Written, key: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpgateway.sysfs import is_glob
-from dpgateway_chardev.importers.generic_config import DevicePaths, Path, UsbModel
+from dpgateway_chardev.importers.generic_config import DevicePaths, Path
 from dpgateway_chardev.patterns import is_lasting
 
 DIRECTORIES = {"/dev/dri": "drm", "/dev/input": "input", "/dev/snd": "sound"}
@@ -20,7 +20,11 @@ _DIGITS = re.compile(r"(\d+)")
 def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
     """All that a group finds is one device there, with all its nodes; None if that can't be said of several groups."""
     sticks = [one for group in groups for one in group.usb]
-    options: dict[str, Any] = {"match": [_stick(one) for one in sticks]}
+    matches: list[dict[str, Any]] = []
+    for one in sticks:
+        ids = {"idVendor": f"{int(one.vendor, 16):04x}", "idProduct": f"{int(one.product, 16):04x}"}
+        matches.append({"subsystem": "usb", "attr": ids | ({"serial": {"exact": one.serial}} if one.serial else {})})
+    options: dict[str, Any] = {"match": matches}
     if len(groups) == 1:
         return options | {"group": name}
     if len(sticks) == len(groups) and all(one.serial for one in sticks):
@@ -28,13 +32,6 @@ def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
     if len(sticks) == len({(one.vendor, one.product) for one in sticks}) == len(groups):
         return options | {"group": "{attr:idVendor}:{attr:idProduct}"}
     return None
-
-
-def _stick(usb: UsbModel) -> dict[str, Any]:
-    attributes: dict[str, Any] = {
-        key: f"{int(text, 16):04x}" for key, text in (("idVendor", usb.vendor), ("idProduct", usb.product))
-    }
-    return {"subsystem": "usb", "attr": attributes | ({"serial": {"exact": usb.serial}} if usb.serial else {})}
 
 
 def directory(path: Path) -> dict[str, Any]:
@@ -57,7 +54,9 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     if not alike or any(is_glob(one.path) for column in columns for one in column):
         return None
     first = [one.path.strip() for one in columns[0]]
-    if columns[0][0].type == "Mount" or columns[0][0].optional or not all(map(_has_object, first)):
+    # the kernel has an object of the first node's name, which a link of udev has not
+    known = all(path.startswith("/dev/") and not is_lasting(path) for path in first)
+    if columns[0][0].type == "Mount" or columns[0][0].optional or not known:
         return None
     numbers = [_DIGITS.split(path)[-2] if path[-1].isdigit() else "" for path in first]
     nodes, mounts, paths = list[Any](), list[Any](), ""
@@ -69,20 +68,12 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
         (nodes if column[0].type == "Device" else mounts).append(_given(column[0], host, inside))
         paths += host
     names = [path.removeprefix("/dev/") for path in first]
-    match = {"subsystem": _subsystem(first[0]), "kernel": [name.rpartition("/")[2] for name in names]}
+    subsystem = DIRECTORIES.get(first[0].rpartition("/")[0], "*")
+    match = {"subsystem": subsystem, "kernel": [name.rpartition("/")[2] for name in names]}
     options: dict[str, Any] = {"match": match | {"env": {"DEVNAME": names}}, "nodes": nodes}
     if not any(column[0].optional for column in columns):
         options["group" if len(groups) == 1 else "id"] = paths.removeprefix("/dev/")
     return options | ({"mounts": mounts} if mounts else {})
-
-
-def _has_object(path: str) -> bool:
-    """Whether the kernel has an object of this name, which a link of udev has not."""
-    return path.startswith("/dev/") and not is_lasting(path)
-
-
-def _subsystem(path: str) -> str:
-    return DIRECTORIES.get(path.rpartition("/")[0], "*")
 
 
 def _kind(path: Path) -> tuple[object, ...]:
