@@ -1,7 +1,15 @@
 """Finds out which pods are gone, and asks the kubelet which pod has what: at each hint, and sometimes without one.
 
-A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or went, a sandbox that
-stopped, or another kubelet. Nobody is asked while no id is in use or unreleased.
+Theory of operation. A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or
+went, a sandbox that stopped, or another kubelet. A round has three steps, each of which changes the holdings:
+
+    look   which of the named pods have no directory any more: they are gone
+    ask    PodResources List, once no Allocate is in flight
+    ends   which pods that aren't listed any more have no running sandbox: they have ended, although their directory is
+           still there
+
+An answer is dropped if another kubelet came meanwhile: the one before may have known what this one has forgotten. There
+is no round while no id is in use or unreleased.
 """
 
 from __future__ import annotations
@@ -95,40 +103,33 @@ class Asking:
             group.create_task(self._pods.run(), name="watch the pods' directories")
             group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
             while True:
-                await self._hinted()
-                if self._taken:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience()):
+                        await self._hint.wait()
+                self._hint.clear()
+                if any(holdings.value.taken for holdings in self._holdings.values()):
                     self._look()
                     await self._ask()
                     await self._see_ends()
                     await asyncio.sleep(PAUSE)
 
-    @property
-    def _taken(self) -> bool:
-        return any(holdings.value.taken for holdings in self._holdings.values())
-
-    async def _hinted(self) -> None:
-        """Returns at a hint, or when it is time to look without one."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._patience()):
-                await self._hint.wait()
-        self._hint.clear()
-
     def _patience(self) -> float:
-        """Seconds until a look without a hint. A kubelet that starts serves this API a little later than the other."""
+        """Seconds until a round without a hint."""
+        values = [holdings.value for holdings in self._holdings.values()]
+
+        # A kubelet that starts serves this API a little later than the other.
         if self._failures:
             return backoff(self._failures, SLOW)
-        if self._settles():
-            return PAUSE
-        if any(holdings.value.in_doubt for holdings in self._holdings.values()):
-            return DOUBT
-        hinted = (self._pods.seen and self._pods.watched) or not self._taken
-        return aligned(SLOW if hinted else BLIND)
 
-    def _settles(self) -> bool:
-        """Whether a pod's sandbox has stopped, and its kubelet may still list it."""
+        # The sandbox of a pod has stopped, and its kubelet may still list it.
         now, over = time.monotonic(), self._removed | self._ended
         self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
-        return bool(self._stops)
+        if self._stops:
+            return PAUSE
+        if any(value.in_doubt for value in values):
+            return DOUBT
+        hinted = self._pods.seen and self._pods.watched
+        return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
 
     def _look(self) -> None:
         values = [holdings.value for holdings in self._holdings.values()]
@@ -159,23 +160,18 @@ class Asking:
                 after = after.among(self._pods.started)
             holdings.set(after)
 
-    async def _given(self) -> None:
-        """Returns when no Allocate is in flight.
-
-        List frees the devices of deleted pods, and for that the kubelet recounts what is allocated: without the devices
-        that it is just allocating, which it would give to the next pod, too (UpdateAllocatedDevices in
-        pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
-        """
+    async def _ask(self) -> None:
+        # List frees the devices of deleted pods, and for that the kubelet recounts what is allocated: without the
+        # devices that it is just allocating, which it would give to the next pod, too (UpdateAllocatedDevices in
+        # pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST):
                 while any(one.value.in_flight for one in self._holdings.values()):  # noqa: ASYNC110  it is amended
                     await asyncio.sleep(_LOOK)
-
-    async def _ask(self) -> None:
-        await self._given()
         if self._another_kubelet:
             self._another_kubelet = False
             self._pod_resources.new_kubelet()
+
         asked = time.monotonic()
         try:
             listing = await self._pod_resources.list(self._holdings)
