@@ -54,7 +54,7 @@ def test_it_is_gone_without_another_look_once_an_end_is_closed(listener, connect
     assert found.at({listener.getsockname()}) == []
 
 
-def test_a_descriptor_that_is_another_connection_by_now_is_found_anew(listener, connect):
+def test_a_reused_descriptor_is_found_anew(listener, connect):
     (accepted, _), found = connect(), Accepted()
     found.look()
     (before,) = found.at({listener.getsockname()})

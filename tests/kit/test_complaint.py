@@ -22,7 +22,7 @@ def test_a_text_is_said_once_until_it_changes(complaint, records):
     assert records.texts() == ["it fails: a", "it fails: 100 %", "it fails: a"]
 
 
-def test_the_end_is_said_once_and_after_it_the_same_text_is_news(complaint, records):
+def test_a_recovery_is_said_once(complaint, records):
     complaint.over()
     complaint.say("a")
     complaint.over()
@@ -32,7 +32,7 @@ def test_the_end_is_said_once_and_after_it_the_same_text_is_news(complaint, reco
     assert records.texts() == ["it fails: a", "it works again", "it fails: a"]
 
 
-def test_of_several_problems_each_is_said_once_and_none_is_the_end(complaint, records):
+def test_several_problems_at_once(complaint, records):
     complaint.say("a", "b", "a")
     complaint.say("b", "c")
     assert complaint.text == "b; c"
@@ -40,7 +40,7 @@ def test_of_several_problems_each_is_said_once_and_none_is_the_end(complaint, re
     assert records.texts() == ["it fails: a", "it fails: b", "it fails: c", "it works again"]
 
 
-def test_a_text_may_have_a_message_an_error_and_fields_of_its_own(complaint, records):
+def test_a_message_an_error_and_fields(complaint, records):
     error = ValueError("no")
     complaint.say("a\udce9", message="for now: %s", error=error, extra={"reason": "a"})
     (record,) = records.records

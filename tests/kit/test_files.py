@@ -61,7 +61,7 @@ def test_what_calls_itself_a_file_may_have_nothing_to_read_yet():
         assert at_once(stream, 10) == b"now"
 
 
-def test_a_file_is_replaced_as_a_whole_and_belongs_to_its_owner_alone(path):
+def test_a_file_is_replaced_as_a_whole(path):
     path.write_bytes(b"before")
     before = path.open("rb")
     with before:
@@ -85,7 +85,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_private_directory_is_made_with_those_above_it_and_belongs_to_nobody_else(tmp_path):
+def test_a_private_directory(tmp_path):
     directory = tmp_path / "a" / "b"
     make_private(directory)
     assert directory.stat().st_mode & 0o777 == 0o700

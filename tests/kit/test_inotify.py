@@ -33,7 +33,7 @@ def subscribe():
         one.close()
 
 
-def test_all_who_watch_share_one_instance_and_one_watch_of_a_directory(tmp_path, subscribe):
+def test_subscribers_share_instance_and_watch(tmp_path, subscribe):
     before = instances()
     for _ in range(200):
         subscribe().add(tmp_path, Mask.CREATE)
@@ -88,7 +88,7 @@ def test_the_end_of_a_directory_is_told_to_all(tmp_path, subscribe):
         assert [event.mask & Mask.IGNORED for event in one.read()] == [Mask.IGNORED]
 
 
-async def test_events_wake_the_loop_and_none_is_lost_to_who_waits_no_longer(tmp_path, subscribe):
+async def test_a_cancelled_reader_loses_no_event(tmp_path, subscribe):
     one = subscribe()
     one.add(tmp_path, Mask.CREATE)
     waiting = asyncio.ensure_future(one.get())
@@ -117,7 +117,7 @@ def test_who_does_not_read_learns_that_events_were_lost(tmp_path, subscribe):
     assert lazy.read()[0].mask & Mask.Q_OVERFLOW
 
 
-def test_a_thread_that_the_system_refuses_is_an_error_of_the_system():
+def test_a_refused_thread_is_an_oserror():
     before, size = instances(), threading.stack_size(2**48)
     try:
         with pytest.raises(OSError, match="no thread left"):

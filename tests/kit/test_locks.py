@@ -55,7 +55,7 @@ async def taken_after(task, change):
 
 
 @pytest.mark.parametrize("removed", [False, True])
-async def test_who_waits_has_the_lock_as_soon_as_its_holder_closes_the_file(tmp_path, file, removed):
+async def test_a_lock_is_taken_once_its_file_is_closed(tmp_path, file, removed):
     holder = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     assert locks.take(holder)
     task = asyncio.ensure_future(locks.wait(file(), pause=3600))
@@ -76,7 +76,7 @@ async def test_who_is_not_told_that_the_lock_is_free_looks_by_himself(file):
 
 
 @in_virtual_time
-async def test_without_inotify_the_lock_is_looked_at_every_tenth_of_a_second(file):
+async def test_without_inotify_a_lock_is_polled(file):
     holder, waits = file(), file()
     assert locks.take(holder)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -26,7 +26,7 @@ async def test_whoever_is_behind_gets_the_newest_at_once():
     assert some.value == "d"
 
 
-async def test_all_who_wait_are_woken_and_one_that_gives_up_takes_nothing_away():
+async def test_all_waiters_wake_but_a_cancelled_one():
     some = Observable(0)
     waiting = [asyncio.ensure_future(some.wait(0)) for _ in range(5)]
     await turns()
@@ -36,7 +36,7 @@ async def test_all_who_wait_are_woken_and_one_that_gives_up_takes_nothing_away()
     assert [version for version in done if version == 1] == [1] * 4
 
 
-async def test_a_value_that_is_no_news_wakes_nobody_and_tells_its_subscribers():
+async def test_a_value_that_is_no_news_wakes_nobody():
     some, told = Observable("a", news=lambda new, old: len(new) != len(old)), []
     some.subscribe(lambda: told.append(some.value))
     waiting = asyncio.ensure_future(some.wait(0))
@@ -49,7 +49,7 @@ async def test_a_value_that_is_no_news_wakes_nobody_and_tells_its_subscribers():
     assert told == ["b", "bc"]
 
 
-def test_the_same_value_again_is_told_to_nobody_unless_it_is_said_so():
+def test_the_same_object_is_no_news():
     some, value = Observable("", news=lambda new, old: True), "a"
     assert some.set(value)
     assert not some.set(value)

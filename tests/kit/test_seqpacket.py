@@ -24,7 +24,7 @@ async def both(short_path):
         one.close()
 
 
-async def test_without_a_descriptor_left_who_dials_waits_and_the_loop_rests(short_path):
+async def test_without_descriptors_the_loop_rests(short_path):
     met: asyncio.Queue[Peer] = asyncio.Queue()
     listener = Listener(short_path / "peer", met.put_nowait)
     dialled = Peer.dial(short_path / "peer")
@@ -51,7 +51,7 @@ async def test_without_a_descriptor_left_who_dials_waits_and_the_loop_rests(shor
         one.close()
 
 
-async def test_who_waits_for_a_descriptor_is_forgotten_with_the_listener(short_path):
+async def test_a_closed_listener_tries_no_more(short_path):
     met: list[Peer] = []
     listener = Listener(short_path / "peer", met.append)
     dialled = Peer.dial(short_path / "peer")
@@ -78,7 +78,7 @@ async def test_texts_arrive_whole_and_in_order(both):
     assert await hearing == "three"
 
 
-async def test_a_descriptor_that_is_passed_is_the_same_file_and_is_no_childs(both, tmp_path):
+async def test_a_passed_descriptor(both, tmp_path):
     dialled, accepted = both
     with (tmp_path / "file").open("w") as file:
         accepted.send("take", file.fileno())
@@ -121,7 +121,7 @@ async def test_the_end_of_the_other_is_noticed(both):
         accepted.send("hello")
 
 
-async def test_what_the_other_said_before_it_closed_is_heard_although_it_never_listened(both):
+async def test_messages_of_a_closed_peer_are_received(both):
     dialled, accepted = both
     dialled.send("serves")
     accepted.send("back")

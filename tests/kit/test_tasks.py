@@ -55,7 +55,7 @@ class Failing:
 
 
 @in_virtual_time
-async def test_what_fails_is_told_and_run_again_after_pauses_that_double():
+async def test_retry_with_backoff():
     one, began = Failing(4), asyncio.get_running_loop().time()
     task = asyncio.ensure_future(retry(one.run, one.errors.append, longest=5))
     await advance(100)
@@ -77,7 +77,7 @@ async def test_what_the_teller_raises_ends_it():
 
 
 @in_virtual_time
-async def test_a_cancelled_task_that_fails_while_it_ends_is_not_run_again():
+async def test_a_cancelled_task_is_not_retried():
     errors: list[Exception] = []
 
     async def run():
@@ -106,7 +106,7 @@ async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
 
 
 @in_virtual_time
-async def test_a_task_that_was_cancelled_waits_no_longer_than_it_may_and_does_what_comes_then():
+async def test_a_timeout_in_a_cancelled_task():
     done = []
 
     async def run():
@@ -127,7 +127,7 @@ async def test_a_task_that_was_cancelled_waits_no_longer_than_it_may_and_does_wh
 
 
 @in_virtual_time
-async def test_a_task_that_is_cancelled_just_when_its_work_is_done_ends():
+async def test_a_cancellation_at_the_last_moment():
     work = asyncio.Event()
     task = asyncio.ensure_future(wait_for(work.wait(), 1))
     await turns()
@@ -145,7 +145,7 @@ async def slow(gate, result="done", error=None):
     return result
 
 
-async def test_what_is_done_whole_returns_and_raises_as_if_it_were_awaited():
+async def test_uncancelled_work_returns_and_raises():
     opened = asyncio.Event()
     opened.set()
     assert await uncancelled(slow(opened)) == "done"
@@ -154,7 +154,7 @@ async def test_what_is_done_whole_returns_and_raises_as_if_it_were_awaited():
 
 
 @pytest.mark.parametrize("error", [None, LookupError()])
-async def test_what_is_done_whole_is_done_however_often_the_caller_is_cancelled(error):
+async def test_uncancelled_work_survives_cancellations(error):
     opened = asyncio.Event()
     task = asyncio.ensure_future(uncancelled(slow(opened, error=error)))
     for _ in range(3):

@@ -49,7 +49,7 @@ async def soon(future):
     return await asyncio.wait_for(future, 20)
 
 
-async def test_a_call_runs_on_a_daemon_thread_that_has_its_name_meanwhile(ours):
+async def test_a_call_names_its_daemon_thread(ours):
     threads = Threads()
     assert not ours()
     assert await threads.call("one", lambda: (name(), threading.current_thread().daemon)) == ("one", True)
@@ -124,7 +124,7 @@ async def test_a_call_waits_for_a_thread_as_long_as_its_patience(gate):
 
 @in_virtual_time
 @pytest.mark.parametrize(("seconds", "begins"), [(1, 0.1), (50, 5), (60, 5)])
-async def test_a_call_waits_for_a_thread_for_a_tenth_of_its_callers_time_at_most(gate, seconds, begins):
+async def test_a_call_waits_a_tenth_of_its_deadline(gate, seconds, begins):
     threads, hung, begun = Threads(usual=1, patience=5), gate(), threading.Event()
     threads.call("hung", hung)
     threads.call("waiting", begun.set, seconds)
@@ -134,7 +134,7 @@ async def test_a_call_waits_for_a_thread_for_a_tenth_of_its_callers_time_at_most
     assert begun.wait(20)
 
 
-def test_a_run_waits_for_a_thread_for_a_tenth_of_its_time_at_most(gate):
+def test_a_run_waits_a_tenth_of_its_deadline(gate):
     threads, hung = Threads(usual=1, patience=FOR_EVER), gate()
     with pytest.raises(TimeoutError):
         threads.run("hung", hung, 0.01)
@@ -143,7 +143,7 @@ def test_a_run_waits_for_a_thread_for_a_tenth_of_its_time_at_most(gate):
     assert time.monotonic() - began < 9
 
 
-def test_runs_that_waited_for_a_thread_return_as_soon_as_they_are_done():
+def test_runs_that_waited_return_at_once():
     threads, began = Threads(usual=1, patience=FOR_EVER), time.monotonic()
     with ThreadPoolExecutor(4) as callers:
         list(callers.map(lambda _: threads.run("blocks", lambda: time.sleep(0.002), 60), range(100)))
@@ -253,7 +253,7 @@ class Unprintable(OfItsOwn):
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_would_steer_the_event_loop_becomes_an_error_that_names_it(error):
+async def test_an_error_that_would_steer_the_loop_is_wrapped(error):
     def fails():
         raise error
 
@@ -266,7 +266,7 @@ async def test_what_would_steer_the_event_loop_becomes_an_error_that_names_it(er
     assert await threads.call("next", lambda: 3) == 3
 
 
-async def test_a_cancelled_call_that_has_begun_goes_on_and_one_that_has_not_is_dropped(gate):
+async def test_a_cancelled_call(gate):
     complaints = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     threads, slow, waited = Threads(usual=1, patience=FOR_EVER), gate("late"), gate()
@@ -297,7 +297,7 @@ def test_there_is_no_longest_run():
     assert not Threads().run("asking", lambda: threading.Event().wait(0.05), float("inf"))
 
 
-async def test_a_system_out_of_threads_fails_a_call_that_none_could_run(out_of_threads):
+async def test_without_any_thread_a_call_fails(out_of_threads):
     threads = Threads()
     with out_of_threads():
         with pytest.raises(NoThread, match=r"no thread left for call: .* threads of Python; RLIMIT_NPROC of uid "):
@@ -308,7 +308,7 @@ async def test_a_system_out_of_threads_fails_a_call_that_none_could_run(out_of_t
 
 
 @pytest.mark.parametrize("usual", [1, 2])
-async def test_a_system_out_of_threads_leaves_a_call_to_those_that_there_are(out_of_threads, gate, usual):
+async def test_without_new_threads_the_old_ones_serve(out_of_threads, gate, usual):
     threads, slow = Threads(usual, patience=0.01), gate()
     running = threads.call("slow", slow)
     await slow.entered()
@@ -362,7 +362,7 @@ async def test_an_idle_thread_keeps_nothing(usual):
         gc.enable()
 
 
-async def test_a_call_that_had_to_wait_is_forgotten_before_its_patience_is_over(gate):
+async def test_a_call_that_waited_is_forgotten(gate):
     threads, slow = Threads(usual=1, patience=FOR_EVER), gate()
     threads.call("slow", slow)
     waiting = threads.call("waiting", Kept)
@@ -391,7 +391,7 @@ async def test_a_thread_on_which_a_finaliser_hangs_is_not_free(gate):
     assert await soon(threads.call("next", lambda: 3)) == 3
 
 
-async def test_a_result_after_the_loop_was_closed_is_dropped_in_silence(gate, recwarn):
+async def test_a_result_for_a_closed_loop_is_dropped(gate, recwarn):
     threads, slow, kept = Threads(), gate(), []
 
     def outlives():
@@ -421,7 +421,7 @@ async def test_a_result_after_the_loop_was_closed_is_dropped_in_silence(gate, re
     ],
     ids=["call", "run"],
 )
-def test_a_call_that_hangs_does_not_hold_up_the_exit_of_the_interpreter(hanging):
+def test_a_hung_call_lets_the_interpreter_exit(hanging):
     program = (
         "import asyncio, threading\n"
         "from dpgateway.kit.threads import Threads\n"

@@ -101,7 +101,7 @@ def test_no_descriptor_is_left_by_what_is_no_checkpoint(tmp_path):
     assert leading_to(tmp_path / "kubelet_internal_checkpoint") == 0
 
 
-def test_a_checkpoint_that_no_kubelet_wrote_is_not_read_for_ever(tmp_path):
+def test_a_checkpoint_too_large_is_refused(tmp_path):
     with (tmp_path / "kubelet_internal_checkpoint").open("wb") as file:
         file.truncate(LARGEST_CHECKPOINT)
         assert len(read_checkpoint(tmp_path)[0]) == LARGEST_CHECKPOINT

@@ -22,7 +22,7 @@ def after(*looks):
 @pytest.mark.parametrize(
     "found", [SocketFile(1, 11, 100), SocketFile(2, 10, 100), SocketFile(2, 11, 200)], ids=["inode", "device", "all"]
 )
-def test_another_file_is_another_incarnation_whatever_else_is_known(found, words):
+def test_another_file_is_another_incarnation(found, words):
     assert after((found, *words)) is Change.NEW
     assert after((FIRST,), (found, *words)) is Change.NEW
     assert after((FIRST,), (None,), (found, *words)) is Change.NEW
@@ -68,7 +68,7 @@ def test_what_was_touched_is_remembered():
     assert after((FIRST,), (TOUCHED, "streaming"), (TOUCHED,)) is Change.NONE
 
 
-def test_a_creation_is_news_though_the_file_was_seen_before_the_event_came():
+def test_a_creation_whose_event_comes_late():
     # a look because of the old file's deletion found the new one already, in the same inode
     seen_early = ((FIRST,), (TOUCHED, "streaming"))
     assert after(*seen_early, (TOUCHED, "created", "streaming")) is Change.NEW

@@ -52,7 +52,7 @@ def make_kubelet(directory, *held):
     (directory / "kubelet.sock").touch()
 
 
-async def test_a_resource_that_is_added_later_is_of_the_same_kubelet_and_is_read_at_once(watch, tmp_path):
+async def test_a_resource_added_later_is_read_at_once(watch, tmp_path):
     one = watch(tmp_path / "device-plugins")
     make_kubelet(tmp_path / "device-plugins", "a")
     await until(lambda: one.told)
@@ -66,7 +66,7 @@ async def test_a_resource_that_is_added_later_is_of_the_same_kubelet_and_is_read
     assert all(kubelet for kubelet, _ in found)
 
 
-async def test_a_kubelet_is_told_of_when_it_is_known_what_its_containers_hold(watch, tmp_path):
+async def test_a_kubelet_is_told_of_after_a_read(watch, tmp_path):
     one = watch(tmp_path / "device-plugins")
     await until(lambda: one.holdings.by_resource[THING].value.known)  # there is no file yet, and nobody holds anything
     make_kubelet(tmp_path / "elsewhere", "a")
@@ -85,7 +85,7 @@ async def test_what_becomes_of_a_kubelet_is_told_in_its_order(watch, tmp_path):
     assert [(change, there) for change, there, _ in one.told] == [(Change.NEW, True), (Change.GONE, False)]
 
 
-async def test_of_kubelets_that_come_and_go_within_a_moment_only_the_last_is_told_of(watch, tmp_path):
+async def test_only_the_last_of_several_kubelets_is_told_of(watch, tmp_path):
     """Each that is told of is registered with, and what was meant for those before would reach the last."""
     make_kubelet(tmp_path / "device-plugins", "a")
     one = watch(tmp_path / "device-plugins")
@@ -123,7 +123,7 @@ class Stuck(Threads):
 
 
 @in_virtual_time
-async def test_a_disk_that_hangs_holds_no_kubelet_up_for_longer_than_a_second(tmp_path):
+async def test_a_hung_disk_delays_a_kubelet_one_second(tmp_path):
     make_kubelet(tmp_path / "device-plugins")
     one = Told(tmp_path / "device-plugins", Stuck())
     await advance(WRITING - 0.01)

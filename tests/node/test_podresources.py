@@ -61,7 +61,7 @@ async def test_each_resource_gets_its_holders(kubelet, asked):
     assert await asked.list([THING, OTHER]) == {THING: LISTED, OTHER: {}}
 
 
-async def test_a_kubelet_before_1_20_is_asked_in_its_own_version_from_then_on(kubelet, asked):
+async def test_an_older_version_is_remembered(kubelet, asked):
     kubelet.answers["v1alpha1"] = encoded(ENCODER)
     for _ in range(2):
         assert await asked.list([THING]) == {THING: LISTED}
@@ -69,7 +69,7 @@ async def test_a_kubelet_before_1_20_is_asked_in_its_own_version_from_then_on(ku
     assert asked.api == "v1alpha1"
 
 
-async def test_a_kubelet_before_1_13_is_asked_once_and_the_next_one_again(kubelet, asked):
+async def test_a_kubelet_without_the_api_is_asked_once(kubelet, asked):
     for _ in range(2):
         assert await refused(asked) == f"{kubelet.socket}: the kubelet serves none of v1, v1alpha1"
     assert kubelet.calls == ["v1", "v1alpha1"]
@@ -105,7 +105,7 @@ async def test_a_kubelet_that_never_answers_has_a_deadline(kubelet, threads):
     assert "DEADLINE_EXCEEDED" in await refused(client)
 
 
-def test_of_a_name_that_no_object_can_have_the_beginning_is_kept():
+def test_a_name_too_long_is_cut():
     """Each is kept for each id, and said in the status: 15 MB took 300."""
     answer = encoded(("n" * 15_000_000, "p", {"c": [(THING, ["a"])]}))
     (holder,) = holders(answer, [THING])[THING].values()
@@ -150,7 +150,7 @@ def expected(pods):
 
 
 @given(PODS, UNKNOWN)
-def test_whatever_a_kubelet_lists_is_understood_and_what_a_later_one_adds_is_left_out(pods, more):
+def test_unknown_fields_are_left_out(pods, more):
     assert holders(encoded(*pods, more=more), [THING, OTHER]) == expected(pods)
 
 

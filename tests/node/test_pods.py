@@ -71,7 +71,7 @@ def test_what_cannot_be_looked_into_proves_nothing(pods, folder):
     assert not pods.seen
 
 
-async def test_each_change_is_told_also_of_a_directory_that_is_made_again(folder):
+async def test_a_directory_made_again_is_watched(folder):
     told = 0
 
     def changed():
@@ -121,7 +121,7 @@ def test_another_gateways_pod_is_seen_where_our_own_is(tmp_path, own, pods, seen
     assert other_of_us(tmp_path, own) is seen
 
 
-def test_the_chart_has_the_volume_by_which_gateways_know_each_other():
+def test_the_charts_volume_of_gateways():
     text = (Path(__file__).parents[2] / "deploy/helm/dpgateway/templates/daemonset.yaml").read_text()
     assert f"- name: {GATEWAYS.name} #" in text
     assert "- name: POD_UID" in text

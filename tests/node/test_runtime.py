@@ -127,7 +127,7 @@ async def test_one_that_does_not_say_who_it_is_may_know_anything(serve, short_pa
     assert asked.count("v1") == 2
 
 
-async def test_one_that_does_not_tell_its_configuration_is_known_by_its_version(serve, short_path):
+async def test_the_version_decides_without_a_configuration(serve, short_path):
     await serve(short_path / "a.sock", runtime("containerd", "v2.1.0"), raw_status=b"\xff")
     assert (await Runtime(short_path / "a.sock").cdi()).by_name is True
 

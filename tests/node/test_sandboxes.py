@@ -47,7 +47,7 @@ async def test_what_the_runtime_does_not_say_proves_nothing(cri, method):
     assert method in cri.asked
 
 
-async def test_a_runtime_that_is_not_there_or_not_the_only_one_proves_nothing(cri, short_path):
+async def test_no_runtime_or_several_prove_nothing(cri, short_path):
     cri.sandboxes = {"uid-a": [STOPPED]}
     other = short_path / "other.sock"
     assert await Sandboxes([cri.socket, other], print).ended(["uid-a"]) == {"uid-a"}
@@ -93,7 +93,7 @@ async def test_a_runtime_that_tells_no_events_is_asked_again(cri, caplog):
     await asyncio.wait([task])
 
 
-async def test_a_bug_of_who_is_told_is_not_taken_for_a_runtime_that_is_away(cri):
+async def test_a_bug_of_the_callback_is_raised(cri):
     def fails(_):
         raise LookupError("a bug")
 

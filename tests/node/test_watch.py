@@ -62,7 +62,7 @@ async def test_a_created_socket_is_told_as_created(follow, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["chmod", "touch", "renamed away and back", "deleted"])
-async def test_other_changes_of_the_socket_are_looked_at_but_not_told_as_created(follow, tmp_path, change):
+async def test_other_changes_are_no_creation(follow, tmp_path, change):
     path = tmp_path / "kubelet.sock"
     path.touch()
     seen = follow(tmp_path)
@@ -109,7 +109,7 @@ async def test_the_checkpoint_is_read_when_it_changed(follow, tmp_path, how):
 
 
 @pytest.mark.parametrize("levels", [1, 3])
-async def test_a_directory_that_comes_later_is_found_with_its_socket_and_never_made_by_us(follow, tmp_path, levels):
+async def test_a_directory_is_waited_for_and_never_made(follow, tmp_path, levels):
     directory = tmp_path.joinpath(*"abc"[:levels])
     seen = follow(directory)
     await seen.ready()
@@ -121,7 +121,7 @@ async def test_a_directory_that_comes_later_is_found_with_its_socket_and_never_m
     await until(lambda: any(there for _, there in seen.looks))
 
 
-async def test_a_directory_made_with_its_socket_in_one_moment_is_found(follow, tmp_path):
+async def test_a_directory_that_comes_with_its_socket(follow, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "kubelet.sock").touch()
     seen = follow(tmp_path / "later")
@@ -131,7 +131,7 @@ async def test_a_directory_made_with_its_socket_in_one_moment_is_found(follow, t
     assert seen.looks[0] == (True, True)  # the socket may be as new as its directory
 
 
-async def test_a_directory_below_what_is_a_file_now_is_found_once_it_is_there(follow, tmp_path, caplog):
+async def test_a_directory_below_a_former_file(follow, tmp_path, caplog):
     place = tmp_path / "place"
     place.touch()
     seen = follow(place / "d")
@@ -144,7 +144,7 @@ async def test_a_directory_below_what_is_a_file_now_is_found_once_it_is_there(fo
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed away"])
-async def test_a_directory_that_goes_is_told_and_found_when_it_is_back(follow, tmp_path, caplog, how):
+async def test_a_directory_that_goes_and_comes_back(follow, tmp_path, caplog, how):
     directory = tmp_path / "d"
     directory.mkdir()
     (directory / "kubelet.sock").touch()
@@ -174,7 +174,7 @@ async def test_a_directory_whose_parent_is_renamed_away_is_told(follow, tmp_path
     await until(lambda: seen.looks and not seen.looks[-1][1])
 
 
-async def test_all_is_looked_at_from_time_to_time_whatever_goes_on_in_what_was_the_directory(follow, tmp_path):
+async def test_events_of_a_renamed_directory_never_stop_the_poll(follow, tmp_path):
     directory = tmp_path / "g/p/d"
     directory.mkdir(parents=True)
     seen = follow(directory, poll=0.2)
@@ -204,7 +204,7 @@ async def test_all_is_looked_at_every_ten_seconds_if_nothing_happens(tmp_path):
     await asyncio.wait([seen.task])
 
 
-async def test_without_inotify_it_looks_every_second_says_so_once_and_recovers(follow, tmp_path, caplog):
+async def test_without_inotify_it_polls_and_recovers(follow, tmp_path, caplog):
     caplog.set_level("INFO")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))

@@ -44,7 +44,7 @@ MOST_REFUSED = 20
 
 
 class _Job:
-    """A function, and who waits for its outcome: an event loop, or, without one, a thread.
+    """A function, and the waiter for its outcome: an event loop, or, without one, a thread.
 
     Neither the job nor an error keeps what it doesn't need: a driver's object, and a traceback, can be large.
     """

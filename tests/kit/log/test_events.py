@@ -42,7 +42,7 @@ def test_an_event_has_what_the_line_is_about(kept):
     )
 
 
-def test_the_last_ones_are_kept_and_who_wants_to_know_is_told_of_each(kept):
+def test_the_last_events_are_kept(kept):
     told = []
     kept.added = lambda: told.append(len(kept.last()))
     for number in range(events.MOST + 3):

@@ -50,7 +50,7 @@ def test_a_text_line(logged):
     assert line.endswith("WARNING careful resource=example.com/a device=d0 attempt=2")
 
 
-def test_text_has_the_gateways_prose_once_and_all_that_a_driver_says(logged):
+def test_text_omits_fields_of_the_prose(logged):
     lines = logged("text")
     fields = {"driver": "chardev", "count": 2, "seconds": 0.5, "reason": "wet"}
     log.bind("dpgateway.some", resource="a", **fields).info("it is so")
@@ -129,7 +129,7 @@ def test_text_can_not_look_like_another_line(logged):
     assert all(line.isprintable() for line in [first, *others])
 
 
-def test_neither_can_the_name_of_a_level_and_a_record_may_lack_a_name(line):
+def test_a_strange_level_and_no_name(line):
     named = logging.makeLogRecord({"levelname": FORGED + HALF, "levelno": 35, "msg": "said"})
     assert line("text", lambda logger: logger.handle(named)).isprintable()
     assert line("json", lambda logger: logger.handle(named))["level"].endswith(r"caf\udce9")

@@ -69,7 +69,7 @@ def test_what_cannot_be_formatted_is_told_without_it(logged):
 
 
 @pytest.mark.parametrize("length", [1_000, 30_000])
-def test_lines_that_nobody_read_are_counted_and_cost_no_more_memory_than_they_may(logged, length):
+def test_unread_lines_are_bounded_and_counted(logged, length):
     lines = logged()
     log.in_background()
     logged.gate.clear()
