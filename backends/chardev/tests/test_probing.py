@@ -59,6 +59,13 @@ def test_command_reason_is_its_last_line(dev, probed):
     until(dev, probed(command=["/bin/sh", "-c", script]), {"a": f"/bin/sh -c {script}: {why}"})
 
 
+@pytest.mark.parametrize(("number", "why"), [(9, "ended by SIGKILL"), (40, "ended by signal 40")])
+def test_signal_that_ends_a_command(dev, probed, number, why):
+    dev.node("a", 1)
+    script = f"kill -{number} $$"
+    until(dev, probed(command=["/bin/sh", "-c", script]), {"a": f"/bin/sh -c {script}: {why}"})
+
+
 def test_command_gets_only_path(dev, probed, tmp_path):
     dev.node("a", 1)
     driver = probed(command=["/bin/sh", "-c", f"exec /usr/bin/env > {tmp_path}/env"])

@@ -113,7 +113,8 @@ class _Asked:
             return self.reason
         if code == 0:
             return None
-        ending = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
+        signals = {one.value: one.name for one in signal.Signals}  # without most real-time signals
+        ending = f"exit code {code}" if code > 0 else f"ended by {signals.get(-code, f'signal {-code}')}"
         return f"{self.check.what}: {lines[-1][:_LONGEST] if lines else ending}"
 
     def kill(self) -> None:
