@@ -1,29 +1,29 @@
-"""The list of one resource as it is now: brings together what its driver says, what containers hold, and time.
+"""The present list of one resource, from the driver's list, the holdings, and the time.
 
-It knows neither drivers nor RPCs; its owner tells it what happens. The *ledger* has the ids, their devices and their
-health. Four things change it, each in two steps: the ledger, then what the kubelet sees::
+Theory of operation. The inventory knows neither drivers nor RPCs; its owner reports the events. The *ledger* has the
+ids, their devices and their health. Each event works in two steps, first on the ledger, then on the published list::
 
-    take, fail  the driver has another list, or none                            listed at once
-    hold        other ids are held: those must stay listed, others may leave    listed at once
-    use         an Allocate began or failed here                                listed after SETTLING
-    exclude     the same in another resource of the pool                        listed after SETTLING
+    take, fail  the driver has another list, or none                            published at once
+    hold        other ids are held: those must stay listed, others may leave    published at once
+    use         an Allocate began or failed here                                published after SETTLING
+    exclude     the same in another resource of the pool                        published after SETTLING
 
-What can't be given away any more isn't given away from the first step on, whatever the kubelet has seen.
+An exclusion binds Allocates from the first step on, whatever list the kubelet has seen.
 
-Two devices may be the same hardware, and so may a device and what a container was given when names meant something
-else. That is rare, and looking at 10,000 devices for each Allocate isn't cheap. So nothing is looked at unless one of
-these holds (:meth:`_may_crowd`, :meth:`_exclude`), or something of the pool is in use:
+Two devices may be the same hardware; so may a device and a grant from a time when names had other meanings. Both are
+rare, and scanning 10,000 devices for each Allocate is expensive. So the scan is skipped unless something of the pool is
+in use or one of these holds (:meth:`_may_crowd`, :meth:`_exclude`):
 
-    _shared     a device names hardware, or an id was given away with hardware of another name
-    _formed     an id may have meant another device, because ``shares.ids`` was another one
-    _odd        an id is taken that the driver's last list doesn't offer
+    _shared     a device names hardware, or an id was granted with hardware of another name
+    _formed     an id may have meant another device under an earlier ``shares.ids``
+    _odd        a taken id isn't on the driver's last list
     lost ids    (the ledger's)
 
-The first two never end: who has what was given away then, and until when, isn't worth knowing. What earlier gateways
-gave away is looked at for them once, when the journal was read (``_recalled``).
+``_shared`` and ``_formed`` are never reset: tracking the end of the last such grant isn't worth it. Grants of earlier
+gateways count for them once, when the journal has been read (``_recalled``).
 
-The pool is told only what is news to it (``_told``). An id leaves the list only in :meth:`hold`, so a timer has the
-front look at its sources again when the next id may be dropped; nothing else is timed but SETTLING.
+The pool hears only of changes (``_told``). An id leaves the list only in :meth:`hold`, so a timer makes the front reread
+its sources when the next id may be dropped. The only other timer is SETTLING.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from dpgateway.resource.shares import clash, device_id
 from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within
 
 SETTLING = 0.02
-"""Seconds from the beginning of an Allocate until a list says what that excludes. Kubelets write their checkpoint at
-each list and after each admission. If both come at once, 1.9 garbles the file, and 1.10 may forget what it has just
-given away; most Allocates take a few milliseconds."""
+"""Seconds from the start of an Allocate until its exclusions are published. Kubelets write their checkpoint at each
+list and after each admission. If both coincide, 1.9 garbles the file, and 1.10 may forget its latest allocation; most
+Allocates take a few milliseconds."""
 
 
 class Clock(Protocol):
-    """The module ``time``, or what a test says."""
+    """The module ``time``, or a test's clock."""
 
     def monotonic(self) -> float: ...
 
@@ -67,25 +67,25 @@ class Inventory:
         log: logging.LoggerAdapter[logging.Logger],
         clock: Clock = time,
     ) -> None:
-        """``config``: another ``keep_lost`` counts at once, other ``shares`` with the driver's next list, also if it is
-        the last one again. ``usage`` is read once more before an id is dropped, which :meth:`hold` then does.
+        """``config``: a new ``keep_lost`` takes effect at once, new ``shares`` with the driver's next list, even an
+        unchanged one. ``usage`` is reread before an id is dropped; :meth:`hold` then drops it.
         """
         self.list: Observable[Offers | None] = Observable(None, news=_differ)
-        """None until the resource can be offered."""
+        """The published list; None until the resource can be offered."""
         self.misfit = Observable("")
-        """Why the resource can't be offered as its driver lists it."""
+        """Why the driver's list can't be offered; empty if it can."""
         self.had_healthy = False
-        """Whether a list of it ever had a Healthy device."""
+        """Whether a published list ever had a Healthy device."""
         self.ledger = Ledger(config)
         self.name = config.value.name
         self._config, self._shares = config, config.value.shares
         config.subscribe(self.look_later)
         self.usage, self.clock, self._log = usage, clock, log
         self._taken: tuple[Device, ...] | None = None
-        """The driver's last list if all of it is offered as the driver says, so that the next one is compared to it."""
+        """The driver's last list, as the base for comparing the next one; None unless the ledger took it whole."""
         self._limit: ListLimit | None = None
         self._deaf = False
-        """Whether there is no driver that could be told what is free."""
+        """Whether there is no driver to release to."""
         self._shared, self._formed, self._odd, self._recalled = False, bool(self._shares.ids), False, False
         self._pool: Pool | None = None
         self._told: object = None
@@ -93,14 +93,15 @@ class Inventory:
         self._settling: asyncio.TimerHandle | None = None
         self._closed = False
         self.published = float("-inf")
-        """When the list changed last, in seconds of the monotonic clock."""
+        """When the list last changed, in seconds of the monotonic clock."""
 
-    # what the driver says
+    # the driver's list
 
     def take(self, devices: tuple[Device, ...], limit: ListLimit | None = None) -> bool:
-        """The driver's whole list. One that is over the front's ``limit`` changes no ids, only their health. Returns
-        whether a device that a container holds may be another one now.
+        """Takes the driver's whole list. A list over the front's ``limit`` changes no ids, only their health. Returns
+        whether a held id may have another device now.
         """
+        # Under other shares the same devices have other ids, so the last list is no base for comparison.
         self._limit = limit
         before, self._shares = self._shares, self._config.value.shares
         if (before.count, before.ids) != (self._shares.count, self._shares.ids):
@@ -111,13 +112,13 @@ class Inventory:
             return False  # most drivers return the same values while nothing changes
         now = self.clock.monotonic()
 
-        # Often a few devices are other values, and the list is as long as the last one, which fitted.
+        # The usual change: a few devices have other values. The list is as long as the last one, which fitted.
         if new is not None and all(was.id == one.id and was.numa_nodes == one.numa_nodes for was, one in new):
             others = tuple([one for _, one in new])
             self.ledger.replace(others, now)
             self._taken = devices
 
-        # A list that doesn't fit changes no ids, and is not even offered if it is the first.
+        # A list that doesn't fit changes no ids; a first list that doesn't fit isn't offered at all.
         else:
             fits, listed = self._fits(devices), self.list.value
             if not fits and listed is None:
@@ -137,8 +138,8 @@ class Inventory:
         return any(offered in held for device in others for offered in self.ledger.ids(device.id))
 
     def fail(self, reason: str, *, overdue: bool, deaf: bool = False) -> None:
-        """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published. ``deaf``: it
-        isn't there to be told what is free, either.
+        """The driver doesn't answer. ``overdue``: the first list is due, so a list is published without it. ``deaf``:
+        the driver can't be told of releases, either.
         """
         self._taken = None
         self._deaf = deaf
@@ -148,6 +149,7 @@ class Inventory:
         self._tell_pool()
 
     def _fits(self, devices: tuple[Device, ...]) -> bool:
+        # Lost ids stay listed beside the devices, and so may the present ones: the driver's new list may lack them.
         count, form = self._shares.count, self._shares.ids or ""
         failure = clash(tuple(device.id for device in devices), count, form)
         if not failure and (limit := self._limit) is not None:
@@ -163,12 +165,12 @@ class Inventory:
         self.misfit.set(failure)
         return not failure
 
-    # what containers hold
+    # the holdings
 
     def hold(self) -> None:
-        """Lists what containers hold and the driver doesn't list; drops what nobody holds any more.
+        """Lists held ids that the driver doesn't list, and drops ids that are no longer held.
 
-        If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
+        If the list would be too long for a kubelet, only held ids stay on it: those must.
         """
         in_use, before, listed = self.usage.value, set(self.ledger.lost), self.list.value is not None
         self._odd = not self.ledger.presents(in_use.unreleased)
@@ -184,59 +186,59 @@ class Inventory:
         self._tell_pool()
 
     def given(self, offered: str) -> Device | None:
-        """The present device that was given away under the id; the one that the id means now if nobody saw that."""
+        """The present device that was granted under the id; for an unrecorded grant, the device that the id means."""
         name = given_as(self.usage.value, offered)
         return self.ledger.devices.get(name) if name else self.ledger.device(offered)
 
     def devices_of(self, ids: Iterable[str]) -> set[str]:
-        """The devices that were given away under these ids, present or not: one that is away for a moment is held."""
+        """The devices granted under these ids, present or not: a device that is briefly absent is still held."""
         names = (given_as(self.usage.value, offered) or self.ledger.means(offered) for offered in ids)
         return {name for name in names if name is not None}
 
     def use(self) -> None:
-        """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""
+        """An Allocate began or failed: excludes or readmits the devices that share its hardware."""
         self._recall_meanings()
         self.exclude(self._others())
         self._tell_pool()
 
     def _recall_meanings(self) -> None:
-        """An id means the device that was given away under it, whatever ``shares`` says now."""
+        """Has each lost id mean the device that was granted under it, whatever ``shares`` says now."""
         unreleased = self.usage.value.unreleased
         if self.ledger.lost:
             lost = {id_: unreleased[id_].device for id_ in self.ledger.lost if id_ in unreleased}
             self.ledger.meant({id_: device for id_, device in lost.items() if device})
 
-    # what shares its hardware
+    # shared hardware
 
     def look(self) -> None:
-        """Lists what the other resources of the pool use by now."""
+        """Excludes what the rest of the pool uses now."""
         if self._pool is not None:
             self.exclude(self._others())
 
     def join(self, pool: Pool | None) -> None:
-        """From now on nothing is given away that another resource of the pool uses. None: it is in no pool any more."""
+        """Joins the pool: from now on its members' hardware is excluded. None: leaves the pool."""
         self._pool, self._told = pool, None
         if pool is not None:
             pool.join(self)
         self.exclude(self._others())
 
     def used(self) -> Used:
-        """What is freed counts until its driver was told; but a driver that isn't there keeps nothing from others."""
+        """Freed ids count as used until their release, unless there is no driver to release them to."""
         return used(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)
 
     def exclude(self, others: Sequence[Used]) -> None:
-        """Gives away accordingly at once, and lists it after SETTLING."""
+        """Excludes the hardware of ``others`` from Allocates at once, and on the published list after SETTLING."""
         if self._exclude(others) and self.list.value is not None and self._settling is None and not self._closed:
             self._settling = asyncio.get_running_loop().call_later(SETTLING, self._publish)
 
     def settle(self) -> None:
-        """Lists at once what :meth:`exclude` has changed."""
+        """Publishes the changes of :meth:`exclude` now."""
         if self._settling is not None:
             self._publish()
 
     def elsewhere(self, devices: Iterable[Device], *, freeing: bool = False) -> Mapping[str, str]:
-        """Under which other name of the resource, or of its pool, hardware of the devices is used, and who has it; by
-        device id. ``freeing``: the driver is going to be told that they are free, so what else is freed doesn't count.
+        """The uses of the devices' hardware under other names of the resource or of its pool: a text with the name and
+        the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
         """
         others, own = self._others(), used(self.name, self.usage.value, self.ledger.device, untold=not freeing)
         reasons = (
@@ -246,19 +248,19 @@ class Inventory:
         return {id_: reason for id_, reason in reasons if reason}
 
     def worked_on(self, device: Device) -> bool:
-        """Whether an earlier driver of this resource hasn't let go of the device."""
+        """Whether a call of an earlier driver of this resource still works on the device."""
         return any(one.resource == self.name and one.says_of(device) for one in self._others())
 
     @property
     def unsure(self) -> str:
-        """Why any device may be in use in another resource of the pool; empty if it is known which are."""
+        """Why any device may be in use in another resource of the pool; empty if their uses are known."""
         return next(filter(None, (one.unsure for one in self._others())), "")
 
     def _others(self) -> Sequence[Used]:
         return () if self._pool is None else self._pool.others(self.name)
 
     def _tell_pool(self) -> None:
-        """Only of news: all resources of the pool read each checkpoint, and most of these say nothing new."""
+        """Tells the pool of changes only: every member reads every checkpoint, and most bring no news."""
         if self._pool is None or self._pool.alone:
             return
         if (news := self.used().news) != self._told:
@@ -266,7 +268,8 @@ class Inventory:
             self._pool.tell(self.name)
 
     def _exclude(self, others: Sequence[Used]) -> bool:
-        """Works out what can't be given away. Returns whether the list is another one."""
+        """Applies the exclusions to the ledger. Returns whether the list changed."""
+        # Once: a grant of an earlier gateway may have had other hardware, or another device, than its id means now.
         in_use, now = self.usage.value, device_id
         if in_use.remembers and not self._recalled:
             self._recalled, given = True, in_use.unreleased.items()
@@ -274,7 +277,7 @@ class Inventory:
             self._formed = self._formed or any(entry.device not in ("", now(offered)) for offered, entry in given)
             self._odd = not self.ledger.presents(in_use.unreleased)
 
-        # Unless something is in use that may be hardware of another name, no device needs to be looked at.
+        # Without a use that can concern a device of another name, the scan is skipped.
         own = self.used() if self._shared or self._may_crowd else None
         if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
             return self.ledger.exclude({})
@@ -287,15 +290,15 @@ class Inventory:
         return bool(self.ledger.lost) or self._odd or self._formed
 
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
-        """What containers have no more if the kubelet gives these ids away, as far as that matters here."""
+        """The ids that must be free if the kubelet allocates these; empty where crowding is impossible."""
         return self.usage.value.given_up(ids) if self._may_crowd else frozenset()
 
     def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
-        """The first of these ids whose device containers have as often already as it has shares, and under which other
-        ids they have it; None if there is no such id. There can be one only where something is held under an id that
-        isn't offered: a kubelet may name that one, or one that it takes for free before its pod was seen to end.
-        ``given_up``: what containers had then, and may have been given away since.
+        """The first of these ids whose device has no share left, and the ids that hold its shares; else None. That
+        takes a holding under an id that is no longer offered: the kubelet may ask for such an id, or for one that it
+        considers free before the front has seen its pod end. ``given_up``: ids whose pods have ended, then.
         """
+        # An id given up may have been granted again since; the grant counts.
         if not self._may_crowd:
             return None
         holdings = self.usage.value
@@ -311,7 +314,7 @@ class Inventory:
         return None
 
     def look_later(self) -> None:
-        """Sets the timer for the next id that may be dropped."""
+        """Sets the timer for the next possible drop."""
         self._timer = _cancelled(self._timer)
         if self._closed or not self.ledger.lost:
             return
@@ -319,7 +322,7 @@ class Inventory:
         drop = self.ledger.next_drop(holdings.held)
         now = self.clock.monotonic()
         delays = [max(0.0, drop - now)] if drop is not None else []
-        # the kubelet may name it for long, although no container has it any more
+        # a freed id stays held for long, but its release is due once the device had its time to return
         delays += [until - now for until in map(self.ledger.back_until, holdings.freed) if until > now]
         absent = [id_ for id_ in self.ledger.lost if self.ledger.device(id_) is None]
         if (wait := holdings.look_again(absent)) is not None:
@@ -328,15 +331,15 @@ class Inventory:
             self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self.usage.reread)
 
     def close(self) -> None:
-        """Nothing is dropped from the list any more."""
+        """Stops the timers: the list stays as it is."""
         self._closed = True
         self._timer, self._settling = _cancelled(self._timer), _cancelled(self._settling)
 
     # the list
 
     def repeat(self) -> None:
-        """Has the kubelet write its checkpoint, as it does for each list (pkg/kubelet/cm/devicemanager/manager.go,
-        genericDeviceUpdateCallback, from 1.10 on).
+        """Sends the list again, because for each list the kubelet writes its checkpoint
+        (pkg/kubelet/cm/devicemanager/manager.go, genericDeviceUpdateCallback, from 1.10 on).
         """
         if self.list.value is not None:
             self.list.notify()
@@ -351,7 +354,7 @@ class Inventory:
 
 
 def _differ(new: Offers | None, old: Offers | None) -> bool:
-    """Whether a kubelet sees a difference. The reason isn't sent, so another reason makes none."""
+    """Whether the kubelet sees a difference. Reasons aren't sent, so they don't count."""
     if new is None or old is None or len(new) != len(old):
         return True
     other = ((old.get(id_), new[id_]) for id_ in changed(old, new))
@@ -359,7 +362,7 @@ def _differ(new: Offers | None, old: Offers | None) -> bool:
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """None: there is no timer any more."""
+    """Cancels the timer and returns None, to assign in its place."""
     if timer is not None:
         timer.cancel()
     return None

@@ -1,29 +1,29 @@
-"""Which ids a resource lists, and what each of them means.
+"""The ledger: which ids a resource lists, and which device each id means.
 
-An id is listed as long as one of these holds:
+An id is listed while one of these holds:
 
 - *present*: the driver lists its device, and ``shares`` offers it;
 - *held*: the kubelet gave it to a container, or may be doing so now. A kubelet from 1.34 on crashes when such an id
   leaves the list (pkg/kubelet/cm/devicemanager, a read through a nil pointer), and an older one forgets the device;
-- *lost* less than ``keep_lost`` ago. Even with ``keep_lost: 0s`` it is first listed Unhealthy for LEAVING seconds: the
-  kubelet may have chosen it just before it vanished, and be about to allocate it.
+- *lost* less than ``keep_lost`` ago. Even with ``keep_lost: 0s`` a lost id stays listed, Unhealthy, for LEAVING
+  seconds: the kubelet may have chosen it just before it vanished, and be about to allocate it.
 
-Theory of operation. Everything works over offered ids, after shares, so lowering ``shares`` loses ids just as
-unplugging does. A listed id is in exactly one of ``_offers`` (present) and ``lost``. What it means is in ``_meaning``,
-unless it is present and its device's own id, as nearly all are. It keeps its meaning as long as it is listed: also when
-its device goes, when ``shares`` changes, and over restarts, when it comes from what was written down (:meth:`meant`).
+Theory of operation. The ledger works on offered ids, after shares, so lowering ``shares`` loses ids just as unplugging
+does. A listed id is in exactly one of ``_offers`` (present) and ``lost``. ``_meaning`` maps ids to devices, except for
+present ids equal to their device's id, which are nearly all. An id keeps its meaning while it is listed: when its
+device disappears, when ``shares`` changes, and over restarts, from the journal (:meth:`meant`).
 
-Whether a present id can be given away depends on these, in this order:
+A present id can be given away unless one of these objects, in this order:
 
-    the device's own health     since when it is Unhealthy is in ``_unhealthy_since``, by device
-    ``_excluded``               other devices that are the same hardware are in use, by device
-    ``crowded``                 containers have its share under an id that isn't offered any more, by offered id
-    ``_failure``                the driver doesn't answer, and nothing is Healthy
+    the device's own health     ``_unhealthy_since`` has the start of the Unhealthy state, by device
+    ``_excluded``               the same hardware is in use as another device; reasons by device
+    ``crowded``                 its share is held under an id that is no longer offered; reasons by offered id
+    ``_failure``                the driver doesn't answer, so nothing is Healthy
 
-Offers and the mapping of them are never changed: an offer that stays the same is the same object, so that comparing
-lists of 10,000 is cheap, and a list that was published stays as it was.
+An offer and a mapping of offers are immutable: an unchanged offer is the same object, so comparing lists of 10,000 is
+cheap, and a published list is a snapshot.
 
-Times are seconds of one monotonic clock that the caller reads. When to look again is up to the inventory.
+Times are seconds of one monotonic clock, read by the caller. The inventory decides when to look again.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import device_id, share_id, share_ids
 
 LEAVING = 2.0
-"""Seconds that an id stays listed, Unhealthy, before it can leave; the kubelet waits 1 s at most between choosing a
-device and allocating it (our own deadline for GetPreferredAllocation)."""
+"""The least seconds that a lost id stays listed, Unhealthy; the kubelet waits 1 s at most between choosing a device and
+allocating it (our own deadline for GetPreferredAllocation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An id that is listed though it isn't present."""
+    """A listed id that isn't present."""
 
     since: float
     reason: str
@@ -54,61 +54,61 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an id can't be given to a container."""
+    """Why an id is refused to a container."""
 
     id: str
     reason: str
 
 
 class Configured(Protocol):
-    """What a resource is configured to do now; read where it is used, because it changes in place."""
+    """A resource's present configuration. It changes in place, so it is read at each use."""
 
     @property
     def value(self) -> ResourceConfig: ...
 
 
 class Ledger:
-    """The ids of one resource. One owner; nothing here waits, reads a clock or touches the outside."""
+    """The ids of one resource. It has one owner, and does no I/O: no waiting, no clock."""
 
     def __init__(self, config: Configured) -> None:
-        """``config``: another ``keep_lost`` counts at once, other ``shares`` with the next list of the driver."""
+        """``config``: a new ``keep_lost`` takes effect at once, new ``shares`` with the driver's next list."""
         self._config = config
         self.shares = config.value.shares
         self.devices: dict[str, Device] = {}
         """The driver's last list, by device id."""
         self.lost: dict[str, Lost] = {}
-        """The ids that are listed though they aren't present."""
+        """`lost` contains the listed ids that aren't present, keyed by id."""
         self._offers: dict[str, Offer] = {}
         self._meaning: dict[str, str] = {}
         self._unhealthy_since: dict[str, float] = {}
         self._excluded: Mapping[str, str] = {}
         self.crowded: Mapping[str, str] = {}
         self._failure: tuple[str, float] | None = None
-        """Why, and since when."""
+        """The driver's failure and its start; None while the driver answers."""
         self.losses = self.returns = 0
-        """How many ids were lost so far, and how many of these came back."""
+        """Counters of ids lost, and of lost ids that came back."""
 
     @property
     def _keep(self) -> float:
-        """Seconds for which a lost id stays listed."""
+        """Seconds that a lost id stays listed."""
         return max(self._config.value.keep_lost.total_seconds(), LEAVING)
 
     def ids(self, device_id: str) -> tuple[str, ...]:
-        """Those under which a device is offered, share 0 first."""
+        """The ids under which a device is offered, share 0 first."""
         if self.shares.count == 1 and not self.shares.ids:
             return (device_id,)
         return share_ids(device_id, self.shares.count, self.shares.ids or "")
 
     def _first(self, device_id: str) -> str:
-        """What an offer says of share 0."""
+        """The value of ``Offer.first`` for a device."""
         return share_id(device_id, 0, self.shares.ids) if self.shares.ids else ""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
-        """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
+        """Takes the driver's new list, complete. ``only``: ids outside it aren't offered (the list would be too long)."""
         before, self.devices = self.devices, {device.id: device for device in devices}
         self.shares, self._failure = self._config.value.shares, None
 
-        # Which ids are present, and what each of them means now.
+        # The present ids and their meanings. An id that equals its device's needs no entry in _meaning.
         gone, self._offers = self._offers, {}
         wanted = None if only is None or self.shares.ids else {device_id(offered) for offered in only}
         for device in self.devices.values():
@@ -121,7 +121,7 @@ class Ledger:
                     else:
                         self._meaning.pop(offered, None)
 
-        # Which were until now, and which are back.
+        # Ids that just left the offers are lost, with the meaning that they had; lost ids on the offers have returned.
         for offered in [offered for offered in gone if offered not in self._offers]:
             device = before[self._meaning.setdefault(offered, offered)]
             self.lost[offered] = Lost(now, "its device is gone", device.numa_nodes)
@@ -132,10 +132,8 @@ class Ledger:
         self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self.devices}
 
     def replace(self, devices: Iterable[Device], now: float) -> None:
-        """These devices are other values now, and all else of the driver's last list, the whole of which was taken, is
-        as it was.
-        """
-        self._offers = dict(self._offers)
+        """Takes a list that differs from the last one, which was taken whole, only in the values of these devices."""
+        self._offers = dict(self._offers)  # the old mapping may be published
         for device in devices:
             self.devices[device.id] = device
             self._take_health(device, now)
@@ -143,7 +141,7 @@ class Ledger:
                 self._offers[offered] = self._offer(offered, device, self._offers.get(offered))
 
     def means(self, offered: str) -> str | None:
-        """The device of an offered id, present or lost; None for an id that isn't listed."""
+        """The device id that a listed id means, present or lost; None for an unlisted id."""
         meaning = self._meaning.get(offered)
         return offered if meaning is None and offered in self._offers else meaning
 
@@ -154,13 +152,13 @@ class Ledger:
             self._unhealthy_since.setdefault(device.id, now)
 
     def fail(self, reason: str, now: float) -> None:
-        """The driver doesn't say what there is: the list stays, and nothing on it is healthy."""
+        """The driver doesn't answer: the list stays, and nothing on it is Healthy."""
         self._failure = (reason, self._failure[1] if self._failure else now)
 
     def hold(self, held: Held, now: float, near: Callable[[str], tuple[int, ...]] = lambda _: ()) -> bool:
-        """Lists what the kubelet holds and the driver doesn't list, as lost; drops what nobody holds any more.
+        """Lists held ids without a device as lost, and drops lost ids that are no longer held and past ``keep_lost``.
 
-        ``near``: the NUMA nodes of a held id, which a stricter topology manager wants to find again. Returns whether
+        ``near``: the NUMA nodes of a held id, which a strict topology manager compares on readmission. Returns whether
         the list changed.
         """
         unlisted = [i for i in held or () if i not in self._offers and i not in self.lost]
@@ -175,37 +173,35 @@ class Ledger:
         return bool(unlisted or dropped)
 
     def meant(self, meanings: Mapping[str, str]) -> None:
-        """Which devices ids meant when they were given away. ``shares`` may have changed since, so it counts for those
-        that aren't present.
-        """
+        """Restores the devices that lost ids meant when they were granted; ``shares`` may have changed since."""
         self._meaning |= {i: device for i, device in meanings.items() if i in self.lost and i not in self._offers}
 
     def keep(self, ids: Collection[str]) -> None:
-        """Lists nothing but these ids, because a list of all would be too long."""
+        """Lists only these ids, because the whole list would be too long."""
         for offered in self._offers.keys() - ids:
             self._meaning.setdefault(offered, offered)
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
         self.lost = {i: lost for i, lost in self.lost.items() if i in ids}
 
     def droppable(self, held: Held, now: float) -> list[str]:
-        """The lost ids that may leave the list now."""
+        """The lost ids that may leave the list now; none while the held ids are unknown."""
         if held is None:
             return []
         return [i for i, lost in self.lost.items() if i not in held and now - lost.since >= self._keep]
 
     def next_drop(self, held: Held) -> float | None:
-        """When an id may leave the list next, if nothing else happens; None: never."""
+        """When the next id may leave the list without another event; None: never."""
         if held is None:
             return None
         return min((lost.since + self._keep for i, lost in self.lost.items() if i not in held), default=None)
 
     def back_until(self, offered: str) -> float:
-        """Until when the lost id's device may be back before it is given up; the past for an id that isn't lost."""
+        """The time by which a lost id's device has to return; minus infinity for an id that isn't lost."""
         lost = self.lost.get(offered)
         return float("-inf") if lost is None else lost.since + self._keep
 
     def offers(self) -> Mapping[str, Offer]:
-        """The list as it is now, by id."""
+        """The present list, keyed by id."""
         listed = self._offers
         if self.lost:
             listed = listed | {i: self._lost_offer(i, lost) for i, lost in self.lost.items()}
@@ -215,14 +211,15 @@ class Ledger:
         return {i: replace(offer, health=broken) if offer.health.ok else offer for i, offer in listed.items()}
 
     def after(self, devices: Collection[Device]) -> dict[str, Offer]:
-        """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
+        """The list if the driver listed ``devices``; vanishing ids keep their present health."""
         shares = self._config.value.shares
         return {**self.offers(), **offers_of(devices, shares.count, shares.ids or "")}
 
     def exclude(self, excluded: Mapping[str, str], crowded: Mapping[str, str] | None = None) -> bool:
-        """Why present devices can't be given away although their driver calls them healthy, by device id; ``crowded``:
-        why single shares of them can't, by offered id. Returns whether the list changed.
+        """Sets the reasons against present Healthy devices, by device id, and against single shares (``crowded``), by
+        offered id. Returns whether the list changed.
         """
+        # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate.
         crowded = crowded or {}
         changed = _differ(excluded, self._excluded)
         shares = _differ(crowded, self.crowded)
@@ -236,7 +233,7 @@ class Ledger:
         return bool(changed)
 
     def _offer(self, offered: str, device: Device, before: Offer | None) -> Offer:
-        """``before``: the one until now, which stays if nothing has changed."""
+        """``before``: the previous offer, returned if it is unchanged."""
         health = device.health
         if health.ok and (reason := self._excluded.get(device.id) or self.crowded.get(offered)):
             health = Health.unhealthy(reason)
@@ -253,10 +250,10 @@ class Ledger:
         return Offer(offered, why, device.numa_nodes, self._first(device.id))
 
     def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
-        """The device of each id, all of them present and healthy; or why the first id that isn't so is refused.
+        """The present, Healthy device of each id; or the first id's Refusal.
 
         An id whose share is no longer offered still means its device: a 1.8 kubelet allocates again at each start.
-        ``again``: the ids of containers that start again, which take nobody's share.
+        ``again``: ids of restarting containers, which take no other container's share.
         """
         found = {}
         for offered in ids:
@@ -292,19 +289,19 @@ class Ledger:
         return self.devices.get(self.means(offered) or "")
 
     def unhealthy_since(self, offered: str) -> float | None:
-        """When the id became one that can't be given away; None if it can be, or if that isn't known."""
+        """When the id was lost or became Unhealthy; None if it is neither, or the time is unknown."""
         if (lost := self.lost.get(offered)) is not None:
             return lost.since
         known = self._unhealthy_since.get(self.means(offered) or "")
         return known if known is not None or self._failure is None else self._failure[1]
 
     def presents(self, ids: Mapping[str, object]) -> bool:
-        """Whether all of these are present."""
+        """Whether all of these ids are present."""
         return ids.keys() <= self._offers.keys()
 
 
 def offers_of(devices: Collection[Device], shares: int, form: str = "") -> dict[str, Offer]:
-    """The offers of these devices alone, by id."""
+    """The offers of these devices alone, keyed by id."""
     first = {device.id: share_id(device.id, 0, form) if form else "" for device in devices}
     return {
         id_: Offer(id_, device.health, device.numa_nodes, first[device.id])
