@@ -1,18 +1,19 @@
-"""The resources that other gateways of the node own: what those give away isn't known here.
+"""Resources that other gateways of the node own, whose grants are unknown here.
 
-A gateway gives hardware away only if it knows what all others have given away. So while another gateway owns a resource
-of a pool, this one gives away nothing of the pool. That resource need not be configured here: perhaps it has another
-name here, or only the other gateway's pool has it. Its lock names its pool; the locks of the first releases don't, so
-that it may be any pool. What a resource of another pool gives away is known from its journal.
+Theory of operation. A gateway grants hardware only if it knows all other grants of it. So while another gateway owns a
+resource of a pool, this gateway grants nothing of the pool. That resource needn't be configured here: it may have
+another name here, or be only in the other gateway's pool. Its lock names its pool; a lock of the first releases names
+none, and may belong to any pool. The grants of a resource of another pool are known from its journal.
 
-A resource in no pool may have another name here, too. So one that no gateway owned before this one came gives nothing
-away while the gateway that owned the others still owns such a resource. What both had before goes on. A third gateway,
-which takes such a resource over from the second while the first still serves, learns from the lock that it has to wait.
+A resource without a pool may have been renamed, too. So a resource that had no owner when this gateway started, while
+another gateway owned the rest, grants nothing until that gateway has no stranger left. Resources that both have go on.
+A third gateway that takes such a resource over from the second while the first still serves learns from the lock to
+wait (``after``).
 
-Such a *stranger*, a resource of another gateway that isn't configured here, is found by its lock, because only the lock
-is there before it gives something away. A gateway that begins to serve makes files beside its lock, and so changes the
-folder's time; while that stays the same, there is no new stranger. Once a stranger's lock is free, its journal is read
-before anything is given away.
+A *stranger* is a resource of another gateway that isn't configured here. It is found by its lock, the only file that
+exists before its first grant. A gateway that begins to serve makes files beside its lock, and so changes the folder's
+mtime; while that stays the same, there is no new stranger. Once a stranger's lock is free, its journal is read before
+the next grant.
 """
 
 from __future__ import annotations
@@ -27,65 +28,65 @@ from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, Owner, Ownership, hash_of, others, this_gateway
 
 UNFREE = 0.25
-"""Seconds between two looks at a stranger's lock, for a kubelet has no device of the pool until it is free."""
+"""Seconds between two looks at a stranger's lock: until it is free, the pool grants nothing."""
 LOOKS = 2
 """Looks at the journals of strangers after each change of the checkpoint."""
 SELDOM = 5.0
-"""Seconds between two looks for strangers, so that the list shows them before the next Allocate."""
+"""Seconds between two looks for strangers, so that the list mostly shows them before the next Allocate."""
 TICK = 50_000_000
-"""Nanoseconds for which a change may leave the folder's time as it is: the kernel stamps files with its last tick."""
+"""Nanoseconds within which two changes may have the same mtime: the kernel stamps files with its last tick."""
 
 
 class Elsewhere:
     """Used from the event loop."""
 
     def __init__(self, orphans: Orphans, changed: Callable[[], None]) -> None:
-        """``changed`` is called soon after :attr:`served` or the strangers have changed."""
+        """``changed`` is called in the next turn of the loop after :attr:`served` or the strangers have changed."""
         self._orphans, self._changed = orphans, changed
         self._folder: Path = orphans.directory / FOLDER
         self.served: dict[str, str] = {}
-        """The configured resources that another gateway serves, each with a sentence that says which."""
+        """`served` contains a sentence about the serving gateway, keyed by configured resource."""
         self._strangers: dict[str, Owner] = {}
-        """The owners of the strangers, by the hash of their name."""
+        """`_strangers` contains the owners of the strangers, keyed by the hash of the resource."""
         self._new: set[str] = set()
-        """The configured resources that no other gateway owned when they were configured."""
+        """The configured resources that had no owner when they were configured."""
         self._after: dict[str, frozenset[str]] = {}
-        """Those that were new to the gateway before this one, and the gateways that this one waited for."""
+        """`_after` contains the gateways that a resource's previous owner waited for, keyed by resource."""
         self.older: set[str] = set()
-        """The gateways that owned the others; without one, no resource has been renamed."""
+        """The gateways that owned the other resources; without any, no resource has been renamed."""
         self._telling = False
         self._seen = 0
-        """The folder's time when it was looked at last, in nanoseconds; 0 if another look has to follow."""
+        """The folder's mtime at the last look, in nanoseconds; 0 if another look has to follow."""
 
     def stranger(self, pool: str) -> str:
-        """A sentence that names the owner of a stranger that may be in the pool; empty if there is none."""
+        """A sentence about the owner of a stranger that may be in the pool; empty if there is none."""
         self.look()
         return next((one.text for one in self._strangers.values() if one.pool in (None, pool)), "")
 
     def renamed(self, resource: str) -> str:
-        """The same of a stranger that may be this resource, which is in no pool, under another name."""
+        """The same for a stranger that may be this resource, which is in no pool, under another name."""
         if not (after := self.after(resource)):
             return ""
         self.look()
         return next((one.text for one in self._strangers.values() if not one.pool and one.gateway in after), "")
 
     def after(self, resource: str) -> frozenset[str]:
-        """The gateways that may own the resource under another name, if one of them still owns a stranger."""
+        """The gateways that may own the resource under another name, if they still own a stranger."""
         return frozenset(self.older) if resource in self._new else self._after.get(resource, frozenset())
 
     def add(self, resource: str, text: str) -> None:
-        """Another gateway serves it: ``text`` says which."""
+        """Another gateway serves the resource; ``text`` names that gateway."""
         self.served[resource] = text
         self._tell()
 
     def drop(self, resource: str) -> None:
-        """This gateway serves it, and has read what was given away; or it isn't configured any more."""
+        """This gateway serves the resource and has read its journal, or the resource is no longer configured."""
         self._seen = 0
         if self.served.pop(resource, None) is not None:
             self._tell()
 
     def _tell(self) -> None:
-        """Once for the hundreds of resources that are handed over in one moment."""
+        """Coalesces the changes of a handover, which may move hundreds of resources at once."""
         if not self._telling:
             self._telling = True
             asyncio.get_running_loop().call_soon(self._told)
@@ -98,7 +99,7 @@ class Elsewhere:
         """Finds new strangers, at once if the folder hasn't changed."""
         try:
             changed = self._folder.stat().st_mtime_ns
-        except OSError:  # nobody has ever served
+        except OSError:  # no gateway has ever served
             return
         if changed == self._seen:
             return
@@ -111,6 +112,7 @@ class Elsewhere:
 
     async def run(self) -> None:
         """Watches the strangers' locks and journals; never returns."""
+        # A stranger counts until its journal has been read after its lock was seen free.
         written = self._orphans.written
         looks, told = 0, dict(self._strangers)
         while True:
@@ -119,7 +121,7 @@ class Elsewhere:
             free = self._strangers.keys() - held.keys()
             self._strangers |= held
 
-            # A stranger writes its journal a moment later than the kubelet its checkpoint, so one look isn't enough.
+            # A stranger writes its journal a moment after the kubelet its checkpoint, so one look isn't enough.
             looks = LOOKS if written != self._orphans.written else looks - 1
             written = self._orphans.written
             if free or (self._strangers and looks > 0):
@@ -133,7 +135,7 @@ class Elsewhere:
             await asyncio.sleep(UNFREE if self._strangers else aligned(SELDOM))
 
     def configured(self, resource: str) -> None:
-        """The resource is configured from now on, so it is no stranger."""
+        """The resource is configured from now on, so it is no stranger. Its lock tells who owned it before."""
         self._strangers.pop(hash_of(resource), None)
         owner = Ownership(self._orphans.directory, resource).owner()
         if owner is not None and owner.after:

@@ -1,16 +1,16 @@
-"""What a resource asks of its front: what containers have of it, and a place to tell what happens to it.
+"""The interface between a resource and its front: the holdings, read as a value, and the events of a grant.
 
-Each front learns from sources of its own what containers have: the device-plugin API from the kubelet's checkpoint,
-from PodResources and from the calls in flight. A resource knows none of these. It reads a value (:class:`InUse`)
-whenever it decides something, and tells the front each event (:class:`Usage`), upon which there is another value.
+Each front has its own sources of holdings: the device-plugin front the kubelet's checkpoint, PodResources and the calls
+in flight. A resource knows none of these. For each decision it reads a value (:class:`InUse`), and it reports each
+event to the front (:class:`Usage`), which publishes the next value.
 
-The life of an id, as a resource tells it::
+The life of an id, in the events of a resource::
 
     began -> owed -> gave      an Allocate: it is in flight, the driver answered, the kubelet has the answer
-    began -> [owed ->] failed  the same, refused: what is owed is free, and waits for its release
+    began -> [owed ->] failed  the same, refused: an owed id is free, and awaits its release
     prepared                   its container starts, perhaps again
     released                   the driver was told that it is free
-    remembered                 an earlier gateway wrote down what it gave away
+    remembered                 the journal of an earlier gateway was read
 """
 
 from __future__ import annotations
@@ -19,54 +19,53 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 NOTED_WITHIN = 10.0
-"""Seconds from an Allocate until each source of a front has it."""
+"""Seconds from an Allocate until every source of a front has it."""
 
 NO_KUBELET = "none"
-"""Stands for the kubelet of an id whose Allocate hasn't succeeded, so that no note can be too old to have it."""
+"""The kubelet of an id whose Allocate hasn't succeeded: no kubelet ever held it, so any note proves its absence."""
 
 Held = frozenset[str] | None
-"""The ids that containers hold; None when that can't be known, and then nothing may leave a list."""
+"""The held ids; None if they can't be known, and then no id may leave a list."""
 
 Behind = Mapping[str, frozenset[str]]
-"""The hardware behind each id."""
+"""The hardware names of each id."""
 
 
 class Unreleased(NamedTuple):
     """An id that was in use and hasn't been released to its driver yet. The journal keeps it over restarts."""
 
     kubelet: str
-    """Which incarnation of the kubelet knew of it. Another one's note proves nothing, because that kubelet may have
-    forgotten what its containers hold."""
+    """The kubelet incarnation that last knew the id. Another incarnation's note proves nothing, because that kubelet
+    may have forgotten running containers."""
     pods: frozenset[str] = frozenset()
-    """The uids of the pods that had it, if a note told them; or of all pods of which one may have it."""
+    """The uids of its pods, if a note named them; or of every pod that may have it."""
     hardware: frozenset[str] = frozenset()
-    """What was behind the device when it was given away: later the device may be gone, or another one's name."""
+    """The hardware names at the grant: later the device may be gone, or its id mean another device."""
     since: int | None = None
-    """When it was given away, in seconds since 1970, because that outlives a gateway; None if no gateway saw it."""
+    """When it was granted, in seconds since 1970, to outlive the gateway; None for an unrecorded grant."""
     device: str = ""
-    """The driver's id of the device when it was given away; empty if no gateway saw it. Another `shares.ids` gives an
-    id another meaning, or none."""
+    """The driver's device id at the grant; empty for an unrecorded grant. Under another `shares.ids` the offered id has
+    another meaning, or none."""
     driver: str | None = None
-    """Which driver is to be told that the device is free; empty if the one that gave it has no ``release``, None if no
-    gateway saw who gave it."""
+    """The driver to release to; empty if that driver has no ``release``, None for an unrecorded grant."""
     boot: str = ""
-    """During which boot of the node a kubelet had it last; empty if that isn't known."""
+    """The node's boot id when a kubelet last had the id; empty if unknown."""
 
 
 class InUse(Protocol):
-    """What containers have of one resource at one moment, over ids as the kubelet knows them."""
+    """The holdings of one resource at one moment, in the kubelet's ids."""
 
     @property
     def looked(self) -> bool:
-        """Whether the front has looked at its own sources, also if it couldn't read them."""
+        """Whether the front has tried to read its own sources."""
 
     @property
     def remembers(self) -> bool:
-        """Whether ``unreleased`` has what earlier gateways wrote down."""
+        """Whether ``unreleased`` includes the journal of earlier gateways."""
 
     @property
     def known(self) -> bool:
-        """Whether the front's sources tell what containers hold."""
+        """Whether the front's sources tell the holdings."""
 
     @property
     def held(self) -> Held:
@@ -74,7 +73,7 @@ class InUse(Protocol):
 
     @property
     def last_known(self) -> frozenset[str]:
-        """The ids that a container may use; while the sources can't be read, those that were used before."""
+        """The ids that a container may use; while the sources can't be read, those used before."""
 
     @property
     def taken(self) -> frozenset[str]:
@@ -82,60 +81,63 @@ class InUse(Protocol):
 
     @property
     def freed(self) -> frozenset[str]:
-        """The ids that no container uses any more, and that wait for their release."""
+        """The ids that no container uses any more and that await their release."""
 
     @property
     def unsettled(self) -> bool:
-        """Whether an id waits for its release, or for somebody to say what is behind it."""
+        """Whether an id awaits its release, or its hardware is still unknown."""
 
     @property
     def unreleased(self) -> Mapping[str, Unreleased]:
-        """What is remembered of the ids that were in use and haven't been released."""
+        """The record of each unreleased id, keyed by id."""
 
     @property
     def in_flight(self) -> tuple[Behind, ...]:
-        """The ids of each Allocate under way, with what was behind them when it began."""
+        """The hardware of each Allocate in flight, by id, as known when the call began."""
 
     @property
     def started(self) -> frozenset[str]:
-        """The ids that containers have by answers, so without those in flight alone."""
+        """The ids of answered Allocates."""
 
     @property
     def fresh(self) -> frozenset[str]:
-        """The ids given, or in flight, that the front's sources may not have yet."""
+        """The ids granted or in flight that the front's sources may lack."""
 
     @property
     def driver(self) -> str | None:
-        """The driver to tell what is free; empty if it has no ``release``, None while there is none."""
+        """The driver to release to; empty if it has no ``release``, None while there is no driver."""
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
-        """Who may use each id, for people."""
+        """The holders of each id, for people."""
 
     def holder(self, id_: str) -> str:
-        """The pod that has the id; empty if that isn't known."""
+        """The pod that has the id; empty if unknown."""
 
     def last_holder(self, id_: str) -> str:
-        """Who had the id last, as far as anybody said."""
+        """The id's last known holder; "a container" if none is known."""
 
     def numa_nodes(self, id_: str) -> tuple[int, ...]:
-        """The NUMA nodes that the kubelet knew the id to be near."""
+        """The NUMA nodes that the kubelet noted for the id."""
 
     def one_has(self, ids: Collection[str]) -> bool:
-        """Whether one container may have all of these ids."""
+        """Whether a single container may have all of these ids."""
 
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
-        """What containers have no more, if the kubelet gives these ids away."""
+        """The ids whose pods must have ended if the kubelet allocates these ids anew."""
 
     def differs(self, hardware: Behind) -> bool:
-        """Whether a container that starts with this hardware behind its ids had other hardware."""
+        """Whether a container that starts with this hardware had other hardware before."""
 
     def look_again(self, lost: Iterable[str]) -> float | None:
-        """Seconds after which one of the ``lost`` ids may be free without an event that tells so; None: never."""
+        """Seconds until one of the ``lost`` ids may be free without an event; None: never."""
 
 
 class Usage(Protocol):
-    """The same as it changes. The front owns it and publishes each value; a resource watches it, and tells events."""
+    """The observable holdings. The front owns it and publishes each value; the resource watches it, and reports events.
+
+    Its methods from ``given_by`` on are those events.
+    """
 
     @property
     def value(self) -> InUse: ...
@@ -152,47 +154,47 @@ class Usage(Protocol):
     def notify(self) -> None: ...
 
     def reread(self) -> None:
-        """Has the front look at its sources once more, and publish what they say."""
+        """Makes the front read its sources again and publish the result, even an unchanged one."""
 
     def given_by(self, driver: str) -> None:
-        """What is given away from now on is to be released to this driver; empty: to none."""
+        """From now on grants are released to this driver; empty: to none."""
 
     def began(self, ids: tuple[str, ...], hardware: Behind) -> None:
         """An Allocate of ``ids`` is under way."""
 
     def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str]) -> None:
-        """The driver gave these ``devices``: unless the Allocate succeeds, they have to be released."""
+        """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released."""
 
     def gave(self, ids: tuple[str, ...], now: float, hardware: Behind, since: int, devices: Mapping[str, str]) -> None:
-        """The Allocate succeeded. ``now`` is of the monotonic clock, ``since`` the same in seconds since 1970."""
+        """The Allocate succeeded, at ``now`` on the monotonic clock and ``since`` in seconds since 1970."""
 
     def failed(self, ids: tuple[str, ...]) -> None:
         """The Allocate failed: the ids are as they were before."""
 
     def prepared(self, hardware: Behind) -> None:
-        """A container starts with this hardware behind its ids, and has nothing of what was behind them before."""
+        """A container starts with this hardware behind its ids; its earlier hardware is free."""
 
     def released(self, ids: Collection[str]) -> None:
-        """The driver was told that these ids, which were freed, are free."""
+        """These freed ids were released to the driver."""
 
     def known_behind(self, hardware: Behind, devices: Mapping[str, str]) -> None:
-        """What is behind ids of which nobody said it yet, and their devices."""
+        """The hardware and the devices of unreleased ids that lacked them."""
 
     def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> None:
-        """What an earlier gateway wrote down; ``granted``: when it gave those that the sources may not have yet."""
+        """The journal of an earlier gateway; ``granted``: the times of its grants that the sources may lack."""
 
 
 class Usages(Protocol):
-    """All resources of a front."""
+    """The usages of all resources of a front."""
 
     @property
     def by_resource(self) -> Mapping[str, Usage]: ...
 
     @property
     def written(self) -> int:
-        """How often the front's source may have been written."""
+        """A counter of possible writes of the front's source."""
 
     def add(self, resource: str) -> None:
-        """From now on it is known what containers have of this resource, too. It may be there already."""
+        """Starts to follow a resource; harmless for one that is followed already."""
 
     def drop(self, resource: str) -> None: ...

@@ -22,8 +22,8 @@ in use or one of these holds (:meth:`_may_crowd`, :meth:`_exclude`):
 ``_shared`` and ``_formed`` are never reset: tracking the end of the last such grant isn't worth it. Grants of earlier
 gateways count for them once, when the journal has been read (``_recalled``).
 
-The pool hears only of changes (``_told``). An id leaves the list only in :meth:`hold`, so a timer makes the front reread
-its sources when the next id may be dropped. The only other timer is SETTLING.
+The pool hears only of changes (``_told``). An id leaves the list only in :meth:`hold`, so a timer makes the front
+reread its sources when the next id may be dropped. The only other timer is SETTLING.
 """
 
 from __future__ import annotations
@@ -294,9 +294,9 @@ class Inventory:
         return self.usage.value.given_up(ids) if self._may_crowd else frozenset()
 
     def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
-        """The first of these ids whose device has no share left, and the ids that hold its shares; else None. That
-        takes a holding under an id that is no longer offered: the kubelet may ask for such an id, or for one that it
-        considers free before the front has seen its pod end. ``given_up``: ids whose pods have ended, then.
+        """The first of these ids whose device has no share left, and the ids that hold its shares; else None. There is
+        one only while something is held under an id that isn't offered: the kubelet may ask for that id, or for one
+        that it considers free before the front has seen its pod end. ``given_up``: see :meth:`given_up`.
         """
         # An id given up may have been granted again since; the grant counts.
         if not self._may_crowd:

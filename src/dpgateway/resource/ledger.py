@@ -104,7 +104,7 @@ class Ledger:
         return share_id(device_id, 0, self.shares.ids) if self.shares.ids else ""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
-        """Takes the driver's new list, complete. ``only``: ids outside it aren't offered (the list would be too long)."""
+        """Takes the driver's whole new list. ``only``: no other ids are offered (the list would be too long)."""
         before, self.devices = self.devices, {device.id: device for device in devices}
         self.shares, self._failure = self._config.value.shares, None
 

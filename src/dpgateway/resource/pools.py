@@ -1,12 +1,12 @@
-"""Pools: resources whose devices may be the same hardware. What one of them uses, the others don't give away.
+"""Pools: resources that may offer the same hardware, and exclude what another member uses.
 
-Everything happens in the event loop and waits for nothing: the first to begin to use hardware has it, and the others
-know before anything else can happen.
+Theory of operation. Exclusion is a compare-and-set in the event loop, without a lock: the first Allocate to begin has
+the hardware, and every other member is told before control returns to the loop.
 
-A resource is in its pool from the moment it is configured: until somebody has looked at what its containers hold,
-nothing of the pool is given away; nor while another gateway serves a part of it (``elsewhere``). What containers still
-hold of resources that aren't configured any more counts for every resource, in a pool or not, because that hardware may
-be any resource's by now. So does hardware that a driver's call still works on although that driver has ended.
+A resource is in its pool from the moment it is configured. The pool grants nothing until the holdings of all members
+are known, nor while another gateway serves one of them (``elsewhere``). Two uses count for every resource, in a pool or
+not, because the hardware may be any resource's by now: holdings of resources that are no longer configured, and calls
+that go on after their driver ended.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
 
 ENDING = 3.0
-"""Seconds that another gateway has to end, once one of its resources is free."""
+"""Seconds that another gateway has to end, after it freed one of its resources."""
 
 
 class Member(Protocol):
-    """One resource of the pool."""
+    """A resource, as its pool sees it."""
 
     @property
     def name(self) -> str: ...
@@ -40,30 +40,30 @@ class Member(Protocol):
     def used(self) -> Used: ...
 
     def exclude(self, others: Sequence[Used]) -> None:
-        """Lists its devices accordingly."""
+        """Excludes the hardware that ``others`` use."""
 
     def join(self, pool: Pool | None) -> None:
-        """From now on nothing is given away that another member of the pool uses; None: it is in none any more."""
+        """Joins the pool, and excludes its members' hardware from now on; None: leaves it."""
 
 
 class Pool:
-    """One pool. Each member asks what the others use when it gives a device away (:meth:`others`), and is told when
-    that becomes something else (:meth:`tell`).
+    """One pool. Each member asks for the uses of the others before a grant (:meth:`others`), and is told when they
+    change (:meth:`tell`).
     """
 
     def __init__(self, besides: Callable[[], Iterable[Used]] = tuple, *, alone: bool = False) -> None:
-        """``besides`` says what is used under names that aren't in the pool, but count in it. ``alone``: this is no
-        pool that anybody configured, but one resource that is in none.
+        """``besides`` returns the uses under other names that count in the pool. ``alone``: the pool stands for a
+        single resource without a configured pool.
         """
         self.members: dict[str, Member] = {}
-        """By resource."""
+        """`members` contains the members, keyed by resource."""
         self.alone = alone
         self.known = asyncio.Event()
-        """Set while it is known what containers hold of each of them."""
+        """Set while the uses of all members are known."""
         self._besides = besides
 
     def expect(self, member: Member) -> None:
-        """``member`` stands for the resource until that joins."""
+        """Adds a placeholder for a resource that hasn't joined yet; until it does, the pool grants nothing."""
         self.join(member)
         self.known.clear()
 
@@ -76,7 +76,7 @@ class Pool:
             self.tell()
 
     def others(self, name: str) -> Sequence[Used]:
-        """What is used under other names than this one, as far as it keeps a device from anybody."""
+        """The uses under all names but this one, as far as they exclude anything."""
         besides = tuple(self._besides())
         if len(self.members) > 1:
             uses = {other: member.used() for other, member in self.members.items() if other != name}
@@ -84,7 +84,7 @@ class Pool:
         return besides
 
     def tell(self, name: str = "") -> None:
-        """What is used under this name has changed; without a name, what is used besides."""
+        """Tells the other members that the uses under this name have changed; without a name: those ``besides``."""
         uses = {other: member.used() for other, member in self.members.items()}
         besides = tuple(self._besides())
         if all(use.known for use in (*uses.values(), *besides)):
@@ -98,8 +98,8 @@ class Pool:
 
 
 def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
-    """Those that keep a device from anybody, because a pool may have hundreds that use nothing. Of those of which only
-    that is known that nothing is known two are enough, so that each of the pool sees another one than itself.
+    """Drops the uses that exclude nothing: a pool may have hundreds. Of those that are merely unsure two suffice, so
+    that each member sees one besides itself.
     """
     using = {name: use for name, use in uses.items() if use.behind}
     unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
@@ -108,7 +108,7 @@ def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """A resource that isn't served yet: nobody has looked at what its containers hold."""
+    """Stands for a resource that isn't served yet: its holdings are unknown."""
 
     name: str
 
@@ -116,28 +116,32 @@ class _Expected:
         return Used(self.name)
 
     def exclude(self, others: Sequence[Used]) -> None:
-        """It lists nothing."""
+        """Lists nothing."""
 
     def join(self, pool: Pool | None) -> None:
-        """It gives nothing away."""
+        """Grants nothing."""
 
 
 class Pools:
-    """Used from the event loop."""
+    """All pools of this gateway. Used from the event loop.
+
+    A resource is first added, with a placeholder in its pool (``_of``), and joins when it is served (``_served``).
+    A changed configuration may move a served resource to another pool, so the two come and go independently.
+    """
 
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
         self._orphans, self._after_close = orphans, after_close.now
         self._pools: dict[str, Pool] = {}
         self._of: dict[str, Pool] = {}
-        """By resource, also of those that are in no pool that is configured."""
+        """`_of` contains the pool of each configured resource; a resource without one has a pool of its own."""
         self.elsewhere = Elsewhere(orphans, self._besides_changed)
         self._served: dict[str, Member] = {}
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
-        """How many resources have waited for another gateway so far, and for how many of them somebody has looked."""
+        """Tickets of :meth:`others_ended`: calls so far, and calls already served by a scan of the journals."""
 
     async def run(self) -> None:
-        """Follows what is left of resources that aren't configured any more, and of their drivers; never returns."""
+        """Follows orphans, calls of ended drivers, and other gateways; never returns."""
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 self._orphans.run(self._besides_changed), name="what containers hold of resources that went"
@@ -156,18 +160,18 @@ class Pools:
             pool.tell()
 
     def _besides(self, pool: str) -> Iterator[Used]:
-        """What counts in a pool, of this name, besides its members."""
+        """The uses that count in the pool of this name besides its members'."""
         if text := self.elsewhere.stranger(pool):
             yield Used("a resource that isn't configured here", elsewhere=text)
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
             yield Used(name, elsewhere=self.elsewhere.served[name])
-            break  # one is enough
+            break  # one suffices to block the pool
         if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
         yield from self._ended()
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
-        """The same for a resource in no pool."""
+        """The same for a resource without a pool. Unsure uses don't block it; certain ones exclude."""
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
         for one in self._ended():
@@ -175,14 +179,14 @@ class Pools:
                 yield certain(one)
 
     def _ended(self) -> Iterator[Used]:
-        """What is used of resources that went, and of drivers that ended."""
+        """The uses of orphans, and of calls of ended drivers."""
         for name, holdings in self._orphans.usages.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
     def add(self, config: ResourceConfig) -> None:
-        """The resource is configured from now on, or is in another pool than before, although it is served still."""
+        """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
         self._orphans.drop(config.name)
         self.elsewhere.configured(config.name)
         pool, before = self._pool(config), self._of.get(config.name)
@@ -202,15 +206,16 @@ class Pools:
         return Pool(partial(self._besides_one, config.name), alone=True)
 
     def join(self, member: Member) -> None:
-        """The resource is going to be served."""
+        """The resource takes its placeholder's place: it is going to be served."""
         self._served[member.name] = member
         if member.name in self._of:
             member.join(self._of[member.name])
 
     async def others_ended(self) -> None:
-        """Another gateway has served until now, perhaps also resources that aren't configured here: waits until it is
-        known what it gave away of these, because that hardware may be in any pool. One looks for all that wait.
+        """Waits until the grants of a gateway that served until now are known, of resources that aren't configured
+        here, too: their hardware may be in any pool. One scan of the journals serves all waiting callers.
         """
+        # A scan serves the callers that were waiting when it began; a later one needs another.
         self._waiting += 1
         mine = self._waiting
         async with self._looking:
@@ -226,24 +231,22 @@ class Pools:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDING):
                 for one in others(self._orphans.directory, self._orphans.configured):
-                    with contextlib.suppress(KubeletError, OSError):  # whoever sweeps tells what is wrong with its lock
+                    with contextlib.suppress(KubeletError, OSError):  # the sweep reports a broken lock
                         await one.until_free()
 
     async def known(self, name: str) -> None:
-        """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none
-        may come into one at any time.
-        """
+        """Waits until the holdings of the resource's whole pool are known, and the journals have been read."""
         await self._orphans.known.wait()
         if name in self._of and not self._of[name].alone:
             await self._of[name].known.wait()
 
     def together(self, name: str) -> tuple[str, ...]:
-        """The resources of this one's pool, and itself, without those that another gateway has already."""
+        """The resource and the members of its pool, without those that another gateway serves already."""
         members = self._of[name].members if name in self._of else (name,)
         return tuple([one for one in members if one == name or one not in self.elsewhere.served])
 
     def remove(self, name: str) -> None:
-        """The resource isn't configured any more, and isn't served."""
+        """The resource is no longer configured nor served; its holdings become an orphan's."""
         self._orphans.add(name)
         self.elsewhere.drop(name)
         self._leave(name)

@@ -1,19 +1,19 @@
-"""Who uses which hardware, in plain values, and which devices can't be given away because of that.
+"""Hardware in use, and the devices that it excludes: pure functions over plain values.
 
-Theory of operation. The *hardware* of a device is the names of what is behind it, by default its own id. Devices of one
-resource, or of resources of one pool, that have a name in common are the same hardware: from the moment an Allocate of
-one begins until it is free, the others are Unhealthy. What counts is the hardware that an id had when it was given
-away, not what its name means today.
+Theory of operation. The *hardware* of a device is a set of names, by default its own id. Devices of one resource or one
+pool that share a name exclude each other: from the start of an Allocate of one until it is free, the others are
+Unhealthy. The hardware recorded with a grant counts, not the present meaning of its id.
 
-What containers have of a resource is one value for all of its pool (:class:`Used`). Where it can't be told exactly, it
-says more than is in use, so that nothing is given twice:
+A resource tells its pool its uses as one value (:class:`Used`). Where the uses are uncertain, it overstates them, so
+that nothing is given twice:
 
-    not known   neither journal nor kubelet was read, or another gateway serves the resource: any device may be in use
-    forgotten   an id is in use whose hardware nobody wrote down: it may be any device that names hardware
-    freed       no container uses it, and it waits for its release: in use for the other names of its hardware
+    not known   the journal or the kubelet's sources are unread, or another gateway serves the resource: any device may
+                be in use
+    forgotten   the hardware of an id in use wasn't recorded: it may be any device that names hardware
+    freed       the id awaits its release: in use for the other names of its hardware
 
-The shares of one device don't exclude each other. But a container may have one under an id that isn't offered any more,
-since ``shares`` changed; each of these takes the place of a free id that is offered (:func:`crowded`).
+Shares of one device don't exclude each other. But after ``shares`` changed, a container may hold a share under an id
+that is no longer offered; each such share takes the place of a free offered id (:func:`crowded`).
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from dpgateway.resource.shares import device_id
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The hardware that containers have, or are getting, under the name of one resource."""
+    """The hardware in use, or being allocated, under the name of one resource."""
 
     resource: str
     known: bool = False
-    """Whether it is known what earlier gateways gave away, and what the kubelet wrote down."""
+    """Whether the journal and the kubelet's sources have been read."""
     ids: frozenset[str] = frozenset()
-    """The offered ids that count as held."""
+    """The offered ids that count as used."""
     behind: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """These ids by the names of what is behind them, first those that are in use: two may have the same hardware, if
-    they were given away when nobody knew that, or while their resources were in no pool."""
+    """`behind` contains used ids, those in use before freed ones, keyed by hardware name. Two ids may have the same
+    hardware if that was unknown when they were granted, or their resources were in no pool then."""
     devices: Mapping[str, str] = field(default_factory=dict)
-    """The device of each of these ids: the one that was given away under it, or else the present one."""
+    """`devices` contains the granted device, or else the present one, keyed by used id."""
     freed: frozenset[str] = frozenset()
-    """Those that no container uses any more, and that wait to be released to the driver."""
+    """The used ids that no container uses any more and that await their release."""
     holders: Mapping[str, str] = field(default_factory=dict)
-    """Who has each of these ids, as far as anybody said."""
+    """`holders` contains the known holders, keyed by used id."""
     forgotten: str = ""
     """An id in use whose hardware is unknown; empty if there is none."""
     elsewhere: str = ""
-    """The gateway that serves the resource instead, and may give away anything as it; empty if none does."""
+    """The other gateway that serves the resource and may grant any of it; empty if none does."""
 
     def device(self, offered: str) -> str:
-        """The id of the device that an offered id means."""
+        """The id of the device behind an offered id."""
         return self.devices.get(offered) or device_id(offered)
 
     @property
     def unsure(self) -> str:
-        """Why any hardware may be in use under this name; empty if it is known which."""
+        """Why any hardware may be in use under this name; empty if the uses are known."""
         if self.elsewhere:
             return f"it may be given away as {self.resource}: {self.elsewhere}"
         if not self.known:
@@ -67,11 +67,11 @@ class Used:
 
     @property
     def news(self) -> tuple[str, Mapping[str, str]]:
-        """All that it means to other resources."""
+        """The part that other resources depend on; they are told when it changes."""
         return self.unsure, {name: self._holder(ids[0]) for name, ids in self.behind.items()}
 
     def says_of(self, device: Device) -> str:
-        """Why another resource can't give the device away; empty if nothing of it is used under this name."""
+        """Why another resource can't give the device away; empty if its hardware isn't used under this name."""
         for name in hardware(device):
             if ids := self.behind.get(name):
                 what = "" if name == device.id else f"{name} is "
@@ -79,7 +79,7 @@ class Used:
         return ""
 
     def takes_a_share(self, offered: str) -> str:
-        """Which id that isn't offered any more takes a share, and who has it."""
+        """The reason against a free share: it is held under an id that is no longer offered."""
         return f"its share is held as {offered}, which isn't offered any more, by {self._holder(offered)}"
 
     def _holder(self, offered: str) -> str:
@@ -88,6 +88,7 @@ class Used:
 
 def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
     """``device_of``: the present device of an offered id. ``untold``: whether freed ids count until their release."""
+    # Freed ids come last in `behind`, so that a reason names a container that still runs if there is one.
     ids = in_use.taken if untold else in_use.last_known
     behind: dict[str, list[str]] = {}
     devices: dict[str, str] = {}
@@ -97,14 +98,14 @@ def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None]
         if meant := given_as(in_use, offered) or (device.id if device is not None else ""):
             devices[offered] = meant
 
-        # What was written down, what Allocates in flight noted, and the present device if neither says enough.
+        # The journal's record, the record of each Allocate in flight, and the present device where these lack names.
         flights = [flight[offered] for flight in in_use.in_flight if offered in flight]
         names = (entry.hardware if entry is not None else frozenset()).union(*flights)
         if device is not None and not (names and all(flights)):
             names |= hardware(device)
         for name in names:
             behind.setdefault(name, []).append(offered)
-        # what is freed and gone is told to no driver before its device is back, and that may be never
+        # a freed id without a device may await its release for ever, so it must not block the pool
         if not names and (device is not None or offered not in in_use.freed):
             forgotten = forgotten or offered
     holders = {id_: in_use.holder(id_) for id_ in ids}
@@ -112,21 +113,21 @@ def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None]
 
 
 def given_as(in_use: InUse, offered: str) -> str:
-    """The device that was given away under the id; empty if no gateway saw that, or if it is being given away again."""
+    """The device granted under the id; empty for an unrecorded grant, and during another Allocate of the id."""
     entry = in_use.unreleased.get(offered)
     return "" if entry is None or any(offered in flight for flight in in_use.in_flight) else entry.device
 
 
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
-    """What a call still works on although its driver has ended."""
+    """The devices that a call still works on after its driver ended, as used."""
     behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
     call = f"{method}() of its driver, which ended before that call did"
     return Used(resource, True, behind=behind, holders={device.id: call for device in devices})
 
 
 def certain(one: Used) -> Used:
-    """Only what is known to be used under a name: for a resource in no pool, which would otherwise wait for all others.
-    An id of unknown hardware is taken for the device of that name.
+    """Reduces uncertain uses to the certain ones, for a resource in no pool: it would otherwise wait for all others. An
+    id of unknown hardware counts as the device of that name.
     """
     known = frozenset().union(*one.behind.values())
     unknown = {device_id(offered): [offered] for offered in one.ids - known}
@@ -136,17 +137,17 @@ def certain(one: Used) -> Used:
 def excluded(
     devices: Iterable[Device], own: Used, others: Sequence[Used] = (), *, formed: bool = False
 ) -> Mapping[str, str]:
-    """Why a device can't be given away because of what is behind it, by device id.
+    """The reasons against devices whose hardware is in use, by device id.
 
-    ``formed``: an id may mean any device of its resource, also one that says nothing of what is behind it.
-    ``others``: what the other resources of the pool use, and what earlier drivers still work on: one of this resource
-    keeps a device from the next container only.
+    ``formed``: an id may mean any device of its resource, even one that names no hardware.
+    ``others``: the uses of the other resources of the pool, and of earlier drivers' calls. A use by an earlier driver
+    of this resource excludes a device for the next container only: its present holder keeps it.
     """
     unsure = next((one.unsure for one in others if one.unsure), "")
     forgotten = ""
     if own.forgotten:
         forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
-    users: dict[str, list[Used]] = {}  # one look for each name, because there are many devices
+    users: dict[str, list[Used]] = {}  # indexed by name, because there are many devices
     for one in others:
         for name in one.behind:
             users.setdefault(name, []).append(one)
@@ -166,18 +167,18 @@ def excluded(
 
 
 def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str]], own: Used) -> Mapping[str, str]:
-    """Why ids that are offered can't be given away, because containers have as many shares of their devices under ids
-    that aren't offered any more; by offered id. ``offered``: the ids of a device, share 0 first.
+    """The reasons against free offered ids, one for each share that is held under an id no longer offered; by offered
+    id. ``offered``: the ids of a device, share 0 first.
 
-    Only free ids are taken, from the last share on. An id that a container has stays as it is: kubelets from 1.25 on
-    refuse a pod that they admit again if a device of it isn't Healthy.
+    Only free ids are blocked, from the last share down. A held id stays Healthy: kubelets from 1.25 on refuse to
+    readmit a pod with an Unhealthy device.
     """
     out: dict[str, str] = {}
     for name, held in shares_in_use(own).items():
         if (device := devices.get(name)) is None:
             continue
         ids = dict.fromkeys(offered(name))
-        # the device's name may mean other hardware by now
+        # the device's id may mean other hardware by now
         same = frozenset().union(*(own.behind.get(name, ()) for name in hardware(device)))
         besides = [id_ for id_ in held if id_ not in ids and id_ in same]
         free = [id_ for id_ in reversed(ids) if id_ not in held]
@@ -186,7 +187,7 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
 
 
 def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
-    """The ids that containers have, or are getting, by their devices."""
+    """The ids in use or being allocated, by device."""
     found: dict[str, list[str]] = {}
     for id_ in sorted(own.ids - own.freed):
         found.setdefault(own.device(id_), []).append(id_)
@@ -194,9 +195,10 @@ def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
 
 
 def _has(own: Used, device: Device) -> bool:
-    """Whether containers have all of the device under its own name.
+    """Whether all of the device's hardware is in use under its own id.
 
-    What is freed may be another one's by now: an earlier gateway may have died before it wrote down who was told.
+    Freed ids don't count: their hardware may have been granted again, if an earlier gateway released them and died
+    before it recorded that.
     """
     return all(
         any(own.device(offered) == device.id and offered not in own.freed for offered in own.behind.get(name, ()))
@@ -205,7 +207,7 @@ def _has(own: Used, device: Device) -> bool:
 
 
 def within(device: Device, own: Used) -> str:
-    """Why the device can't be given away: another one of its resource is the same hardware, and is held. Else empty."""
+    """Why the device can't be given away: another device of its resource with the same hardware is held. Else empty."""
     for name in (device.id,) if device.hardware is None else device.hardware:
         for other in own.behind.get(name, ()):
             if own.device(other) != device.id:
@@ -215,9 +217,9 @@ def within(device: Device, own: Used) -> str:
 
 
 def hardware(device: Device) -> frozenset[str]:
-    """The names of what is behind a device; its own id if the driver says nothing of it.
+    """The names of a device's hardware; by default its own id.
 
-    Empty if the driver can't know: of an Unhealthy device it may not see more than the name.
+    Empty for an Unhealthy device without names: the driver may be unable to read them.
     """
     if device.hardware is None:
         return frozenset([device.id]) if device.health.ok else frozenset()
@@ -225,7 +227,7 @@ def hardware(device: Device) -> frozenset[str]:
 
 
 def shared(devices: Iterable[Device]) -> tuple[Device, Device] | None:
-    """Two of the devices that have hardware in common, if there are any."""
+    """Two of the devices that share hardware, if there are any."""
     first: dict[str, Device] = {}
     for device in devices:
         for name in hardware(device):
