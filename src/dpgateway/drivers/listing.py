@@ -1,18 +1,18 @@
-"""The list lane: asks one driver for its devices, again and again, never two calls at once.
+"""The list lane: polls one driver for its devices, one call at a time.
 
 Theory of operation:
 
-- The driver is asked at the start, after it has announced a change, every ``refresh``, and when it failed, after a
-  second, doubling up to ``refresh``. A driver that announces a change during each of its lists gets a rest, which
-  doubles, too: else it would keep a core busy.
-- When the deadline passes, the lane says so and goes on waiting; the late answer is taken when it comes.
-- Each healthy device is judged on the same thread (:class:`Fitting`). What no container can get isn't Healthy: its pod
-  would be placed on this node again and again, and fail. A driver says by ``preview`` what ``allocate`` would answer,
-  and the front judges that. The host must have the mounts of the configuration in any case.
-- What is listed as the same object as before is judged once for each configuration; what couldn't be given is judged
-  with each list, because it may lack nothing by now.
+- The driver is asked at the start, after it announces a change, and every ``refresh``; after a failure with exponential
+  backoff, from one second up to ``refresh``. A driver that announces a change during each of its own calls is slowed
+  down, with exponential backoff, too: else it would keep a core busy.
+- At the deadline the lane reports a failure and goes on waiting; a late answer is taken when it comes.
+- Each healthy device is judged on the same thread (:class:`Fitting`). A device that no container can get isn't Healthy:
+  its pod would be scheduled to this node again and again, and fail. ``preview`` is the driver's forecast of
+  ``allocate``, and the front judges it. The host must have the configured mounts in any case.
+- A device listed as the same object as before is judged once per configuration; an unfit device is judged again with
+  each list, because the obstacle may be gone by now.
 
-The last list and its version are the running driver's (drivers/running.py).
+The running driver keeps the last list and its version (drivers/running.py).
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device, Mount
 
 Answer = tuple[Device, ...] | str
-"""All devices, or why the driver doesn't say what there is."""
+"""All devices, or the reason of the driver's failure."""
 
 FIRST_RETRY = 1.0
 """Seconds until a driver that failed to list is asked again; doubling up to ``refresh``."""
 
 PATIENCE = 3
-"""Times in a row that a driver may announce a change while it lists. After that it gets a rest before each call."""
+"""Calls in a row during which a driver may announce a change before it is slowed down."""
 FIRST_REST, LONGEST_REST = 0.01, 1.0
-"""Seconds: the first rest, doubling up to the longest."""
+"""Seconds of rest before such a driver's next call: the first, doubling up to the longest."""
 
 Unfit = Callable[[ResourceConfig, str, Allocation], str]
-"""Says why a front can't give any container the device of this id with this allocation; empty if it can."""
+"""Returns why a front can't give any container the device of this id with this allocation; empty if it can."""
 UNFIT = "it can't be given"
-"""How the reason begins of a device that no container can get."""
+"""The prefix of an unfit device's reason."""
 
 
 class ListLane:
-    """Used from the event loop, but for :meth:`changed`. One call of :meth:`run`."""
+    """Used from the event loop, except :meth:`changed`. :meth:`run` is called once."""
 
     def __init__(
         self, config: Observable[ResourceConfig], threads: Threads, log: logging.LoggerAdapter[logging.Logger]
     ) -> None:
-        """``config``: its deadline and its pause count from the next call on."""
+        """``config``: a new deadline or ``refresh`` takes effect with the next call."""
         self._config, self._threads, self._log = config, threads, log
         self._loop, self._wanted, self._announced = asyncio.get_running_loop(), asyncio.Event(), False
         self._failures = 0
         self._complaint = Complaint(log, "every device is Unhealthy: %s", level=logging.ERROR)
         self._last: tuple[Device, ...] = ()
-        """As the driver listed them."""
+        """The driver's last list, before judging."""
 
     def changed(self) -> None:
-        """``Context.changed``: from any thread, at any time, also before the first list and after the end."""
-        if self._announced:  # a thread that calls this without end must not fill the loop's queue
+        """``Context.changed``: from any thread, at any time, even before the first list and after the end."""
+        if self._announced:  # a thread that calls this in a loop must not fill the event loop's queue
             return
         self._announced = True
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
@@ -81,14 +81,14 @@ class ListLane:
         self._wanted.set()
 
     def ask(self) -> None:
-        """Asks the driver at once, or once more if it is being asked."""
+        """Asks the driver now; during a call, again after it."""
         self._wanted.set()
 
     async def run(self, driver: Driver, fitting: Fitting, stats: CallStats, hear: Callable[[Answer], None]) -> None:
-        """Asks without end. ``hear`` gets one answer after another; ``stats`` counts the calls."""
+        """Asks until it is cancelled. ``hear`` gets each answer; ``stats`` counts the calls."""
         restless = 0
         while True:
-            self._wanted.clear()
+            self._wanted.clear()  # before the call: a change during it may be missing from its answer
             await self._ask(driver, fitting, stats, hear)
             restless = restless + 1 if self._wanted.is_set() else 0
             if restless > PATIENCE:
@@ -100,7 +100,7 @@ class ListLane:
                     await self._wanted.wait()
 
     async def _ask(self, driver: Driver, fitting: Fitting, stats: CallStats, hear: Callable[[Answer], None]) -> None:
-        """One answer; or two, if the first says that the driver is late."""
+        """Calls the driver once. ``hear`` gets one answer; or two, the first about the missed deadline."""
         asked, late, error = time.monotonic(), False, None
         name, deadline = self._config.value.name, self._config.value.timeouts.list.total_seconds()
 
@@ -118,8 +118,9 @@ class ListLane:
         except Exception as raised:
             error = raised
         finally:
-            future.cancel()  # nobody wants an answer that comes after the lane's end
+            future.cancel()  # at the lane's end the answer has no receiver
 
+        # A late call is counted already, as a timeout; its answer is heard all the same.
         if not late:
             stats.add("devices", "success" if error is None else answers.outcome(error), asked)
         if error is not None:
@@ -139,30 +140,38 @@ class ListLane:
 
 
 class Fitting:
-    """Judges the lists of one running driver."""
+    """Judges the lists of one running driver: marks devices that no container can get Unhealthy.
+
+    ``_judged`` caches the results of the last list, for one configuration (``_given``).
+    """
 
     def __init__(self, unfit: Unfit | None, config: Observable[ResourceConfig]) -> None:
         self._unfit, self._config = unfit, config
         self._judged: dict[str, tuple[Device, Device]] = {}
-        """By id: what the driver listed, and what came of it."""
+        """`_judged` contains the device as listed and as judged, keyed by id."""
         self._given: tuple[object, ...] = ()
-        """What the configuration gave containers when that was judged."""
+        """The configuration's additions on which ``_judged`` is based."""
 
     def judged(self, driver: Any, devices: tuple[Device, ...]) -> tuple[Device, ...]:  # noqa: ANN401
-        """The list, in which a device that can't be given is Unhealthy."""
+        """The list, with unfit devices Unhealthy. The same tuple if no device is unfit."""
+        # Other additions make other allocations, so nothing judged before counts.
         config, preview = self._config.value, getattr(driver, "preview", None)
         if (gives := given(config)) != self._given:
             self._given, self._judged = gives, {}
+
+        # A missing mount makes all devices unfit; without one, a driver without preview needs no judging.
         lacking = next((f"{UNFIT}: mounts[{n}]: {why}" for n, why in missing(config.mounts).items()), "")
         if not lacking and not callable(preview):
             self._judged = {}
             return devices
+
+        # An unfit device keeps its object while its reason stays, so that the inventory sees no change.
         before, self._judged = {} if lacking else self._judged, {}
         listed: list[Device] = []
         for device in devices:
             known = before.get(device.id)
             now = known[1] if known is not None and known[0] is device else None
-            # of what couldn't be given it is asked again, because that may lack nothing by now
+            # an unfit device is judged again: the obstacle may be gone
             if now is not device and device.health.ok:
                 why = lacking or self._unfit_now(preview, device)
                 if not why:
@@ -175,7 +184,7 @@ class Fitting:
         return devices if all(map(operator.is_, listed, devices)) else tuple(listed)
 
     def _unfit_now(self, preview: Any, device: Device) -> str:  # noqa: ANN401
-        """Why a device that its driver calls healthy can't be given."""
+        """Why a device that its driver calls healthy can't be given; empty if it can."""
         (own,) = answers.own([device])
         try:
             allocation = answers.ask("preview", lambda: answers.allocation(preview(own), "preview"))
@@ -186,13 +195,13 @@ class Fitting:
 
 
 def given(config: ResourceConfig) -> tuple[object, ...]:
-    """What the configuration itself gives a container."""
+    """The configuration's own additions to a container."""
     return config.env, config.annotations, config.mounts, config.shares
 
 
 def missing(mounts: Sequence[Mount]) -> dict[int, str]:
-    """Why the host lacks a mount, by the mount's number. A pod sees its own files, not the host's, so nothing is known
-    there (kubelets set this variable in all containers: pkg/kubelet/envvars/envvars.go).
+    """Reasons for mounts that the host lacks, by index. Empty inside a pod, which sees its own files, not the host's
+    (kubelets set this variable in all containers: pkg/kubelet/envvars/envvars.go).
     """
     if not mounts or "KUBERNETES_SERVICE_HOST" in os.environ:
         return {}
@@ -205,6 +214,6 @@ def _is_missing(mount: Mount) -> bool:
         os.stat(mount.host_path)  # noqa: PTH116  a Path isn't needed for it
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:  # it is there, or nobody knows
+    except OSError:  # it exists, or that can't be seen
         return False
     return False

@@ -1,18 +1,19 @@
-"""The prepare lane: ``prepare`` and ``release``, at the same time for different devices, one at a time for each device.
+"""The prepare lane: ``prepare`` and ``release``, concurrent for different devices, serialized for each device.
 
-Theory of operation:
+Theory of operation. A call is a :class:`_Work` with one task: it waits for a lock per device (``_turns``), then for one
+of MOST_AT_ONCE slots, then runs on a thread (``begun``). Several callers may wait for one prepare (``_preparing``).
 
-- *A call that has begun can't be broken off*, because hardware that is being programmed can't be told to stop. When its
-  deadline passes, the caller gets an error that says how far the call is, and the call goes on; a later prepare of the
-  same devices joins it. It goes on after its driver has ended, too.
-- *A call that hasn't begun* is dropped once nobody waits for it, because the kubelet tries again by itself
-  (pkg/kubelet, every release since 1.10).
-- *A success that came too late* is unclaimed: it answers the next prepare of the same devices, once. It is forgotten
-  when one of the devices was released, changed, or was given away together with others. A call under way whose device
-  was given away together with others is outdated: nobody joins it, and its success isn't kept.
-- *A release that hasn't begun* leaves out devices that were given away again, which may be another container's by then.
-  Who holds a device is known elsewhere, so a release gets a function that says what is still free. One that has begun
-  can't leave out anything, so an Allocate waits for it (:meth:`PrepareLane.released`).
+- *A call that has begun can't be cancelled*, because hardware can't be stopped halfway through programming. At the
+  deadline the caller gets an error with the call's phase, and the call goes on, even after its driver has ended; a
+  later prepare of the same devices joins it.
+- *A prepare that hasn't begun* is dropped with its last waiter, because the kubelet retries (pkg/kubelet, every release
+  since 1.10).
+- *A late success* is unclaimed: it answers the next prepare of the same devices, once. It is forgotten when one of the
+  devices is released, changes, or is allocated together with others. A running call with such a device is outdated:
+  no prepare joins it, and its success isn't kept.
+- *A release that hasn't begun* leaves out devices that were allocated again, perhaps to another container. The lane
+  doesn't know the holders, so a release brings a function that returns the devices still free. A release that has begun
+  can't leave out any, so an Allocate waits for it (:meth:`PrepareLane.released`).
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from dpgateway.model import Device, Health
 
 MOST_AT_ONCE = 16
 KEPT = 300.0
-"""Seconds for which a success that came too late answers the next prepare: the kubelet's longest pause (5 min)."""
+"""Seconds for which a late success answers the next prepare: the kubelet's longest back-off (5 min)."""
 
 Ids = frozenset[str]
-"""Of devices."""
+"""Device ids."""
 Begin = Callable[[], Callable[[], object]]
-"""Called when the call's turn has come; returns what to run."""
+"""Called at the call's turn; returns the function to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
-"""Returns those of the devices that no container has or may be getting."""
+"""Returns the devices that no container has or is being given."""
 
 
 class DriverEnded(DriverError):
@@ -53,18 +54,18 @@ class DriverEnded(DriverError):
 
 @dataclass(frozen=True, eq=False)
 class CallAfterClose:
-    """A call that goes on although its driver has ended: its devices are in use until it returns."""
+    """A call that goes on after its driver ended; its devices are in use until it returns."""
 
     resource: str
     method: str
     devices: Sequence[Device]
     ended: asyncio.Future[Any]
-    """Done when it has returned."""
+    """Done when the call has returned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Success:
-    """What was prepared, and when."""
+    """A finished prepare: its devices, and when it finished."""
 
     devices: tuple[Device, ...]
     at: float
@@ -72,23 +73,24 @@ class _Success:
 
 @dataclass(eq=False)
 class _Work:
-    """One call of prepare or release that waits for its turn, is under way, or has ended."""
+    """One call of prepare or release: waiting for its turn, running, or ended."""
 
     method: str
     devices: tuple[Device, ...]
     ids: Ids
     since: float
-    """When its phase began."""
+    """When ``phase`` began."""
     task: asyncio.Task[Exception | None] = field(init=False)
-    """Returns what the driver raised; cancelled if the driver ended first."""
+    """Returns the driver's exception or None; cancelled if the driver ended first."""
     call: asyncio.Future[Any] | None = None
-    """Of the driver's method, once it has begun."""
+    """The call of the driver's method, once it has begun."""
     phase: str = "waiting for its devices"
     begun: bool = False
     waiters: int = 0
     overdue: bool = False
-    """Somebody waited for it in vain."""
+    """Whether a waiter's deadline passed, so that its end is logged."""
     outdated: bool = False
+    """Whether one of its devices was since allocated together with others."""
     success: _Success | None = None
 
 
@@ -103,24 +105,27 @@ class PrepareLane:
         log: logging.LoggerAdapter[logging.Logger],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock`` tells seconds."""
+        """``clock`` returns seconds."""
         self._name, self._threads, self._group, self._log, self._clock = name, threads, group, log, clock
         self._closed = False
         self._works: set[_Work] = set()
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._preparing: dict[Ids, _Work] = {}
-        """What the next prepare of the same devices joins."""
+        """`_preparing` contains the prepare that the next one of the same devices joins, keyed by device ids."""
         self.releasing: dict[str, _Work] = {}
-        """By device: the release of it that has begun, for :meth:`released`."""
+        """`releasing` contains the release that has begun, keyed by device id."""
         self._unclaimed: dict[Ids, _Success] = {}
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
-        """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
+        """Returns when the devices are ready. Raises DriverTimeout after ``deadline`` seconds; the call goes on."""
+        # The kubelet retries after a timeout, so an earlier call may have prepared the devices meanwhile.
         devices, ids = tuple(devices), _ids(devices)
         last = self._unclaimed.pop(ids, None)
         if last is not None and _states(last.devices) == _states(devices) and self._clock() - last.at < KEPT:
             return
+
+        # Several callers may wait: the last one to give up drops a call that hasn't begun.
         work = self._preparing.get(ids) or self._start("prepare", devices, lambda: function)
         work.waiters += 1
         try:
@@ -130,6 +135,8 @@ class PrepareLane:
             if not work.begun and not work.waiters:
                 work.task.cancel()
                 self._leave(work)
+
+        # The message tells people what the call waits for, and what the next attempt does.
         if not work.task.done():
             work.overdue = True
             joined = ", and the next attempt joins it" if not work.outdated else ""
@@ -140,14 +147,14 @@ class PrepareLane:
             )
         if (error := failure(work.task)) is not None:
             raise fault("prepare", error) from error
-        if self._unclaimed.get(ids) is work.success:
+        if self._unclaimed.get(ids) is work.success:  # claimed by this caller
             self._unclaimed.pop(ids, None)
 
     def release(
         self, devices: Sequence[Device], function: Callable[[Sequence[Device]], object], free: Free
     ) -> asyncio.Task[Exception | None]:
-        """Once no other call uses the devices, runs ``function`` with those that are still ``free``. The task returns
-        what it raised: see :func:`failure`.
+        """Once no other call uses the devices, runs ``function`` with the ones still ``free``. The task returns the
+        exception that it raised: see :func:`failure`.
         """
 
         def begin() -> Callable[[], object]:
@@ -165,8 +172,8 @@ class PrepareLane:
         return work.task
 
     async def released(self, devices: Sequence[Device], seconds: float) -> None:
-        """Returns when no release of the devices is under way; raises DriverTimeout after ``seconds``. The caller holds
-        the devices already, so no other release of them begins.
+        """Returns when no release of the devices is running. Raises DriverTimeout after ``seconds``. The caller holds
+        the devices already, so no further release of them begins.
         """
         busy = {device.id: self.releasing[device.id] for device in devices if device.id in self.releasing}
         if busy:
@@ -176,14 +183,14 @@ class PrepareLane:
                 raise DriverTimeout(f"release() of {id_} has been under way for {self._clock() - work.since:.0f} s")
 
     def given(self, devices: Sequence[Device]) -> None:
-        """A container gets the devices: what was prepared of them together with others doesn't count any more."""
+        """The devices are being allocated: a prepare of some of them together with other devices is void."""
         ids = _ids(devices)
         self._forget(lambda prepared: prepared != ids and not ids.isdisjoint(prepared))
         for other in [other for other in self._preparing if other != ids and not ids.isdisjoint(other)]:
             self._preparing.pop(other).outdated = True
 
     def listed(self, devices: Sequence[Device]) -> None:
-        """A new list: a device that changed may have lost what was prepared."""
+        """Takes a new list: a device that changed may have lost its preparation."""
         if self._unclaimed:
             now = _states(devices)
             self._forget(lambda prepared: not _states(self._unclaimed[prepared].devices).items() <= now.items())
@@ -193,16 +200,16 @@ class PrepareLane:
 
     @property
     def running(self) -> int:
-        """How many preparations are under way, or wait for their turn."""
+        """The number of preparations running or waiting for their turn."""
         return len(self._preparing)
 
     @property
     def idle(self) -> bool:
-        """Whether no call is under way, or waits for its turn."""
+        """Whether no call is running or waiting for its turn."""
         return not self._works
 
     def close(self) -> list[CallAfterClose]:
-        """No call begins any more. Returns those that go on when the lane's tasks are cancelled."""
+        """Lets no further call begin. Returns the calls that go on when the lane's tasks are cancelled."""
         self._closed = True
         return [
             CallAfterClose(self._name, work.method, work.devices, work.call)
@@ -224,23 +231,23 @@ class PrepareLane:
         return work
 
     async def _run(self, work: _Work, begin: Begin) -> Exception | None:
-        """Returns what the driver raised, because one call's error must not end the group."""
+        """Returns the driver's exception, because raising it would end the task group."""
 
         def call(function: Callable[[], object]) -> None:
-            if self._closed:  # before a thread was free
+            if self._closed:  # since the call was queued for a thread
                 raise DriverEnded
             function()
 
         error: Exception | None = None
         try:
             async with contextlib.AsyncExitStack() as turns:
-                for id_ in sorted(work.ids):  # in one order, or two calls could wait for one another
+                for id_ in sorted(work.ids):  # a global order avoids deadlock
                     await turns.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
                 work.phase, work.since = f"waiting for one of {MOST_AT_ONCE} calls to end", self._clock()
                 async with self._slots:
                     work.phase, work.since, work.begun = "running", self._clock(), True
                     work.call = self._threads.call(f"{self._name} {work.method}", partial(call, begin()))
-                    await asyncio.shield(work.call)
+                    await asyncio.shield(work.call)  # the lane's end doesn't cancel it: see close()
         except Exception as raised:
             error = raised
         if work.method == "prepare":
@@ -248,10 +255,13 @@ class PrepareLane:
         return error
 
     def _prepared(self, work: _Work, error: Exception | None) -> None:
+        # Waiters run after this and claim the success; an unclaimed one stays for the next prepare.
         self._leave(work)
         now = self._clock()
         if error is None and not work.outdated:
             self._unclaimed[work.ids] = work.success = _Success(work.devices, now)
+
+        # A caller that timed out was told that the call goes on; the log has its end.
         if not work.overdue:
             return
         ran, reason = now - work.since, None if error is None else str(fault("prepare", error))
@@ -267,7 +277,7 @@ class PrepareLane:
 
 
 def failure(task: asyncio.Task[Exception | None]) -> Exception | None:
-    """What came of a call of the lane that has ended."""
+    """The exception of a call of the lane that has ended; None if it succeeded."""
     return DriverEnded() if task.cancelled() else task.result()
 
 
@@ -276,7 +286,7 @@ def _ids(devices: Iterable[Device]) -> Ids:
 
 
 def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:
-    """What is compared of devices; what else a driver's own class carries may not be comparable."""
+    """The values by which devices are compared; further fields of a driver's own class may not be comparable."""
     return {device.id: (device.health, device.numa_nodes) for device in devices}
 
 

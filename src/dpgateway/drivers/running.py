@@ -1,15 +1,15 @@
-"""One resource's driver while it is served: loaded, made, asked for its list, closed; after a failure made again.
+"""One resource's driver at run time: loaded, made, polled for its list, closed; after a failure made again.
 
 Theory of operation:
 
-- One task (:meth:`RunningDriver.run`) goes through load, make, list, close. Each step runs on a thread and may hang;
-  the task says so once the ``list`` deadline is over, and goes on waiting: a late driver is better than none.
-- ``state`` is all that a driver says, one value that anyone may watch. ``calls`` is there from the moment the driver is
-  made until it is about to be closed: nobody asks a driver that closes. Whoever watches sees both change.
-- A list replaces a failure, and a failure leaves the list as it is: what was listed last is Unhealthy, not gone.
-- A driver that is made after its resource has stopped is closed: nobody else knows of it.
+- One task (:meth:`RunningDriver.run`) goes through load, make, list, close. Each step runs on a thread and may hang; at
+  the ``list`` deadline the task reports a failure and goes on waiting: a late driver is better than none.
+- ``state`` is the driver's output, one observable value. ``calls`` is set from the moment the driver is made until just
+  before it is closed, so a closing driver gets no calls. Watchers of ``state`` are woken by changes of both.
+- A list replaces a failure. A failure keeps the list: the last devices are Unhealthy, not gone.
+- A driver whose constructor returns after its resource was stopped is closed: it has no other owner.
 
-A running driver knows nobody who watches or calls it.
+A running driver doesn't know its watchers and callers.
 """
 
 from __future__ import annotations
@@ -39,37 +39,40 @@ from dpgateway.model import Device
 CLOSING = 5.0
 """Seconds that a driver has to close while the gateway goes on."""
 CLOSING_LAST = 0.5
-"""Seconds that it has at the end of the gateway."""
+"""Seconds that a driver has to close at the end of the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """What a running driver says."""
+    """The output of a running driver."""
 
     devices: tuple[Device, ...] | None = None
-    """Its last list; None before the first one."""
+    """The last list; None before the first one."""
     failure: str = ""
-    """Why it doesn't say what there is now; empty while it does, and until its first list is due."""
+    """The present failure; empty while the driver answers, and until its first list is due."""
     listed: float | None = None
-    """When it gave that list, in seconds of the monotonic clock."""
+    """When ``devices`` was listed, in seconds of the monotonic clock."""
     error: str = ""
-    """Its last failure, also if that is over."""
+    """The last failure, present or past."""
     erred: float | None = None
-    """When that began, in seconds of the monotonic clock."""
+    """When ``error`` began, in seconds of the monotonic clock."""
     overdue: bool = False
-    """The deadline of its first list is over, so nobody should wait for that list any longer."""
+    """Whether the deadline of the first list has passed, so that waiting for it should end."""
 
 
 class CallsAfterClose:
-    """Of all drivers of this process; used from the event loop. A call outlives its driver, and its configuration."""
+    """The calls that outlive their drivers, and perhaps their configuration; one for the process, used from the event
+    loop.
+    """
 
     def __init__(self) -> None:
         self.now: Observable[tuple[CallAfterClose, ...]] = Observable(())
+        """The calls still running."""
 
     def add(self, call: CallAfterClose) -> None:
         def ended(done: asyncio.Future[Any]) -> None:
             if not done.cancelled():
-                done.exception()  # nobody waits for it
+                done.exception()  # retrieved, or asyncio logs it as never retrieved
             self.now.set(tuple(one for one in self.now.value if one is not call))
 
         self.now.set((*self.now.value, call))
@@ -87,11 +90,11 @@ class RunningDriver:
         log: logging.LoggerAdapter[logging.Logger],
         after_close: CallsAfterClose | None = None,
     ) -> None:
-        """``config`` changes in place. ``after_close`` gets the calls that go on when the driver has ended."""
+        """``config`` changes in place. ``after_close`` gets the calls that go on after the driver ended."""
         self.state = Observable(DriverState())
-        """Set with each list and each failure; its watchers are woken when ``calls`` changes, too."""
+        """Set at each list and each failure; its watchers are woken when ``calls`` changes, too."""
         self.calls: Lanes | None = None
-        """None while there is no driver to ask."""
+        """The driver's calls; None while there is no driver."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
         self._after_close = after_close or CallsAfterClose()
         self._held: Callable[[], Collection[str]] = frozenset
@@ -104,22 +107,22 @@ class RunningDriver:
         config.subscribe(self._configured)
 
     def inform(self, held: Callable[[], Collection[str]], unfit: Unfit) -> None:
-        """What a front knows, before it runs. ``held``: see ``Context``; ``unfit``: what containers can't get."""
+        """Sets the front's part, before the driver runs. ``held``: see ``Context``; ``unfit``: judges its devices."""
         self._held = held
         self._fitting = Fitting(unfit, self._config)
 
     @property
     def healthy(self) -> bool:
-        """Whether its last list has a healthy device."""
+        """Whether the last list has a healthy device."""
         return any(device.health.ok for device in self.state.value.devices or ())
 
     def hurry(self) -> None:
-        """The gateway ends, so a driver has less time to close."""
+        """The gateway ends: shortens the time to close, even of a close under way."""
         self._hurried.set(value=True)
 
     def _configured(self) -> None:
-        """Asks for a list at once if what changed is how often, or whether its devices can be given: mounts may be
-        missing on the host, and of a driver that can say what it gives the whole answer is judged.
+        """Asks for a list now if the change concerns ``refresh``, or the judging of devices: the mounts, which the host
+        may lack, and for a driver with ``preview`` all additions.
         """
         before, now = self._known, self._config.value
         self._known = now

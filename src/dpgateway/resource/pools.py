@@ -171,7 +171,7 @@ class Pools:
         yield from self._ended()
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
-        """The same for a resource without a pool. Unsure uses don't block it; certain ones exclude."""
+        """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
         for one in self._ended():
@@ -235,7 +235,9 @@ class Pools:
                         await one.until_free()
 
     async def known(self, name: str) -> None:
-        """Waits until the holdings of the resource's whole pool are known, and the journals have been read."""
+        """Waits until the orphans, and the holdings of the resource's whole pool, are known. A resource without a pool
+        waits for the orphans, too: it may get a pool at any time.
+        """
         await self._orphans.known.wait()
         if name in self._of and not self._of[name].alone:
             await self._of[name].known.wait()
