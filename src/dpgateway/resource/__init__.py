@@ -2,23 +2,23 @@
 
 resource        its parts, and its life
 offers          the values of its list
-front           what it asks of its front: what containers have, and a place to tell what happens
+front           the interface to its front: holdings as a value, and the events of a grant
 driver_watch    follows its driver
-inventory       its devices now, for anyone to follow
-ledger          which ids are listed, and what each one means: lost and held ones too
-limit           how long the list may be
+inventory       its present list, observable
+ledger          the listed ids and their meanings, with lost and held ids
+limit           the limit on the list's size
 shares          the ids under which a device is offered
-use             who uses which hardware, and what that excludes
-pools           resources whose devices may be the same hardware
-granting        gives devices to containers, and makes them ready
-additions       what the configuration adds to an allocation
-standing        how a front's registration of it stands
-held            which devices containers hold, for drivers that ask
-freeing         tells the driver what is free
-journal         what was given away, on disk
-orphans         what containers still hold of resources that aren't configured any more
-specs           CDI specs, as long as containers need them
-ownership       which gateway of the node serves the resource
-elsewhere       what other gateways serve
-list_log        what the log says of the list's changes
+use             hardware in use, and the devices that it excludes
+pools           resources that may offer the same hardware
+granting        grants devices to containers, and prepares them
+additions       the configuration's additions to an allocation
+standing        the state of its registration by a front
+held            the held devices, for drivers that ask
+freeing         releases free devices to the driver
+journal         its grants, on disk
+orphans         holdings of resources that are no longer configured
+specs           CDI specs, kept while containers need them
+ownership       the gateway of the node that serves the resource: a lock
+elsewhere       resources that other gateways own
+list_log        log lines about changes of the list
 """

@@ -1,15 +1,15 @@
-"""Tells one resource's driver which devices are free again: that no container holds them, or is getting them.
+"""Releases free devices to one resource's driver: those that no container holds or is being given.
 
-Theory of operation. A freed id (the front says which) is told of once its device is listed, and nobody has its
-hardware under another name. The driver's lane may take its time, so whether the device is *still* free is asked again
-just before the call; once the driver was told, the front hears that the id is released. In between, and if the gateway
-ends, the id stays freed: a driver is told at least once. These exceptions hold:
+Theory of operation. The front decides which ids are freed. A freed id is released once its device is listed and its
+hardware isn't in use under another name. The call may queue in the driver's lane, so just before it the device is
+checked once more; after the call the front hears that the id is released. Until then, and over restarts of the gateway,
+the id stays freed: a release is delivered at least once. The exceptions:
 
-    another gateway serves the resource   it tells its own driver (rest, go_on)
-    the driver ended                      the next one is told everything again
-    the device isn't listed               it is told when it is listed again, or never: the log calls that a leak. An
-                                          id of a driver without prepare and release waits for nothing
-    another driver gave it away           nobody is told: a leak, too
+    another gateway serves the resource   that gateway releases to its own driver (rest, go_on)
+    the driver ended                      the next driver gets all releases again
+    the device isn't listed               it is released when it is listed again, or never, which the log calls a leak;
+                                          an id of a driver without prepare and release is released at once
+    another driver granted it             it is never released: a leak, too
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpgateway.resource.orphans import leak
 from dpgateway.resource.use import hardware
 
 CONCERNED = frozenset({"prepare", "release"})
-"""To a driver with one of these abilities it matters what becomes free: one that prepares may still be doing so."""
+"""The abilities of a driver that releases concern: one with ``prepare`` may still be preparing."""
 
 
 class Releases:
@@ -36,33 +36,36 @@ class Releases:
         self._inventory, self._driver, self._log = inventory, driver, log
         self._ledger, self._usage = inventory.ledger, inventory.usage
         self._telling: set[str] = set()
-        """The freed ids of which the driver is being told."""
+        """The freed ids whose release is queued or running."""
         self._leaked: set[str] = set()
-        """The freed ids that the log has called leaks."""
+        """The freed ids logged as leaks."""
         self._told_through: Lanes | None = None
+        """The driver's calls at the last release; another value means another driver."""
         self._resting = False
-        """Whether another gateway tells its own driver what is free."""
+        """Whether another gateway serves the resource and releases to its own driver."""
 
     def rest(self) -> None:
-        """From now on another gateway tells its own driver what is free."""
+        """Another gateway releases from now on."""
         self._resting = True
 
     def go_on(self) -> None:
-        """This gateway does so."""
+        """This gateway releases from now on."""
         self._resting = False
 
     def tell(self) -> None:
-        """Tells the driver what is free by now."""
+        """Releases the ids that are freed and due."""
         self._note_hardware()
         calls, freed = self._driver.calls, self._usage.value.freed
-        if calls is not self._told_through:  # a driver that ended may never have been told
+        if calls is not self._told_through:  # the ended driver may have dropped its releases
             self._telling.clear()
         self._told_through = calls
         freed -= self._telling
         if self._resting or calls is None or self._driver.state.value.devices is None or not freed:
             return
-        if self._inventory.unsure:
+        if self._inventory.unsure:  # the hardware may be in use in another resource of the pool
             return
+
+        # An id whose hardware is in use elsewhere counts as released without a call: its device is another's by now.
         ids, devices = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
         if ids:
             self._telling |= ids
@@ -70,7 +73,10 @@ class Releases:
             calls.release([d for d in devices if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
-        """The freed ids of which the driver is to be told now, and the devices that it is told of."""
+        """The freed ids that are released now, and the devices to pass to the driver.
+
+        A device of which another id is still used isn't passed; the id is released all the same.
+        """
         holdings, now = self._usage.value, self._inventory.clock.monotonic()
         used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
         devices: dict[str, Device] = {}
@@ -82,7 +88,7 @@ class Releases:
                 self._tell_of_leak(id_, foreign=foreign)
                 if foreign or not concerned or self._ledger.back_until(id_) <= now:
                     ids.add(id_)
-            # what is being given away just now is free, untold, if that fails
+            # a device in an Allocate under way waits: if that fails, it is freed again
             elif device.id not in flying and not self._inventory.worked_on(device):
                 ids.add(id_)
                 if device.id not in used:
@@ -90,7 +96,7 @@ class Releases:
         return ids, devices.values()
 
     def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
-        """The driver isn't told, perhaps for ever, so what it does when a device is free isn't done."""
+        """Logs, once per id, that a release is missing, perhaps for ever, and so is what the driver would undo."""
         holdings = self._usage.value
         entry, driver = holdings.unreleased[id_], holdings.driver
         if id_ in self._leaked or entry.driver == "" or (entry.driver is None and not driver):
@@ -103,14 +109,14 @@ class Releases:
         leak(self._log, self._inventory.name, holdings, id_, why)
 
     def _note_hardware(self) -> None:
-        """Of ids that were in use before somebody could say what is behind them."""
+        """Adds the hardware of ids that were in use before their device was listed."""
         unknown = (id_ for id_, entry in self._usage.value.unreleased.items() if not entry.hardware)
         found = {id_: device for id_ in unknown if (device := self._ledger.device(id_)) is not None}
         behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
         self._usage.known_behind(behind, {id_: device.id for id_, device in found.items()})
 
     def _told(self, ids: set[str]) -> None:
-        """What is being given away just now was left out, perhaps; it is told again, unless a container gets it."""
+        """Ends a release. Ids with a device in an Allocate under way may have been left out: they stay freed."""
         self._telling -= ids
         self._leaked -= ids
         flying = self._flying()
@@ -119,18 +125,16 @@ class Releases:
             self._usage.released(done)
 
     def _flying(self) -> set[str]:
-        """The devices of Allocates that are under way."""
+        """The devices of Allocates under way."""
         return self._inventory.devices_of(id_ for flight in self._usage.value.in_flight for id_ in flight)
 
     def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
-        """The driver gave these devices: unless a container gets them, it is told that they are free. ``found``: by
-        id.
-        """
+        """The driver gave these devices: unless the grant succeeds, they are released. ``found``: by id."""
         if (calls := self._driver.calls) is not None and not CONCERNED.isdisjoint(calls.abilities):
             self._usage.owed(ids, hardware, {id_: device.id for id_, device in found.items()})
 
     def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
-        """Nobody got the devices by that call; another call may have given them away meanwhile."""
+        """The driver answered an allocate() that had timed out; another call may have granted the devices meanwhile."""
         self.owe(ids, hardware, found)
         devices = {device.id: device for device in found.values()}
         names = list(devices)
@@ -141,7 +145,7 @@ class Releases:
         self.tell()
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
-        """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
+        """The devices among ``devices``, all free before, that no container has got since or is being given."""
         held = self._inventory.devices_of(self._usage.value.last_known)
         elsewhere = self._inventory.elsewhere(devices, freeing=True)
         return [device for device in devices if device.id not in held and device.id not in elsewhere]

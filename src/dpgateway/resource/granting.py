@@ -1,17 +1,17 @@
-"""Gives a resource's devices to containers, and makes them ready before a start: one function for each.
+"""Grants a resource's devices to containers, and prepares them before a start.
 
-A grant goes through these steps, and each of them may refuse it::
+Theory of operation. A grant is a transaction of these steps, each of which may refuse it::
 
-    begin       the ids' devices are present, Healthy and nobody else's; from now on their hardware is in use
-    driver      allocate(), then it is owed to the driver that it hears when they are free
-    additions   what the configuration gives besides
-    front       its own part: how its kubelet can take the allocation
-    prepare     where the kubelet doesn't ask for that before the start
-    again       the devices are still what they were when it began
+    begin       the devices are present, Healthy and unused; from now on their hardware is in use
+    driver      allocate(); from now on a release is owed to the driver
+    additions   the configuration's env, annotations and mounts
+    front       translates the allocation for its kubelet
+    prepare     for a kubelet that doesn't ask for it before the start
+    again       the devices are still Healthy and the same hardware
     commit      a container has them
 
-Whatever fails after *begin*, also a kubelet that stops waiting, undoes it: the ids are as before, and the driver is
-told that what it gave is free, once a prepare that still runs has ended.
+A failure after *begin*, or a kubelet that stops waiting, rolls back: the ids are as before, and owed devices are
+released, once a prepare still running has ended.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from dpgateway.resource.ledger import Refusal
 from dpgateway.resource.use import hardware, shared
 
 Check = Callable[[Sequence[str], Sequence[Device], Lanes], Awaitable[None]]
-"""Refuses the start of a container with these ids, whose devices they are."""
+"""Raises to refuse the start of a container with these ids and devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a front grants."""
+    """The properties of a front's API that concern grants."""
 
     api: str
-    """What it speaks, for the log."""
+    """The API's name, for the log."""
     deliver: Callable[[Allocation], Awaitable[Allocation]]
-    """Makes an allocation what its kubelet can take, or refuses it with RequestError."""
+    """Translates an allocation for the kubelet, or refuses it with RequestError."""
     repeats: bool = False
-    """Whether its kubelet asks again, with the same ids, whenever a container starts again."""
+    """Whether the kubelet allocates the same ids again at each restart of a container."""
     prepares: bool = False
-    """Whether its kubelet asks for no preparation before a start, so that it belongs to the grant."""
+    """Whether the grant includes the preparation, because the kubelet doesn't ask for it before a start."""
 
 
 class Granting:
@@ -68,10 +68,11 @@ class Granting:
         self.inventory, self.driver, self.releases, self.config, self.log = inventory, driver, releases, config, log
         self._ledger, self._usage, self._clock = inventory.ledger, inventory.usage, inventory.clock
         self._logged: set[tuple[int, str]] = set()
-        """By the version of the configuration."""
+        """The messages that :meth:`log_once` has logged, with the version of the configuration."""
 
     async def grant(self, ids: tuple[str, ...], terms: Terms) -> Allocation:
-        """What a container gets with these ids, at least one. Raises GatewayError."""
+        """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
+        # The pool may have changed since the last list. A 1.8 kubelet repeats its call, so its own ids are no obstacle.
         calls = self._calls()
         self.inventory.look()
         again = self._usage.value.started if terms.repeats else frozenset[str]()
@@ -81,7 +82,7 @@ class Granting:
         names = {id_: device.id for id_, device in found.items()}
         behind: Behind = {id_: hardware(device) for id_, device in found.items()}
 
-        # From here on nobody else is given this hardware.
+        # From here on this hardware is refused to all others. No await since the check: the two are one step.
         began = self._clock.monotonic()
         self._usage.began(ids, behind)
         self.inventory.use()
@@ -93,7 +94,7 @@ class Granting:
             if terms.prepares and "prepare" in calls.abilities:
                 await self._prepare(calls, ids, devices, terms.api, once=False)
 
-            # A device that died meanwhile isn't given away, nor one whose driver gave what its name doesn't mean now.
+            # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
             behind = self._unchanged(self._found(ids, again, given_up), behind)
         except BaseException:
             self._usage.failed(ids)
@@ -105,8 +106,9 @@ class Granting:
         return allocation
 
     def _found(self, ids: tuple[str, ...], again: Collection[str], given_up: Collection[str]) -> Mapping[str, Device]:
-        """The device of each id. ``again``: the ids of containers that may be starting again, and take nobody's share.
-        ``given_up``: those of containers that have ended, because the kubelet gives something of theirs away.
+        """The device of each id; raises RequestError if one can't be granted. ``again``: ids of containers that may be
+        restarting, which take no other container's share. ``given_up``: ids of containers that must have ended,
+        because the kubelet allocates one of theirs.
         """
         found = self._ledger.resolve(ids, self._clock.monotonic(), again)
         if isinstance(found, Refusal):
@@ -127,7 +129,7 @@ class Granting:
         return found
 
     def _unchanged(self, found: Mapping[str, Device], behind: Behind) -> Behind:
-        """The hardware behind the ids now, which has all that was ``behind`` them."""
+        """The present hardware of the ids, which includes all of ``behind``; raises RequestError if it doesn't."""
         now = {id_: hardware(device) for id_, device in found.items()}
         for id_, names in behind.items():
             if not names <= now[id_]:
@@ -136,7 +138,7 @@ class Granting:
         return now
 
     def complete(self, allocation: Allocation, granted: int) -> Allocation:
-        """The driver's allocation for so many ids, with what the configuration adds."""
+        """The driver's allocation of ``granted`` ids, with the configuration's additions."""
         config = self.config.value
         if not (config.env or config.annotations or config.mounts or config.shares.env):
             return allocation
@@ -149,10 +151,11 @@ class Granting:
         return completed
 
     async def prepare(self, ids: Sequence[str], check: Check, api: str) -> None:
-        """Makes a container's devices ready. Preparing may be what repairs an Unhealthy one; the driver decides.
+        """Prepares a container's devices. Unhealthy devices pass: preparing may repair them, so the driver decides.
 
-        ``check``: the front's own, of what the container was given. Raises GatewayError.
+        ``check``: the front's check of the container's earlier allocation. Raises GatewayError.
         """
+        # A device that is gone can't be prepared; the ledger has the reason.
         calls, found = self._calls(), dict[str, Device]()
         for offered in ids:
             device = self._ledger.device(offered)
@@ -163,7 +166,7 @@ class Granting:
             found[offered] = device
         own, prepares = _once(found.values()), "prepare" in calls.abilities
 
-        # A driver that can't say what it gives before it has prepared, because a board is faulty, is asked afterwards.
+        # The check may need an answer that a driver with a faulty board has only after prepare(): then it runs again.
         checked = True
         try:
             await check(ids, own, calls)
@@ -172,8 +175,8 @@ class Granting:
                 raise
             checked = False
 
-        # A kubelet asks before it makes a container, so what the container had before runs no more. What prepares one
-        # device may ruin another one that is the same hardware.
+        # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free. To prepare
+        # a device may ruin another one that is the same hardware, so hardware in use elsewhere is refused.
         if reasons := self.inventory.elsewhere(own):
             self._starts({offered: frozenset([device.id]) for offered, device in found.items()})
             id_, reason = next(iter(reasons.items()))
@@ -185,7 +188,7 @@ class Granting:
             await check(ids, own, calls)
 
     def _starts(self, behind: Behind) -> None:
-        """A container starts with what is behind its ids now, or doesn't, and has nothing else."""
+        """Records that a container starts with this hardware and no other, or isn't running at all."""
         if self._usage.value.differs(behind):
             if reason := self.inventory.unsure:
                 what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
@@ -211,13 +214,13 @@ class Granting:
     # the log
 
     def log_once(self, level: int, message: str) -> None:
-        """Logs the message once per configuration, because it is the same for every allocation."""
+        """Logs the message once per configuration, because every allocation repeats it."""
         if (key := (self.config.version, message)) not in self._logged:
             self._logged.add(key)
             self.log.log(level, message)
 
     def _tell_later(self, text: str, ids: Sequence[str], devices: Sequence[Device], api: str, began: float) -> None:
-        """Once the front has sent its answer, because no container should wait for the log."""
+        """Logs after the front has sent its answer, so that no container waits for the log."""
         seconds, names = self._clock.monotonic() - began, [device.id for device in devices]
         number = f"{len(ids)} device{'s' if len(ids) != 1 else ''}"
         took = f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
@@ -227,5 +230,5 @@ class Granting:
 
 
 def _once(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Each device once, whatever its shares."""
+    """Each device once, however many of its shares are asked for."""
     return tuple({device.id: device for device in devices}.values())

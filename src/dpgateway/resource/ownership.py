@@ -1,25 +1,25 @@
-"""Which gateway of the node serves a resource, on all fronts: its owner, the one that holds the lock (flock(2)) on
+"""Ownership of a resource: one gateway of the node serves it, on all fronts, and holds the lock (flock(2)) on
 
     <device-plugins>/dpgateway/<hash>.lock
 
-The name is hashed, because a resource's may be longer than a file's. The file tells others who the owner is:
+The file name is a hash, because a resource's name may be longer than a file's. The file describes the owner:
 
     pid 7 in pod kube-system/dpgateway-x2v9k, since 2026-01-31T12:00:00Z
     example.com/thing
     pool boards
     after pid 7 in pod kube-system/dpgateway-5k2wp
 
-A pid alone says little, because each container counts its own. Gateways of the first releases wrote only ``pid 7``. The
-fourth line is there if the resource may have another name at an older gateway (``elsewhere``); there may be several.
+A pid alone is ambiguous, because each container has its own pid namespace. Gateways of the first releases wrote only
+``pid 7``. There is an ``after`` line for each older gateway where the resource may have another name (``elsewhere``).
 
 Theory of operation
-    - The lock lives as long as any copy of its descriptor. A gateway that ends, however it ends, frees it, and one of
-      those that wait gets it.
+    - The lock lives while any copy of its descriptor is open. A gateway that ends, however it ends, frees it, and one
+      of the waiting gateways gets it.
     - A lock counts only on the file that others find at the path, because the folder may be replaced while a gateway
-      serves. So :meth:`Ownership.acquire` locks first and compares then, again and again.
-    - A gateway that hands the resource over lends a copy of its descriptor. From then on both hold the lock, so
-      whichever ends leaves it to the other one; what is beside the lock belongs to the borrower, also its three lines.
-    - The folder has mode 0700 and our uid, so nobody else puts a file there between a look at it and its opening.
+      serves. So :meth:`Ownership.acquire` locks first, compares then, and repeats on a mismatch.
+    - A handover lends a copy of the descriptor. From then on both gateways hold the lock, and either may end without
+      freeing it. The files beside the lock, and its lines, belong to the borrower.
+    - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.timestamp import timestamp
 
 FOLDER = "dpgateway"
-"""Below the kubelet's device-plugins directory: locks, and beside them whatever a front serves on."""
+"""The folder below the kubelet's device-plugins directory, for locks and the fronts' sockets."""
 LAST = "no-gateway-follows"
-"""A file in the folder: a gateway that lingers ends at once. The chart's clean-up writes it."""
+"""A file in the folder that makes a lingering gateway end at once. The chart's clean-up job writes it."""
 _NAME = re.compile(r"[0-9a-f]{16}\.lock")
 _POOL, _AFTER = "pool ", "after "
 _MOST_READ = 1000
-"""Bytes of a lock."""
+"""Bytes read of a lock file."""
 
 Ask = Callable[[], Awaitable[int]]
-"""Returns the descriptor of the lock once its owner has lent it."""
+"""Asks the owner to hand over; returns the lock's descriptor once it is lent."""
 
 _log = bind(__name__)
 
@@ -61,44 +61,47 @@ class Owner(NamedTuple):
     """Another gateway that serves a resource."""
 
     text: str
-    """Which one, and which resource."""
+    """A sentence that names the gateway and the resource."""
     pool: str | None
-    """Of the resource; empty if it is in none, None if the gateway doesn't say it."""
+    """The resource's pool; empty if it is in none, None if the lock doesn't say."""
     gateway: str
-    """Which gateway it is, in all of its locks."""
+    """The gateway's identity, the same in all of its locks."""
     after: frozenset[str] = frozenset()
     """The gateways at which the resource may have another name."""
 
 
 def hash_of(resource: str) -> str:
-    """What the resource's files are called."""
+    """The stem of the resource's file names."""
     return hashlib.sha256(resource.encode()).hexdigest()[:16]
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether it is a directory, and nobody else's. Raises OSError."""
+    """Whether ``folder`` is a directory with our uid. Raises OSError."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def others(device_plugins: Path, resources: Iterable[str]) -> Iterator[Ownership]:
-    """The locks of other resources than these, owned or not, if the folder is ours."""
+    """The locks of all resources but these, owned or not; none if the folder isn't ours."""
     folder, known = device_plugins / FOLDER, set(map(hash_of, resources))
-    with contextlib.suppress(OSError):  # whoever serves from the folder tells what is wrong with it
+    with contextlib.suppress(OSError):  # a served resource reports what is wrong with the folder
         for path in sorted(folder.iterdir()) if is_ours(folder) else ():
             if _NAME.fullmatch(path.name) and path.stem not in known:
                 yield Ownership(device_plugins, f"the resource {path.stem}", hash_=path.stem)
 
 
 def this_gateway() -> str:
-    """This process, as somebody finds it who has only the log of another one."""
+    """The identity of this process, enough to find it from another gateway's log."""
     pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
     where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
     return f"pid {os.getpid()} {where}"
 
 
 class Ownership:
-    """Of one resource. Used from the event loop."""
+    """The ownership of one resource. Used from the event loop.
+
+    ``_descriptor`` is the locked file while this gateway is an owner; ``_lent`` says that it isn't the only one.
+    """
 
     def __init__(
         self,
@@ -108,24 +111,26 @@ class Ownership:
         *,
         hash_: str = "",
     ) -> None:
-        """``hash_``: of a resource whose name isn't known."""
+        """``hash_``: for a resource whose name isn't known."""
         self.folder, self.hash = device_plugins / FOLDER, hash_ or hash_of(resource)
         self.path = self.folder / f"{self.hash}.lock"
         self.other = Observable("")
-        """Which other gateway is the owner, and when this one will be; empty if this one is, or hasn't looked."""
+        """A sentence about the other owner and the expected takeover; empty if this gateway is the owner, or hasn't
+        tried to be.
+        """
         self.waited = False
-        """Whether another gateway was the owner, and what it gave away hasn't been read since."""
+        """Whether another gateway was the owner, and its journal hasn't been read since."""
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self._descriptor: int | None = None
         self._lent = False
 
     async def acquire(self, ask: Ask | None = None) -> None:
-        """Returns when this gateway is the owner: the other one has ended, or it has lent the lock to ``ask``.
+        """Returns when this gateway is the owner: the other one has ended, or has lent the lock to ``ask``.
 
         Raises KubeletError or OSError.
         """
-        # The folder is ours alone. The kubelet's directory is never made.
+        # Only the folder is made, never the kubelet's directory: a kubelet that comes later makes that its own way.
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             ours = is_ours(self.folder)
@@ -137,7 +142,7 @@ class Ownership:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
 
-        # Somebody may replace the folder while this gateway waits for the lock.
+        # The folder may be replaced while this gateway waits for the lock.
         while not self._is_found():
             self.release()
             descriptor = self._open()
@@ -152,7 +157,7 @@ class Ownership:
         self.other.set("")
 
     async def _locked(self, descriptor: int, ask: Ask | None) -> int:
-        """The descriptor that is locked: this one, or the other gateway's."""
+        """The locked descriptor: this one, or the copy lent by the other gateway."""
         if locks.take(descriptor):
             return descriptor
         when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
@@ -161,13 +166,13 @@ class Ownership:
         self.other.set(text)
         self._log.warning("%s", text)
 
-        # Whichever comes first: the other gateway's end frees the lock, and it lends the lock to whoever asks.
+        # A race of two ways: the other gateway ends and frees the lock, or it lends the lock on request.
         waiting = asyncio.ensure_future(locks.wait(descriptor))
         asking = {asyncio.ensure_future(ask())} if ask is not None else set()
         try:
             await asyncio.wait({waiting, *asking}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            for asked in asking:  # it may have been lent just now, and nobody would let go of it
+            for asked in asking:  # a descriptor lent just now would leak, and keep the lock
                 asked.add_done_callback(_close)
             raise
         else:
@@ -182,7 +187,7 @@ class Ownership:
             await asyncio.wait({waiting, *asking})
 
     def try_to_acquire(self) -> bool:
-        """Whether this gateway is the owner now, because no other one was. Raises KubeletError or OSError."""
+        """Takes the lock if it is free. Returns whether it was. Raises KubeletError or OSError."""
         self._descriptor = self._open()
         if locks.take(self._descriptor) and self._is_found():
             return True
@@ -191,48 +196,48 @@ class Ownership:
 
     @property
     def undivided(self) -> bool:
-        """Whether this gateway alone is the owner, so that all files of the resource are its own."""
+        """Whether this gateway is the only owner, so that all files of the resource are its own."""
         return self._is_found() and not self._lent
 
     def is_it(self, descriptor: int) -> bool:
-        """Whether this is the lock that others would find, and is held by whoever lent this copy."""
+        """Whether this descriptor is the lock that others would find, and holds it."""
         try:
             return os.path.samestat(os.fstat(descriptor), self.path.stat()) and locks.take(descriptor)
         except OSError:
             return False
 
     def lend(self) -> int:
-        """The descriptor to send to the gateway that takes over; from now on that one is the owner, too."""
+        """Returns the descriptor for the successor, which from now on is an owner, too."""
         assert self._descriptor is not None  # noqa: S101  only an owner is asked
         self._lent = True
         return self._descriptor
 
     def take_back(self) -> None:
-        """The gateway that took over has to let go."""
+        """The successor has let go: this gateway is the only owner again."""
         self._lent = False
         self._sign()
 
     def release(self) -> None:
-        """Another gateway may be the owner, or is it. The lock's file is left to it."""
+        """Lets go of the lock, and leaves its file to the next owner."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def end(self) -> None:
-        """Nobody is to be the owner: removes the lock's file, unless another gateway has the lock, too."""
+        """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
         if self.undivided:
             with contextlib.suppress(OSError):
                 self.path.unlink()
         self.release()
 
     def caught_up(self) -> None:
-        """What the owner before this gateway gave away has been read."""
+        """The previous owner's journal has been read."""
         self.waited = False
 
-    # what the lock's file tells others
+    # the content of the lock's file
 
     def join(self, pool: str, after: frozenset[str] = frozenset()) -> None:
-        """The resource is in this pool; empty: in none. ``after``: see :class:`Owner`."""
+        """Sets the resource's pool; empty: none. ``after``: see :class:`Owner`."""
         if (self._pool, self._after) != (pool, after):
             self._pool, self._after = pool, after
             if not self._lent:
@@ -244,15 +249,15 @@ class Ownership:
         since = timestamp()
         lines = f"{this_gateway()}, since {since}", self._resource, f"{_POOL}{self._pool}"
         text = "".join(f"{line}\n" for line in (*lines, *(_AFTER + gateway for gateway in sorted(self._after))))
-        with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
+        with contextlib.suppress(OSError):  # a full disk: the lock works without its text
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, text.encode(), 0)
 
     def owner(self) -> Owner | None:
-        """The other gateway that is the owner, if any is. The look keeps nobody out."""
+        """The other gateway that is the owner, or None. Doesn't take the lock, so it keeps no gateway out."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:  # nobody has ever served it, or whoever serves from the folder tells what is wrong
+        except OSError:  # never served, or an error that a served resource reports
             return None
         try:
             return None if locks.is_free(descriptor) else self._owner(descriptor)
@@ -292,7 +297,7 @@ class Ownership:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def _is_found(self) -> bool:
-        """Whether the lock that we hold is the one that others would find."""
+        """Whether the lock that we hold is the one that others find at the path."""
         if self._descriptor is None:
             return False
         with contextlib.suppress(OSError):
