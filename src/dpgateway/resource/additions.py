@@ -1,4 +1,4 @@
-"""What a resource's configuration adds to each allocation: env, annotations and mounts. It wins over the driver."""
+"""A resource's additions to each allocation: env, annotations and mounts, which win over the driver's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from dpgateway.resource.shares import environment
 
 
 def complete(allocation: Allocation, config: ResourceConfig, granted: int) -> tuple[Allocation, tuple[str, ...]]:
-    """The allocation of ``granted`` ids with the additions, and the names of what they replaced, for the log.
+    """The allocation of ``granted`` ids with the additions, and the names of replaced values, for the log.
 
-    Raises ValueError where a mount of the configuration would hide a device node, so that the container wouldn't see
-    the device that it gets.
+    Raises ValueError if a configured mount would hide a device node from the container.
     """
     env: Mapping[str, str] = config.env
     if config.shares.env:
@@ -22,7 +21,7 @@ def complete(allocation: Allocation, config: ResourceConfig, granted: int) -> tu
     if not (env or config.annotations or config.mounts):
         return allocation, ()
 
-    # A container path has many spellings.
+    # Paths are compared normalized, because a container path has many spellings.
     places = {place(mount.container_path): number for number, mount in enumerate(config.mounts)}
     for node in allocation.device_nodes:
         if (number := places.get(place(str(node.container_path)))) is not None:

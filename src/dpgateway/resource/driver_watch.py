@@ -1,4 +1,4 @@
-"""Follows a resource's driver: its list becomes the inventory's, and it is told what is free once it runs."""
+"""Follows a resource's driver: takes its list into the inventory, and releases free devices to it once it runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class DriverWatch:
         releases: Releases,
         limit: ListLimit,
     ) -> None:
-        """``limit``: how long a list the front can publish."""
+        """``limit``: of the front's list."""
         self.restarted, self.changed = Signal(), Signal()
-        """Another driver runs; it does, or other devices are listed."""
+        """``restarted``: another driver runs, or none. ``changed``: that, or held ids may have other devices."""
         self._config, self._driver, self._limit = config, driver, limit
         self._inventory, self._releases = inventory, releases
         self._taken: tuple[Device, ...] | None = None
-        """The driver's list that the inventory took last."""
+        """The last list that the inventory took."""
         self._calls: Lanes | None = None
         """The driver's calls at that time."""
 
@@ -41,14 +41,14 @@ class DriverWatch:
             self.look()
 
     def look(self) -> None:
-        """At what the driver says, or at its last list once more, because its shares are others."""
+        """Takes the driver's present state; also its last list again, after ``shares`` changed."""
         state, calls = self._driver.state.value, self._driver.calls
         restarted, self._calls = calls is not self._calls, calls
         if restarted and calls is not None:
             released_by = self._config.value.driver if "release" in calls.abilities else ""
             self._inventory.usage.given_by(released_by)
 
-        # A driver that fails and had listed before is taken at that list, all of it Unhealthy.
+        # A failed driver's list is taken once, for the ids; fail() then makes all of it Unhealthy.
         others = False
         if state.devices is not None and (state.devices is not self._taken or not state.failure):
             self._taken = state.devices

@@ -1,7 +1,7 @@
-"""The devices that containers hold, for a driver that asks on a thread of its own (``Context.held``).
+"""The held devices, for a driver that asks on a thread of its own (``Context.held``).
 
-A driver may list before the kubelet's note was read. So the first question waits for that, because a driver asks in
-order to name devices as they were named when they were given away.
+A driver asks in order to keep the names under which devices were granted. It may list before the kubelet's note was
+read, so the first call waits for that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dpgateway.resource.front import Usage
 from dpgateway.resource.shares import device_id
 
 PATIENCE = 1.0
-"""Seconds that the first question waits, once: there may be no kubelet."""
+"""Seconds that the first call waits, once: there may be no kubelet."""
 
 
 class HeldDevices:
     """Made in the event loop, asked from any other thread."""
 
     def __init__(self, usage: Usage, config: Observable[ResourceConfig]) -> None:
-        """``config``: ids that were made as ``shares.ids`` says don't say which device each is of."""
+        """``config``: with ``shares.ids``, an id doesn't tell its device."""
         self._usage, self._config = usage, config
         self._loop = asyncio.get_running_loop()
         self._waits = True

@@ -1,11 +1,13 @@
-"""What one resource's containers were given, kept on disk until somebody was told that it is free again.
+"""The journal: one resource's grants, kept on disk until their release.
 
-One small JSON file for each resource, in ``state_dir``, written by the gateway that has the resource's lock. It is
-there only while something is unreleased. Without the file, what is held is known from the kubelet alone, as if the
-gateway had never run here.
+One small JSON file per resource in ``state_dir``, written by the owner of the resource's lock. It exists only while an
+id is unreleased. Without it the kubelet is the only source of holdings, as if no gateway had run here before.
 
-It is read once, before anything is given away, and written whenever something changes: many Allocates in one go, and
-without holding any of them up.
+Theory of operation. The file is read once, before the first grant, and written after each change: one write for many
+Allocates, none of which waits for it. Reads and writes run on threads, one at a time. ``_saved`` is the content of the
+disk, as far as known; a failed write is retried. A journal that couldn't be read at the start (``_unread``) is read
+before the first write, because that write would destroy it. While another gateway serves the resource, this gateway
+doesn't write (``_rests``).
 """
 
 from __future__ import annotations
@@ -32,26 +34,27 @@ T = TypeVar("T")
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
-"""Bytes."""
+"""Bytes of a journal that is read."""
 LATEST = 2**36
-"""Seconds since 1970: the year 4147, which every calendar has."""
+"""The latest valid time, in seconds since 1970: the year 4147, within the range of ``datetime``."""
 
 GATHERING = 0.05
-"""Seconds from a change until it is written down. A kubelet writes its checkpoint sooner."""
+"""Seconds from a change until its write, to gather further ones. A kubelet writes its checkpoint sooner."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 AGAIN = 10.0
-"""Seconds until what couldn't be written is written again, if nothing else changes."""
+"""Seconds until a failed write is retried, if nothing else changes."""
 UNWRITTEN = "after a restart nobody will remember what is given away now: %s"
 KUBELET_ALONE = "what was given away before this start is known from the kubelet alone"
 LAST_PATIENCE = 0.2
-"""Seconds that it has at the end."""
+"""Seconds that the disk has to answer at the end of the gateway."""
 
 Entries = Mapping[str, Unreleased]
+"""The records of unreleased ids, keyed by id."""
 
 
 class Journal:
-    """Blocks, so it is used on a thread."""
+    """The file. Its methods block, so they are called on a thread."""
 
     def __init__(self, state_dir: Path, device_plugins_dir: Path, resource: str) -> None:
         name = hashlib.sha256(f"{device_plugins_dir}\0{resource}".encode()).hexdigest()[:16]
@@ -59,7 +62,7 @@ class Journal:
         self._resource = resource
 
     def load(self) -> Entries:
-        """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
+        """Reads the file; empty without one. Raises KubeletError for a wrong content, OSError for a failed read."""
         try:
             raw = read(self.path, LARGEST).content
         except FileNotFoundError:
@@ -69,15 +72,15 @@ class Journal:
         return from_json(raw, self._resource, str(self.path))
 
     def save(self, unreleased: Entries, *, sync: bool = True) -> None:
-        """Raises OSError; then the file is as it was before. ``sync``: so that a power cut doesn't undo it."""
+        """Writes the file. Raises OSError; then the file is unchanged. ``sync``: survives a power cut."""
         if not unreleased:
             self.path.unlink(missing_ok=True)
             return
-        make_private(self.path.parent)  # what is written there decides who gets a device
+        make_private(self.path.parent)  # the content decides who gets a device
         write(self.path, to_json(unreleased, self._resource), sync=sync)
 
     def put_aside(self) -> Path:
-        """A file that can't be read gets another name, in place of an earlier one, so that people can look at it."""
+        """Renames a damaged file, over an earlier one, so that people can examine it."""
         return self.path.rename(self.path.with_suffix(".damaged"))
 
 
@@ -124,14 +127,14 @@ def _texts(value: object) -> frozenset[str]:
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f"expected a text, found {value!r:.100}")
-    value.encode()  # half a character can't be listed
+    value.encode()  # a lone surrogate can't be sent
     return value
 
 
 def entries_of_others(
     state_dir: Path, device_plugins_dir: Path, resources: Collection[str]
 ) -> tuple[dict[str, Entries], list[str]]:
-    """What was written down of other resources than these, and what is wrong with files that can't be read."""
+    """The journals of all resources but these, keyed by resource, and complaints about unreadable files."""
     found: dict[str, Entries] = {}
     complaints = []
     ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
@@ -139,7 +142,7 @@ def entries_of_others(
         try:
             resource = json.loads(read(path, LARGEST).content)["resource"]
             journal = Journal(state_dir, device_plugins_dir, resource)
-            if journal.path == path:  # else it is of another kubelet
+            if journal.path == path:  # else it belongs to another kubelet
                 found[resource] = journal.load()
         except (KubeletError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             complaints.append(f"{path}: {describe(error):.300}")
@@ -147,7 +150,7 @@ def entries_of_others(
 
 
 class JournalWriter:
-    """Used from the event loop. What the disk doesn't do is logged, and stops nothing."""
+    """Writes one resource's journal. Used from the event loop. Errors of the disk are logged, and stop nothing."""
 
     def __init__(
         self,
@@ -159,9 +162,9 @@ class JournalWriter:
     ) -> None:
         self._journal, self._usage, self._threads, self._log = journal, usage, threads, log
         self._saved: Entries | None = {}
-        """What is on the disk; None if that isn't known."""
+        """The content of the disk; None if it is unknown."""
         self._unread = False
-        """Whether the disk may have what an earlier gateway wrote down, and nobody has read it."""
+        """Whether the disk may have an earlier gateway's journal that hasn't been read."""
         self._again = again
         self._complaint = Complaint(log, UNWRITTEN, "what is given away is written down again")
         self._busy: asyncio.Future[Any] | None = None
@@ -169,22 +172,22 @@ class JournalWriter:
 
     @property
     def complaint(self) -> str:
-        """Why the last change isn't written down; empty if it is."""
+        """Why the last change isn't on disk; empty if it is."""
         return self._complaint.text
 
     async def load(self) -> None:
-        """Publishes what an earlier gateway wrote down; nothing may be given away before."""
+        """Reads and publishes an earlier gateway's journal; no grant may come before."""
         self._rests, self._unread = False, True
         try:
             await self._read(PATIENCE)
-        except (GatewayError, OSError) as error:  # also if there is no thread left
+        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
             self._complaint.say(f"{self._journal.path} can't be read: {error}", message=f"{KUBELET_ALONE} for now: %s")
             self._saved = None
             self._usage.remembered({})
-            self._usage.notify()  # what is remembered already is to be written
+            self._usage.notify()  # wakes follow(), which reads again and writes
 
     async def _read(self, seconds: float) -> None:
-        """Publishes what the disk has. Raises OSError, GatewayError; a damaged file is put aside instead."""
+        """Reads and publishes the disk's content. Raises OSError, GatewayError; a damaged file is put aside instead."""
         unreleased: Entries = {}
         try:
             unreleased = await self._on_disk(self._journal.load, seconds)
@@ -195,27 +198,27 @@ class JournalWriter:
         self._usage.remembered(unreleased, _recent(unreleased))
 
     async def follow(self) -> None:
-        """Writes each change down; never returns."""
+        """Writes each change; never returns."""
         seen = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._again if self.complaint else None):
                     await self._usage.wait(seen)
-            await asyncio.sleep(GATHERING)  # many Allocates are one change, and none waits for a disk or a thread
+            await asyncio.sleep(GATHERING)  # one write for many Allocates
             seen = self._usage.version
             await self._save(PATIENCE)
 
     async def finish(self, seconds: float = LAST_PATIENCE) -> None:
-        """Writes the last change down. The disk itself has time until after the end."""
+        """Writes the last change, without a sync: the kernel may write to the disk after the end."""
         await self._save(seconds, sync=False)
 
     async def rest(self) -> None:
-        """Writes the last change down, and nothing more: from now on the journal is another gateway's."""
+        """Writes the last change and stops: from now on the journal is another gateway's."""
         await self.finish()
         self._rests = True
 
     def go_on(self) -> None:
-        """It is ours again."""
+        """Resumes writing: the journal is ours again."""
         self._rests = False
 
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
@@ -226,7 +229,7 @@ class JournalWriter:
                 await self._read(seconds)
             holdings = self._usage.value
             await self._on_disk(partial(self._journal.save, holdings.unreleased, sync=sync), seconds)
-        except (GatewayError, OSError) as error:  # also if there is no thread left
+        except (GatewayError, OSError) as error:
             self._complaint.say(f"{self._journal.path}: {error}")
             self._saved = None
         else:
@@ -237,7 +240,7 @@ class JournalWriter:
         return await wait_for(self._in_turn(function), seconds, "the disk")
 
     async def _in_turn(self, function: Callable[[], T]) -> T:
-        """One after the other, also if somebody stopped waiting for the one before."""
+        """Runs one function at a time: a call that timed out may still be using the file."""
         while self._busy is not None and not self._busy.done():
             await asyncio.wait([self._busy])
         self._busy = future = self._threads.call("journal", function)
@@ -245,9 +248,7 @@ class JournalWriter:
 
 
 def _recent(unreleased: Entries) -> dict[str, float]:
-    """When those ids were given away that the kubelet's checkpoint, as it was read last, may not have yet: in seconds
-    of the monotonic clock.
-    """
+    """The times of grants that the last checkpoint may lack, in seconds of the monotonic clock, by id."""
     now, date = time.monotonic(), time.time()
     ages = {id_: max(0.0, date - entry.since) for id_, entry in unreleased.items() if entry.since is not None}
     return {id_: now - age for id_, age in ages.items() if age < NOTED_WITHIN}

@@ -1,8 +1,7 @@
-"""How long a list a front can publish.
+"""The limit on the size of a front's list.
 
-A list must be short enough even if everything on it turns Unhealthy one day, and NUMA nodes count. Nearly every list is
-far below the limit, so a bound that is quick to count comes first, and a list is encoded only where the bound exceeds
-the limit.
+A list must fit even when everything on it turns Unhealthy, and NUMA nodes count. Nearly every list is far below the
+limit, so a cheap upper bound comes first, and a list is encoded only if the bound exceeds the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class ListLimit:
         self._node = size([Offer("x", numa_nodes=(2**31 - 1,))]) - size([Offer("x")])
 
     def bound(self, entries: Collection[Device] | Collection[Lost], ids: Iterable[str], shares: int = 1) -> int:
-        """Bytes that a list of ``entries`` with these ids takes at most, each offered so many times."""
+        """An upper bound of the bytes of a list of ``entries`` with these ids, each offered ``shares`` times."""
         nodes = sum(map(len, [entry.numa_nodes for entry in entries]))
         return shares * (_text(ids) + (self._framing + _GROWTH) * len(entries) + self._node * nodes)
 
@@ -50,7 +49,7 @@ class ListLimit:
         if self.bound(devices, ids, shares) + besides <= self._most:
             return ""
         count, size = shares * len(devices), shares * (_text(ids) + self._framing * len(devices))
-        if size <= self._most:  # else the list needn't even be made
+        if size <= self._most:  # else even this lower bound is too long, without making the list
             offers = after() if after else offers_of(devices, shares, form).values()
             count, size = len(offers), self._size(offers)
         if size <= self._most:

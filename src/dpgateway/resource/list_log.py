@@ -1,10 +1,11 @@
-"""What the log says of devices: which turned Unhealthy and why, or Healthy again, are new, or left the list.
+"""Log lines about devices: Unhealthy and why, Healthy again, new, or off the list.
 
-Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
-log. A device that is as the log said last is no news, and devices of the same fate share a line. A device that goes on
-changing is summed up once a minute.
+Theory of operation. Changes are gathered for a moment (GATHERING), because a flapping device, or a hundred that vanish
+together, must not fill the log. A device in its last logged state (``_logged``) is no news, and devices with the same
+fate share a line. A device that goes on changing is summed up once a minute (:class:`Flaps`).
 
-What became worse names the pods that hold it, because who may only view a namespace has the log, and no status.
+A line about a device that became worse names the pods that hold it, because users with access to a namespace alone see
+the log, but no status.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
 
 GATHERING = 0.5
-"""Seconds."""
+"""Seconds from a change until it is logged."""
 LATER = 0.01
-"""Seconds after which a change is counted, because the kubelet's streams come first."""
+"""Seconds from a change until it is counted, because the kubelet's streams come first."""
 MOST_LINES = 10
 """Lines about one change."""
 MOST_HOLDERS = 3
 """Holders that a message names; the line's field has all."""
 
 MINUTE = 60.0
-"""Seconds over which is counted."""
+"""Seconds over which falls are counted."""
 FEW = 3
-"""Times in a minute that a device may turn Unhealthy and is no flapping device."""
+"""Falls in a minute up to which a device doesn't count as flapping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What several devices have in common."""
+    """A change that several devices may have in common: one log line."""
 
     level: int
     text: str
@@ -55,11 +56,11 @@ Fates = dict[Fate, list[str]]
 """The devices of each fate."""
 
 Holders = Mapping[str, Collection[str]]
-"""Who has an id, by the id."""
+"""The holders of each id."""
 
 
 class ListLog:
-    """Follows one resource's list. ``quiet``: true while something else says what is wrong with all of it."""
+    """Follows one resource's list. ``quiet``: returns true while another line explains the state of all devices."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class ListLog:
         self._logged: Offers | None = None
         self._flaps = Flaps()
         self._gathered = self._minute = math.inf
-        """When changes are to be said, and summed up, by the event loop's clock."""
+        """When changes are logged, and falls summed up, by the event loop's clock; infinity: nothing is due."""
 
     async def follow(self) -> None:
         """Never returns."""
@@ -114,7 +115,7 @@ class ListLog:
         self._tell(fates, {**before, **now} if fates else now)
 
     def _sum_up(self, time: float) -> None:
-        """A device that changed since it was looked at last has the next line, too."""
+        """Logs the flapping devices of the last minute, with their present state."""
         counts = self._flaps.end_minute()
         self._minute = time + MINUTE if counts else math.inf
         fates: Fates = defaultdict(list)
@@ -123,7 +124,7 @@ class ListLog:
         self._tell(fates, self._logged or {})
 
     def _tell(self, fates: Fates, offers: Offers) -> None:
-        """``offers``: all that these devices were and are."""
+        """``offers``: the old and the new offers of these devices."""
         lines, holders = list(fates.items()), self._by_device(offers) if fates else {}
         for fate, devices in lines[:MOST_LINES]:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
@@ -136,7 +137,7 @@ class ListLog:
             self._log.warning(text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
 
     def _by_device(self, offers: Offers) -> Holders:
-        """Who has a share of each device."""
+        """The holders of each device's shares."""
         found: dict[str, list[str]] = defaultdict(list)
         for id_, who in self._holders().items():
             offer = offers.get(id_)
@@ -161,9 +162,9 @@ def falls(before: Offers, now: Offers) -> list[str]:
 
 
 def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
-    """Each device that changed, not each share of it, with its fate; of a first list only the Unhealthy devices.
+    """The changed devices with their fates, one entry for all shares; of a first list only Unhealthy devices.
 
-    Share 0, which has the device's own id as a rule, stands for all of them.
+    Share 0, usually with the device's own id, stands for all shares.
     """
     before = logged or {}
     others = [now[i] for i in changed(before, now)]
@@ -198,23 +199,23 @@ def _flapping(count: int, offer: Offer | None) -> Fate:
 
 
 class Flaps:
-    """One owner, who says when a minute is over."""
+    """Counts falls, the changes to Unhealthy, per minute. The owner ends each minute."""
 
     def __init__(self) -> None:
         self._falls: Counter[str] = Counter()
-        """How often each device turned Unhealthy in this minute."""
+        """The falls of each device in this minute."""
         self._flapping: Mapping[str, int] = {}
-        """The same of the last minute, of the devices that flapped."""
+        """The falls of the devices that flapped in the last minute."""
 
     def fell(self, device: str) -> None:
         self._falls[device] += 1
 
     def flaps(self, device: str) -> bool:
-        """Whether its changes are counted only. A device that flapped in the last minute needs to fall but once."""
+        """Whether the device's changes are only counted. After a flapping minute one fall suffices."""
         return self._falls[device] > (0 if device in self._flapping else FEW)
 
     def end_minute(self) -> Mapping[str, int]:
-        """How often each flapping device fell in the minute that is over."""
+        """Ends the minute; returns the falls of each flapping device."""
         self._flapping = {device: falls for device, falls in self._falls.items() if self.flaps(device)}
         self._falls.clear()
         return self._flapping

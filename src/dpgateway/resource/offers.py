@@ -1,4 +1,4 @@
-"""What a resource lists: its offered ids, each with its health, for whichever front publishes the list."""
+"""The list of a resource: its offered ids with their health, for every front."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What containers still hold of resources that aren't configured any more, as long as they hold it.
+"""Orphans: holdings of resources that are no longer configured, until their containers end.
 
-The containers run on, and their hardware may be another resource's by now. Earlier gateways told their journals which
-resources these are; a resource that goes while this gateway runs is added to them.
+The containers run on, and their hardware may belong to another resource by now. The journals of earlier gateways name
+these resources; a resource removed while this gateway runs is added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpgateway.resource.front import InUse, Usage, Usages
 from dpgateway.resource.journal import Entries, entries_of_others
 
 WRITTEN = 0.1
-"""Seconds until a journal has what was given away."""
+"""Seconds from a grant until a journal has it."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 
@@ -32,7 +32,7 @@ _log = bind(__name__)
 
 
 def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: InUse, id_: str, reason: str) -> None:
-    """Tells of a device that is free although the driver that gave it away isn't told. ``id_``: as it was offered."""
+    """Logs a device that is free without a release to the driver that granted it. ``id_``: the offered id."""
     entry = holdings.unreleased[id_]
     device, holder = entry.device or id_, holdings.last_holder(id_)
     log.warning(
@@ -47,26 +47,26 @@ def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: In
 
 
 class Orphans:
-    """Used from the event loop."""
+    """The resources that are held and not configured. Used from the event loop."""
 
     def __init__(self, usages: Usages, directory: Path, state_dir: Path, threads: Threads) -> None:
         """``directory``: the kubelet's device-plugins directory."""
         self.known = asyncio.Event()
-        """Set once the journals have been looked at."""
+        """Set once the journals have been read."""
         self.usages: dict[str, Usage] = {}
-        """By resource; each of them is held."""
+        """`usages` contains the usages of the orphans, keyed by resource."""
         self.directory, self._state_dir, self._threads = directory, state_dir, threads
         self._all = usages
         self._changed = Signal()
         self._complaint = Complaint(_log, UNKNOWN)
         self._leaked: set[tuple[str, str, int | None]] = set()
-        """What the log has told of: resource, id, and since when that was held."""
+        """The logged leaks: resource, id, and time of the grant."""
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Calls ``changed`` whenever something else may be held; never returns.
+        """Calls ``changed`` whenever the holdings may have changed; never returns.
 
-        Another gateway may still serve a resource that went, and write down what it gives away; the kubelet's
-        checkpoint may have that sooner. So while an id has no hardware, the journals are read again.
+        Another gateway may still serve an orphan and write its journal, a moment after the kubelet's checkpoint. So
+        while an id lacks its hardware, the journals are read again, with backoff.
         """
         await self.look()
         self.known.set()
@@ -90,7 +90,7 @@ class Orphans:
                 due = asyncio.get_running_loop().time() + backoff(looks, LONGEST_PAUSE, WRITTEN)
 
     def _lacking(self) -> frozenset[tuple[str, str]]:
-        """The ids that are held, and of which it isn't known what is behind them."""
+        """The held ids of unknown hardware, with their resources."""
         held = ((resource, one.value) for resource, one in self.usages.items())
         return frozenset(
             (resource, id_)
@@ -100,11 +100,11 @@ class Orphans:
         )
 
     async def look(self) -> bool:
-        """Reads the journals, once more if another gateway may have written one since: whether all could be read."""
+        """Reads the journals. Returns whether all could be read."""
         recalled, whole = await self._recalled()
         for resource, unreleased in recalled.items():
             if resource in self.configured:
-                continue  # since just now
+                continue  # configured during the read
             self._all.add(resource)
             self._all.by_resource[resource].remembered(unreleased)
             if resource not in self.usages:
@@ -113,26 +113,26 @@ class Orphans:
 
     @property
     def written(self) -> int:
-        """How often the front's source may have been written."""
+        """A counter of possible writes of the front's source."""
         return self._all.written
 
     @property
     def configured(self) -> frozenset[str]:
-        """The resources that are."""
+        """The configured resources."""
         return frozenset(self._all.by_resource.keys() - self.usages.keys())
 
     async def _recalled(self) -> tuple[dict[str, Entries], bool]:
-        """What the journals say of resources that aren't configured, and whether that is all."""
+        """The journals of resources that aren't configured, and whether all could be read."""
         find = partial(entries_of_others, self._state_dir, self.directory, self.configured)
         try:
             found, complaints = await self._threads.call_within("journals", find, PATIENCE)
-        except (GatewayError, OSError) as error:  # also without a thread
+        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
             found, complaints = {}, [str(error)]
         self._complaint.say(*complaints)
         return found, not complaints
 
     def add(self, resource: str) -> None:
-        """The resource isn't configured any more."""
+        """The resource is no longer configured."""
         self.usages[resource] = usage = self._all.by_resource[resource]
         usage.subscribe(self._changed.notify)
         self._changed.notify()
@@ -142,11 +142,11 @@ class Orphans:
         self.usages.pop(resource, None)
 
     def _tell_of_leaks(self) -> None:
-        """No driver is told what is free. Those that have no ``release`` don't mind."""
+        """Logs freed ids of drivers with ``release``: an orphan has no driver to release to."""
         for resource, holdings in self.usages.items():
             unreleased = holdings.value.unreleased
             for id_ in sorted(holdings.value.freed):
-                known = resource, id_, unreleased[id_].since  # a journal that is read again has it again
+                known = resource, id_, unreleased[id_].since  # a reread journal has it again
                 if unreleased[id_].driver != "" and known not in self._leaked:
                     self._leaked.add(known)
                     leak(_log, resource, holdings.value, id_, "the resource isn't configured any more")

@@ -130,7 +130,7 @@ class Ownership:
 
         Raises KubeletError or OSError.
         """
-        # Only the folder is made, never the kubelet's directory: a kubelet that comes later makes that its own way.
+        # Only the folder is made: its parent is the kubelet's to make, with its own mode and SELinux label.
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             ours = is_ours(self.folder)
@@ -213,7 +213,7 @@ class Ownership:
         return self._descriptor
 
     def take_back(self) -> None:
-        """The successor has let go: this gateway is the only owner again."""
+        """Breaks off a handover: the successor, which was told, has to let go."""
         self._lent = False
         self._sign()
 

@@ -1,15 +1,16 @@
 """One extended resource, whichever front offers it: makes its parts, connects them, and runs them.
 
-Its life, and what its front does in it::
+The life of a resource, with its front's part::
 
-    made        it is in its pool, and follows its driver; nothing is given away, for another gateway may serve it
+    made        in its pool, and following its driver; grants nothing, because another gateway may serve it
     the front takes the resource's lock (ownership)
-    begin       what earlier gateways gave away is read, and what containers hold is awaited; then it is served
+    begin       reads the journals of earlier gateways, and waits for the holdings; then it is served
     the front lists it to its kubelet, and grants (granting)
-    close       the list stays as it is, and the journal is written once more
+    stop        the list is frozen
+    close       the journal is written for the last time
 
-A resource that can't be served (``trouble``), whose driver fails, or whose list is unfit, has a ``failure``, which the
-log repeats as long as there is one.
+``failure`` combines the reasons why there is nothing to grant: the resource can't be served (``trouble``), its driver
+fails, or its list doesn't fit. The log repeats it while it lasts.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.pools import Pools
 
 KNOWN_WITHIN = 1.0
-"""Seconds that a resource is not served because it isn't known what containers hold."""
+"""The most seconds that serving a resource waits for its holdings."""
 
 
 @dataclass(frozen=True)
 class Common:
-    """What all resources of a front have in common."""
+    """The parts that all resources of a front share."""
 
     directory: Path
     """The kubelet's device-plugins directory, where the locks are."""
@@ -50,7 +51,7 @@ class Common:
     threads: Threads
     pools: Pools
     limit: ListLimit
-    """How long a list the front can publish."""
+    """The limit of the front's list."""
 
 
 class Resource:
@@ -64,15 +65,15 @@ class Resource:
         common: Common,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        """``config`` changes in place (config/changes.py). ``usage``: what containers have of it, kept by the front."""
+        """``config`` changes in place (config/changes.py). ``usage``: the holdings, kept by the front."""
         self.name = name = config.value.name
         self.driver = driver
         self.served = False
         self.trouble = Observable("")
-        """Why the resource can't be served."""
+        """Why the resource can't be served; empty if it can."""
         self.inventory = Inventory(config, usage, log)
         self.releases = Releases(self.inventory, driver, log)
-        self.releases.rest()  # as long as another gateway may serve the resource
+        self.releases.rest()  # until begin(): another gateway may serve the resource
         self.granting = Granting(config, self.inventory, driver, self.releases, log)
         self.watch = DriverWatch(config, driver, self.inventory, self.releases, common.limit)
         self.ownership = Ownership(common.directory, name, log)
@@ -92,18 +93,18 @@ class Resource:
         config.subscribe(self._configured)
 
     async def run(self) -> None:
-        """Follows its driver, keeps its journal and tells the log of its list; never returns."""
+        """Follows the driver, writes the journal and logs changes of the list; never returns."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch.follow(), name=f"{self.name} list")
             group.create_task(self.journal.follow(), name=f"{self.name} journal")
-            await self._begun.wait()  # what is Unhealthy because another gateway serves it is no news
+            await self._begun.wait()  # before, all is Unhealthy because another gateway serves it: no news
             await self._list_log.follow()
 
     async def begin(self, *, took_over: bool) -> None:
-        """Returns once the resource can be given away. The front has its lock; ``took_over``: from a gateway that has
-        told this one of its resources. Raises KubeletError, OSError.
+        """Returns once the resource can be granted. The front has taken its lock; ``took_over``: by a handover, from a
+        gateway that named its resources. Raises KubeletError, OSError.
         """
-        # What another gateway gave away, perhaps under other names, is in the journals once it has ended.
+        # The journals have all grants of another gateway, perhaps under other names, once that has ended.
         if self.ownership.waited and not took_over:
             await self._pools.others_ended()
         self.ownership.caught_up()
@@ -112,8 +113,8 @@ class Resource:
         self.served = True
         self.trouble.set("")
 
-        # A first list that misses a held id may crash the kubelet, and one that is Unhealthy because nobody knows what
-        # the rest of the pool uses costs the pods that come just then.
+        # A first list without a held id may crash the kubelet, and one that is Unhealthy because the pool's uses are
+        # still unknown costs the pods that arrive just then.
         await self.inventory.list.wait(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KNOWN_WITHIN):
@@ -129,7 +130,7 @@ class Resource:
             self._log.warning(text, self._config.value.driver, self._config.value.where)
 
     async def warm(self) -> bool:
-        """Returns when the resource could be served at once: whether there is a healthy device."""
+        """Waits until the resource could be served at once. Returns whether it has a healthy device."""
         await self.inventory.list.wait(0)
         await self.driver.state.wait_for(lambda _: not self.failure)
         await self._held_known()
@@ -139,22 +140,22 @@ class Resource:
         await self.inventory.usage.wait_for(lambda in_use: in_use.known)
 
     def cannot(self, error: Exception) -> None:
-        """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
+        """The resource can't be served now, but perhaps later: the directory is full, or belongs to another user."""
         level = logging.DEBUG if str(error) == self.trouble.value else logging.ERROR
         self.trouble.set(str(error))
         self._log.log(level, "the resource can't be served: %s", error, extra={"reason": str(error)})
 
     def went(self, why: str) -> None:
-        """Another gateway may give it away from now on."""
+        """Another gateway may grant it from now on; ``why`` names that gateway."""
         self._pools.elsewhere.add(self.name, why)
 
     def stop(self) -> None:
-        """From now on its list stays as it is, and the log repeats no failure."""
+        """Freezes the list, and stops repeating failures in the log."""
         self._reminder.close()
         self.inventory.close()
 
     async def close(self) -> None:
-        """Writes down what was given away last."""
+        """Writes the last grants to the journal."""
         if self.served:
             await self.journal.finish()
 
@@ -162,22 +163,22 @@ class Resource:
 
     @property
     def failure(self) -> str:
-        """Why there is nothing that a kubelet could give to a container; empty if there may be."""
+        """Why a kubelet has nothing to give to a container; empty if it may have."""
         return self.trouble.value or self.driver.state.value.failure or self.inventory.misfit.value
 
     @property
     def failed_since(self) -> float | None:
-        """In seconds of the monotonic clock."""
+        """When the present failure began, in seconds of the monotonic clock; None without one."""
         return self._reminder.since
 
     @property
     def elsewhere(self) -> str:
-        """Which other gateway serves it, and when this one will; empty if none does."""
+        """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
         return self.ownership.other.value
 
     @property
     def unsaved(self) -> str:
-        """Why what is given away isn't written down; empty if it is."""
+        """Why the last grants aren't on disk; empty if they are."""
         return self.journal.complaint
 
     def _failure_changed(self) -> None:
@@ -191,7 +192,7 @@ class Resource:
     # what changes
 
     def _configured(self) -> None:
-        """What else changed is read when it is used."""
+        """Acts on a new pool or other ``shares``; all other values are read at each use."""
         before, self._known = self._known, self._config.value
         if before.pool != self._known.pool:
             self.ownership.join(self._known.pool or "", self._pools.elsewhere.after(self.name))
@@ -199,7 +200,7 @@ class Resource:
             self.watch.look()
 
     def _owner_changed(self) -> None:
-        """What an earlier gateway gave away is known once the journal was read."""
+        """Keeps ``elsewhere`` up to date; begin() drops the resource there, once the journal has been read."""
         if text := self.elsewhere:
             self._pools.elsewhere.add(self.name, text)
         elif self.served:

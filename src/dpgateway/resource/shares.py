@@ -1,10 +1,10 @@
 """The ids under which one device is offered when a resource shares it.
 
 Share 0 has the device's own id, the others are ``<id>::1`` ... ``<id>::n-1``. A device's id never ends that way (the
-model refuses it), so an offered id means the same device for ever, whatever ``shares`` is later.
+model refuses it), so an offered id means the same device for ever, independent of later ``shares``.
 
-A configuration may give ids another form (``shares.ids``), that of the device plugin that was there before, so that
-running pods keep theirs. Such an id doesn't name its device.
+A configuration may give ids another form (``shares.ids``), that of a predecessor's device plugin, so that running pods
+keep theirs. Such an id doesn't name its device.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def device_id(offered_id: str) -> str:
 
 @lru_cache(maxsize=16)
 def clash(device_ids: tuple[str, ...], count: int, form: str) -> str:
-    """Why a form doesn't suit these devices; empty if it does: each id must have one device."""
+    """Why a form doesn't suit these devices; empty if it does. Each id must mean one device."""
     owners: dict[str, str] = {}
     for device in device_ids if form else ():
         for offered in share_ids(device, count, form):

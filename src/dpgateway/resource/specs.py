@@ -1,8 +1,7 @@
-"""Keeps the CDI specs that gateways wrote, as long as containers need them: also over restarts and reboots, and also of
-resources that aren't configured any more.
+"""Keeps the gateways' CDI specs while containers need them: over restarts and reboots, and for orphans, too.
 
-A kubelet remembers what an Allocate answered, and tells the runtime the same name whenever the container starts again.
-So a spec is needed while one container holds all of its ids. It is looked at now and then, because links to device
+A kubelet repeats an Allocate's answer to the runtime, with the same CDI name, at each restart of the container. So a
+spec is needed while a single container holds all of its ids. Specs are checked periodically, because links to device
 nodes change, and others may empty the directory.
 """
 
@@ -44,7 +43,7 @@ class SpecKeeper:
         threads: Threads,
         pause: float = PAUSE,
     ) -> None:
-        """``usages``: by resource, also those that aren't configured any more, once ``orphans`` knows them."""
+        """``usages``: by resource; includes the orphans, once ``orphans`` knows them."""
         self._specs, self._usages, self._orphans = specs, usages, orphans
         self._threads, self._pause = threads, pause
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
@@ -58,7 +57,7 @@ class SpecKeeper:
             await asyncio.sleep(aligned(self._pause))
 
     async def _restore(self) -> None:
-        """All were needed when the gateway ended."""
+        """Restores all specs: all were needed when the last gateway ended."""
         await self._on_thread(self._specs.sweep)
         await self._on_thread(partial(self._specs.keep, await self._on_thread(self._specs.all)))
 
@@ -76,7 +75,7 @@ class SpecKeeper:
         await self._on_thread(partial(self._specs.keep, keep))
 
     def _sorted(self, written: Iterable[OwnSpec]) -> tuple[list[OwnSpec], list[OwnSpec]]:
-        """Those that are needed, and the others."""
+        """Sorts the specs into needed ones and others."""
         now = time.time()
         keep: list[OwnSpec] = []
         over: list[OwnSpec] = []
@@ -85,8 +84,8 @@ class SpecKeeper:
         return keep, over
 
     def _needed(self, one: OwnSpec, now: float) -> bool:
-        """Whether a container may know the spec. While it is young, the gateway before this one, or after it, may know
-        more of it; later nothing is held of a resource that nobody follows.
+        """Whether a container may use the spec. A young spec may be another gateway's, before or after this one, with a
+        grant unknown here; an old one of a resource without usage isn't held.
         """
         usage = self._usages.get(one.given.resource)
         return abs(now - one.date) < NOTED_WITHIN or (usage is not None and usage.value.one_has(one.given.ids))
@@ -95,7 +94,7 @@ class SpecKeeper:
         try:
             await work()
             self._complaint.over()
-        except (GatewayError, OSError) as error:  # also if there is no thread left
+        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
             self._complaint.say(str(error))
 
     async def _on_thread(self, function: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""How a front's registration of a resource stands, as the rest of the gateway sees it: status, metrics, readiness."""
+"""The state of a front's registration of a resource, for status, metrics and readiness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Standing:
     front: str
     """The front's name: ``deviceplugin``."""
     state: str
-    """In the words of the front."""
+    """The state, in the front's words."""
     since: str | None = None
     """When the state was entered, in RFC 3339, UTC, to the second; None if the resource isn't served yet."""
     registered: bool = False
@@ -24,4 +24,4 @@ class Standing:
     api: str | None = None
     """The name of the API in which the present kubelet accepted the registration; None if it hasn't."""
     failure: str | None = None
-    """Why no stream of the present kubelet is open, as far as that is known; None while one is."""
+    """Why no stream of the present kubelet is open, if known; None while one is."""
