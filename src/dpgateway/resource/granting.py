@@ -175,8 +175,8 @@ class Granting:
                 raise
             checked = False
 
-        # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free. Preparing
-        # a device may ruin another one that is the same hardware, so hardware in use elsewhere is refused.
+        # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free.
+        # Preparing a device may ruin another one that is the same hardware, so hardware in use elsewhere is refused.
         if reasons := self.inventory.elsewhere(own):
             self._starts({offered: frozenset([device.id]) for offered, device in found.items()})
             id_, reason = next(iter(reasons.items()))

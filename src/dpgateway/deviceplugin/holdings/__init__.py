@@ -1,8 +1,8 @@
-"""What containers hold, as the kubelets of the device-plugin API tell it: for the front, and for its resources.
+"""The holdings, from the kubelet's sources of the device-plugin API: for the front and its resources.
 
-values         what containers hold of one resource, as arithmetic over values
-observed       the same as it changes, and the resource that follows it
-reading        reads the kubelet's checkpoint, and publishes what it says
-asking         asks the kubelet which pods have what, and sees which pods are gone
-node_holdings  the holdings of every resource, and their sources at work
+values         the holdings of one resource: arithmetic over values
+observed       the observable holdings, and the resource that follows them
+reading        reads the kubelet's checkpoint, and publishes its notes
+asking         asks PodResources for the holders, and watches for the end of pods
+node_holdings  the holdings of all resources, and their running sources
 """

@@ -1,15 +1,14 @@
-"""Finds out which pods are gone, and asks the kubelet which pod has what: at each hint, and sometimes without one.
+"""Detects the end of pods, and asks the kubelet's PodResources for holders: at each hint, and periodically.
 
-Theory of operation. A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or
-went, a sandbox that stopped, or another kubelet. A round has three steps, each of which changes the holdings:
+Theory of operation. A hint is an event that may change the answer: a write of the checkpoint, a pod's directory that
+came or went, a stopped sandbox, or another kubelet. A round has three steps, each of which updates the holdings:
 
-    look   which of the named pods have no directory any more: they are gone
+    look   named pods whose directory is gone have ended
     ask    PodResources List, once no Allocate is in flight
-    ends   which pods that aren't listed any more have no running sandbox: they have ended, although their directory is
-           still there
+    ends   pods that are no longer listed and have no running sandbox have ended, even with a directory
 
-An answer is dropped if another kubelet came meanwhile: the one before may have known what this one has forgotten. There
-is no round while no id is in use or unreleased.
+An answer is dropped if another kubelet appeared meanwhile: the old kubelet may know ids that the new one has forgotten.
+There is no round while no id is in use or unreleased.
 """
 
 from __future__ import annotations
@@ -34,26 +33,25 @@ from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.node.sandboxes import Sandboxes
 
 PAUSE = 0.2
-"""Seconds between two looks; a kubelet allows 100 Lists a second."""
+"""Seconds between two rounds; a kubelet allows 100 Lists a second."""
 SLOW = 30.0
-"""Seconds after which there is a look without a hint."""
+"""Seconds until a round without a hint."""
 BLIND = 2.0
-"""The same while pods' directories can't be seen, or aren't watched: then nothing hints at the end of a pod, but the
-kubelet's answer."""
+"""The same while pods' directories can't be seen or watched: then only List tells of the end of a pod."""
 
 LONGEST = 30.0
-"""Seconds for which the kubelet isn't asked because of an Allocate that is in flight; then it is asked all the same."""
+"""The most seconds that List is put off because of Allocates in flight."""
 _LOOK = 0.02
-"""Seconds between two looks at what is in flight."""
+"""Seconds between two checks for Allocates in flight."""
 
 SETTLING = 3.0
-"""Seconds after the end of a pod's sandbox within which its kubelet has noticed. Until then it is asked again."""
+"""Seconds within which a kubelet notices the end of a sandbox. Until then it is asked again."""
 
 _log = bind(__name__)
 
 
 class Asking:
-    """Used from the event loop; publishes what it finds out as holdings."""
+    """Publishes its findings as holdings. Used from the event loop."""
 
     def __init__(self, holdings: Mapping[str, ResourceHoldings], places: Places, threads: Threads) -> None:
         self._holdings = holdings
@@ -61,28 +59,28 @@ class Asking:
         self._pod_resources = PodResources(places.pod_resources, threads)
         self._sandboxes = Sandboxes(places.runtimes, self._stopped)
         self._stops: dict[str, float] = {}
-        """When the sandbox of each of these pods stopped, of those that are named and weren't known to be gone."""
+        """`_stops` contains the times of stopped sandboxes, keyed by pod, for named pods not known to have ended."""
         self._removed: frozenset[str] = frozenset()
         """The pods whose directories are gone."""
         self._ended: frozenset[str] = frozenset()
-        """The pods that the kubelet doesn't list any more, and of which nothing runs."""
+        """The unlisted pods without a running sandbox."""
         self._hint = asyncio.Event()
         self._another_kubelet = False
         self._failures = 0
         self._complaint = Complaint(_log, "the kubelet doesn't say which pods have what: %s", level=logging.DEBUG)
         self.answered: float | None = None
-        """When the kubelet said it last, in seconds of the monotonic clock."""
+        """When the last answered List began, in seconds of the monotonic clock; None before the first."""
         self.asked = Counter[str]()
-        """How often the kubelet was asked so far, by outcome."""
+        """The number of Lists so far, by outcome."""
 
     @property
     def complaint(self) -> str:
-        """Why the kubelet doesn't say which pods have what; empty if it does."""
+        """Why List fails; empty if it doesn't."""
         return self._complaint.text
 
     @property
     def api(self) -> str | None:
-        """The version of PodResources in which this kubelet answered."""
+        """The PodResources version in which this kubelet answered; None before that."""
         return self._pod_resources.api
 
     def hint(self) -> None:
@@ -98,7 +96,7 @@ class Asking:
             self._hint.set()
 
     async def run(self) -> None:
-        """Looks and asks until it is cancelled."""
+        """Runs rounds until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pods.run(), name="watch the pods' directories")
             group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
@@ -117,11 +115,11 @@ class Asking:
         """Seconds until a round without a hint."""
         values = [holdings.value for holdings in self._holdings.values()]
 
-        # A kubelet that starts serves this API a little later than the other.
+        # A starting kubelet serves PodResources a little later than Register.
         if self._failures:
             return backoff(self._failures, SLOW)
 
-        # The sandbox of a pod has stopped, and its kubelet may still list it.
+        # The kubelet may still list a pod whose sandbox has stopped.
         now, over = time.monotonic(), self._removed | self._ended
         self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
         if self._stops:
@@ -132,16 +130,19 @@ class Asking:
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
 
     def _look(self) -> None:
+        # A kubelet allocates at admission and makes the pod's directory afterwards: before STARTED has passed, a missing
+        # directory may still come.
         values = [holdings.value for holdings in self._holdings.values()]
         admitted = max(max(value.written, value.kubelet_since) for value in values)
         named = frozenset().union(*(value.pods for value in values))
         started = time.monotonic() - admitted > STARTED
-        # whoever answers on the socket has its pods beside it (pkg/kubelet/kubelet_getters.go, every release)
+        # the pods' directories belong to the kubelet that answers on the socket beside them
+        # (pkg/kubelet/kubelet_getters.go, every release)
         self._removed = self._pods.gone(named, started=started, sure=self.answered is not None)
         self._publish_ends()
 
     async def _see_ends(self) -> None:
-        """What has ended although its directory is still there: a kubelet lists it no more, and nothing of it runs."""
+        """Finds pods that ended with their directory still there: unlisted, and without a running sandbox."""
         ending = frozenset().union(*(holdings.value.ending for holdings in self._holdings.values()))
         self._ended &= ending
         if asked := ending - self._removed - self._ended:
@@ -161,8 +162,8 @@ class Asking:
             holdings.set(after)
 
     async def _ask(self) -> None:
-        # List frees the devices of deleted pods, and for that the kubelet recounts what is allocated: without the
-        # devices that it is just allocating, which it would give to the next pod, too (UpdateAllocatedDevices in
+        # List frees the devices of deleted pods, and for that the kubelet recounts its allocated devices: without those
+        # of an Allocate in flight, which it would then give to the next pod, too (UpdateAllocatedDevices in
         # pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST):
@@ -181,12 +182,12 @@ class Asking:
             self._complaint.say(str(error))
             return
         self.asked["success"] += 1
-        if self._another_kubelet:  # the one before answered, which may have known what this one has forgotten
+        if self._another_kubelet:  # the answer is the old kubelet's
             return
         if self.answered is None:
             self.hint()
         self.answered, self._failures = asked, 0
         self._complaint.over()
-        for resource in listing.keys() & self._holdings.keys():  # some may have come or gone meanwhile
+        for resource in listing.keys() & self._holdings.keys():  # a reload may have added or removed some
             holdings = self._holdings[resource]
             holdings.set(holdings.value.heard(listing[resource], asked))

@@ -1,4 +1,4 @@
-"""What the containers of this node hold of every resource: keeps the values, and runs the sources that change them."""
+"""The holdings of all resources of the node: keeps the values, and runs their sources."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class NodeHoldings:
 
     @property
     def written(self) -> int:
-        """How often the kubelet may have written its checkpoint."""
+        """A counter of possible writes of the kubelet's checkpoint."""
         return self.node.written.version
 
     def add(self, resource: str) -> None:
-        """From now on the holdings of this resource are known, too. It may be there already."""
+        """Starts to follow a resource; harmless for one that is followed already."""
         if resource not in self.by_resource:
             holdings, kubelet = Holdings(boot=self._boot), self.node.appeared.value
             holdings = holdings if kubelet is None else holdings.new_kubelet(*kubelet)
@@ -55,7 +55,7 @@ class NodeHoldings:
         del self.by_resource[resource]
 
     def _new_kubelet(self) -> None:
-        """At once, before a read or an answer can be of this kubelet."""
+        """Marks the holdings at once, before a read or an answer can stem from the new kubelet."""
         if (kubelet := self.node.appeared.value) is not None:
             for holdings in self.by_resource.values():
                 holdings.set(holdings.value.new_kubelet(*kubelet))

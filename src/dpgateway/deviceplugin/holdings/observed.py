@@ -1,7 +1,7 @@
-"""What containers hold of one resource, as it changes: what a resource tells becomes another value of the holdings.
+"""The observable holdings of one resource: each event that the resource reports sets the next value.
 
-Watchers are woken by what may give them something to do. An Allocate that begins wakes nobody: what it excludes is up
-to the resource itself, which has just told it.
+Watchers are woken only if they may have something to do. The start of an Allocate wakes none: the resource, which has
+just reported it, applies its exclusions itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpgateway.resource.inventory import Inventory
 
 
 async def up_to_date() -> None:
-    """For holdings that are always so."""
+    """The ``read`` of holdings without a source."""
 
 
 class ResourceHoldings(Observable[Holdings]):
@@ -28,8 +28,8 @@ class ResourceHoldings(Observable[Holdings]):
         reread: Callable[[], None] = lambda: None,
         read: Callable[[], Awaitable[None]] = up_to_date,
     ) -> None:
-        """``reread`` has the kubelet's checkpoint read once more, and what it says published; ``read`` returns when
-        that was done.
+        """``reread`` requests another read of the kubelet's checkpoint, published even if unchanged; ``read`` waits for
+        one.
         """
         super().__init__(value, news=Holdings.is_news_after)
         self._reread, self.read = reread, read
@@ -63,20 +63,20 @@ class ResourceHoldings(Observable[Holdings]):
 
     def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> None:
         found = self.value.remembered(unreleased, granted)
-        if found != self.value:  # journals of others are read again and again
+        if found != self.value:  # other gateways' journals are read repeatedly
             self.set(found)
 
 
 async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Releases) -> None:
-    """Has a resource follow its holdings: its list, what others of its pool may give away, and what its driver is told.
-    Never returns.
+    """Applies each change of the holdings to a resource: its list, its pool's exclusions, and its releases. Never
+    returns.
     """
     seen, before = 0, Holdings()
     while True:
         seen = await observed.wait(seen)
         holdings = observed.value
 
-        # Only another note tells of ids that may leave the list.
+        # Only another note can let ids leave the list.
         if holdings.note is not before.note:
             inventory.hold()
         else:
@@ -84,7 +84,7 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
             if inventory.ledger.lost:
                 inventory.look_later()
 
-        # A kubelet writes its note anew for each list that it gets.
+        # The kubelet writes its checkpoint for each list, which resolves the doubt.
         if holdings.doubted != before.doubted:
             inventory.repeat()
         if holdings.unsettled and not holdings.only_gave_since(before):

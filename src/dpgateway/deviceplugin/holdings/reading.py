@@ -1,6 +1,7 @@
-"""Reads the kubelet's checkpoint whenever somebody asks: on threads, because a file may be long, and a disk may hang.
+"""Reads the kubelet's checkpoint on request: on threads, because a file may be long, and a disk may hang.
 
-What the file means is in ``node.checkpoint``, what follows from it in ``values``.
+Requests coalesce: one read serves all that came before it began, and a later request causes another. ``node.checkpoint``
+parses the file, ``values`` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -27,17 +28,16 @@ from dpgateway.node.holders import Note
 READING = 0.1
 """Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
 MOST_HELD = 10_000
-"""Ids of one resource that containers of a node may hold: a thousand pods with ten each. More would make the lists
-so long that other work waits."""
+"""The most held ids of one resource: a thousand pods with ten each. Longer lists would block other work."""
 LARGEST_HELD = 3 * 1024 * 1024
-"""Bytes of these ids. A kubelet ends a stream whose list has more than 4 MiB (grpc-go's default), with 40 for each id
-besides the id itself; so it never heard of more."""
+"""The most bytes of these ids. A kubelet ends a stream whose list exceeds 4 MiB (grpc-go's default), with 40 bytes per
+id besides the id itself; so it can't know more."""
 
 _log = bind(__name__)
 
 
 class Reader:
-    """Publishes what the kubelet wrote down of each resource. Used from the event loop."""
+    """Publishes the kubelet's note of each resource. Used from the event loop."""
 
     def __init__(
         self, directory: Path, holders: Mapping[str, ResourceHoldings], threads: Threads, published: Callable[[], None]
@@ -47,15 +47,16 @@ class Reader:
         self._timer: asyncio.TimerHandle | None = None
         self._asked = asyncio.Event()
         self._wanted: set[str] = set()
-        """The resources for which the next look is published, also if it finds the same again."""
+        """The resources for which the next read is published even if unchanged."""
         self._begun = 0
+        """The value of ``_finished.version`` once the present or last read has finished."""
         self._finished = Signal()
-        """Its version counts the reads that have finished."""
+        """Its version counts finished reads."""
         self._last: tuple[object, float] = (None, LONG_AGO)
-        """Which file was read last, and when it was written."""
+        """The identity of the last file read, and the time of its write."""
         self._complaint = Complaint(_log)
         self.registered: Observable[tuple[Mapping[str, Collection[str]], float]] = Observable(({}, LONG_AGO))
-        """Which ids the kubelet calls healthy, by resource, and when it wrote that down."""
+        """The ids that the kubelet calls healthy, by resource, and the time of that write."""
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
@@ -72,17 +73,17 @@ class Reader:
             self._ask_no_more()
 
     def ask_soon(self) -> None:
-        """One read for many changes: a starting kubelet writes its checkpoint for each resource that registers."""
+        """Requests a read after READING: a starting kubelet writes its checkpoint for each resource that registers."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(READING, self.ask)
 
     def ask(self, *resources: str) -> None:
-        """A read that begins after this moment; what is new is published, and for ``resources`` whatever is found."""
+        """Requests a read that begins after this call. News are published, and for ``resources`` any result."""
         self._wanted.update(resources)
         self._asked.set()
 
     async def read(self) -> None:
-        """Returns when a read that began after this moment has been published."""
+        """Returns when a read that began after this call has been published."""
         self.ask()
         await self._finished.wait(self._begun)
 
@@ -104,7 +105,7 @@ class Reader:
         except FileNotFoundError:
             self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
             return
-        except (OSError, GatewayError) as error:  # also without a thread
+        except (OSError, GatewayError) as error:  # GatewayError also for want of a thread
             self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
         else:
             self._complain(self._crowded(known), written)
@@ -115,14 +116,14 @@ class Reader:
         return self._threads.call("read the checkpoint", function)
 
     def _written(self, found: os.stat_result) -> float:
-        """The clock may have been set since the file was first seen."""
+        """The time of the write on the monotonic clock, fixed at the first sight: the wall clock may be set later."""
         file = (found.st_ino, found.st_mtime_ns, found.st_size)
         if file != self._last[0]:
             self._last = file, stamped(found.st_mtime)
         return self._last[1]
 
     def _crowded(self, notes: Mapping[str, Note]) -> str:
-        """What to say of resources of which containers can't hold as much as the checkpoint says."""
+        """The complaint about resources with impossibly many held ids; empty if there are none."""
         crowded = {resource: text for resource in self._holders if (text := _excess(notes.get(resource, {})))}
         if not crowded:
             return ""
@@ -132,13 +133,13 @@ class Reader:
         )
 
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
-        """Most looks tell most resources nothing, and a kubelet that starts writes its checkpoint for each of them."""
+        """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
         for resource, holdings in self._holders.items():
             if not holdings.set(change(resource, holdings.value)) and resource in wanted:
                 holdings.notify()
 
     def _complain(self, text: str, written: float) -> None:
-        """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""
+        """Logs ``text`` once, but not while a kubelet may be mid-write: 1.8 and 1.9 write the file in place."""
         if text and time.monotonic() - written <= WRITING:
             return
         self._complaint.say(*([text] if text else []))
@@ -150,7 +151,7 @@ def _note(notes: Mapping[str, Note] | None, resource: str) -> Note | None:
 
 
 def _excess(note: Note) -> str:
-    """Why containers can't hold as much; empty if they can."""
+    """Why a note is impossibly large; empty if it isn't."""
     if len(note) > MOST_HELD:
         return f"found {len(note)} ids that containers hold, expected at most {MOST_HELD}"
     size = len("".join(note).encode())
