@@ -1,13 +1,13 @@
 """The allocate lane: ``allocate``, ``preview`` and ``prefer``, one call at a time.
 
-Its rules:
+Theory of operation. ``_turn`` is the lane's lock, and ``_current`` its call.
 
-- A call has one deadline, and the time that it waits for its turn counts.
-- When the deadline passes, the call fails and hangs: the next call takes the lane. What the driver returns after that
-  is dropped, and the caller is told, so that the devices can be released. While MOST_HUNG calls hang, further calls
-  fail at once: a fifth would hang, too.
-- A caller that is cancelled waits no longer, but its call keeps the lane until it answers or its deadline passes. So a
-  slow driver doesn't get more calls at once because kubelets come and go.
+- A call has one deadline, which includes the wait for its turn.
+- At the deadline the call fails and counts as hung (``_hung``): the next call takes the lane. A late result is dropped,
+  and reported to the caller (``late``), so that the devices can be released. While MOST_HUNG calls hang, further calls
+  fail at once: they would hang, too.
+- The call of a cancelled caller keeps the lane until it answers or its deadline passes. So a slow driver doesn't get
+  concurrent calls because kubelets come and go.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class AllocateLane:
         self._name, self._threads = name, threads
         self._turn = asyncio.Lock()
         self._queued = 0
-        """How many calls wait for their turn. While none does, a free lock is taken at once, without a timer."""
+        """The number of calls waiting for their turn. While it is 0, a free lock is taken without a timer."""
         self._current: _LaneCall | None = None
         self._hung: dict[_LaneCall, None] = {}
 
     async def call(
         self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
     ) -> T:
-        """Runs ``function`` when its turn comes. ``end``: the deadline by time.monotonic(), which is ``seconds`` after
-        the first attempt. ``late`` is called if the driver returns something after that.
+        """Runs ``function`` on a thread at its turn. ``end``: the deadline by time.monotonic(), ``seconds`` after the
+        first attempt. ``late`` is called if the driver returns a result after it.
         """
         if not self._queued and not self._turn.locked():
             await self._turn.acquire()
@@ -66,6 +66,8 @@ class AllocateLane:
                 raise DriverTimeout(f"{method}() wasn't called within {seconds:g} s, behind {self._current}") from None
             finally:
                 self._queued -= 1
+
+        # Each hung call has a thread, so their number is limited.
         if len(self._hung) >= MOST_HUNG:
             self._turn.release()
             calls = ", ".join(map(str, self._hung))
@@ -81,9 +83,9 @@ class AllocateLane:
             raise fault(method, error) from error
 
     async def _answered(self, future: asyncio.Future[Any], end: float, late: Callable[[], None] | None) -> bool:
-        """Waits until the future is done; False when the time is over. The turn ends with the call, or at ``end``."""
+        """Waits for the future; returns False at ``end``. The turn ends with the call, or at ``end``."""
         loop = asyncio.get_running_loop()
-        over = loop.create_future()  # asyncio.wait would take as long as the rest of an Allocate
+        over = loop.create_future()  # asyncio.wait would take as long as all else of an Allocate
 
         def wake(_: object = None) -> None:
             if not over.done():
@@ -105,7 +107,7 @@ class AllocateLane:
         return future.done()
 
     def _abandon(self, future: asyncio.Future[Any], left: float, late: Callable[[], None] | None) -> None:
-        """Nobody waits for the call any more. It has its turn for the seconds that are left; after that it hangs."""
+        """The call has lost its caller. It keeps its turn for the seconds ``left``; after that it counts as hung."""
         call = self._current
         assert call is not None  # noqa: S101  the call that is given up
 

@@ -1,7 +1,7 @@
-"""Checks what a driver returns and raises. A DriverFault says how it broke the contract.
+"""Checks the results and exceptions of a driver. A DriverFault says how it broke the contract.
 
-A driver makes mistakes, and doesn't lie: checked are types, sizes and values. What may change later, or may be slow to
-read, is copied on the driver's own thread.
+A driver is trusted, but may have bugs: types, sizes and values are checked. Objects that may change later, or are slow
+to read, are copied on the driver's own thread.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from dpgateway.model import Allocation, Candidate, Device, Health, other_values,
 T = TypeVar("T")
 
 KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, GatewayError)
-"""Each stands before its base classes."""
+"""The kinds of errors, each before its base classes."""
 OUTCOMES = dict(zip(KINDS, ("busy", "unavailable", "error", "timeout", "fault", "error"), strict=True))
 
 MOST_DEVICES = 200_000
-"""More than fit into the largest list that a kubelet accepts: a generator without end."""
+"""The limit for a generator without end: more devices than the largest list that a kubelet accepts."""
 
 LONGEST_TRACE = 50_000
-"""Characters of a driver's traceback."""
+"""Characters kept of a driver's traceback."""
 
 _FIELDS = fields(Device)
 _OPTIONAL: Mapping[str, Any] = {
@@ -57,7 +57,7 @@ class Copy(Device):
 
 
 def own(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """The very objects that the driver listed."""
+    """The driver's own objects of these devices, the ones that it listed."""
     return tuple([device.own if type(device) is Copy else device for device in devices])
 
 
@@ -68,18 +68,21 @@ def unhealthy(device: Device, reason: str) -> Copy:
 
 
 def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ...]:
-    """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``.
+    """Checks the result of ``devices()``. Runs the driver's code, so call it on the thread that called ``devices()``.
 
-    ``before``: the last result. A device with the same values stays the same object, so that the gateway looks only at
-    what differs, also if a driver makes new values each time. A device of the driver's own class is copied: a list says
-    what was true when it was made.
+    ``before``: the last result. A device with the same values stays the same object, so that the gateway processes only
+    differences, even if a driver makes new objects each time. A device of the driver's own class is copied: a list is a
+    snapshot.
     """
     items: tuple[Device, ...] = _sequence("devices()", answer, MOST_DEVICES, Device)
-    # The usual case: as many devices as before, in the same order, and few of them are other objects.
+
+    # The usual case: as many devices as before, in the same order, with few other objects.
     if len(items) == len(before) and all(map(_lasts, set(map(type, items)))):
         listed = _replaced(before, items)
         if listed is not None:
             return listed
+
+    # Else each device is compared with the last one of its id.
     known = {device.id: device for device in before}
     listed = tuple([_kept(device, known) if type(device) is Device else _copied(device, known) for device in items])
     ids = [device.id for device in listed]
@@ -91,6 +94,7 @@ def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ..
 
 def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[Device, ...] | None:
     """``before`` with the devices that differ now; None if an id differs."""
+    # The loops over all devices run in C; Python sees only the places with another object.
     given = own(before)
     places = list(compress(count(), map(is_not, given, items)))
     was, now = [before[place] for place in places], [items[place] for place in places]
@@ -108,7 +112,7 @@ def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[De
 
 @lru_cache(maxsize=64)
 def _lasts(kind: type) -> bool:
-    """Whether the values of an object of this class never change: it is a frozen dataclass, and computes nothing."""
+    """Whether the values of an object of this class never change: a frozen dataclass without computed fields."""
     frozen = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return frozen and all(getattr(kind, one.name, None) is getattr(Device, one.name) for one in _FIELDS)
 
@@ -119,7 +123,7 @@ def _kept(device: Device, known: Mapping[str, Device]) -> Device:
 
 
 def _copied(device: Device, known: Mapping[str, Device]) -> Device:
-    """A driver's class may have an ``__init__`` of its own: it may lack what is optional, and the copy is validated."""
+    """A validated copy; optional fields may be missing, because a driver's class may have an ``__init__`` of its own."""
     values: dict[str, Any] = {
         one.name: getattr(device, one.name, _OPTIONAL[one.name]) if one.name in _OPTIONAL else getattr(device, one.name)
         for one in _FIELDS
@@ -131,20 +135,20 @@ def _copied(device: Device, known: Mapping[str, Device]) -> Device:
 
 
 def candidates(answer: object) -> tuple[Candidate, ...]:
-    """What ``explain()`` returned. Call it on the thread that called ``explain()``."""
+    """Checks the result of ``explain()``. Call it on the thread that called ``explain()``."""
     return tuple([plain(one, Candidate) for one in _sequence("explain()", answer, MOST_DEVICES, Candidate)])
 
 
 def allocation(answer: object, method: str = "allocate") -> Allocation:
-    """What ``allocate()``, or ``preview()``, returned. Call it on the thread that called that."""
+    """Checks the result of ``allocate()`` or ``preview()``. Call it on the thread that called the method."""
     if not isinstance(answer, Allocation):
         raise DriverFault(f"{method}() returned {answer!r:.200}, expected an Allocation")
     return plain(answer, Allocation)
 
 
 def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[Device, ...]:
-    """What ``prefer()`` returned: ``size`` of ``available``, each at most as often as there. Call it on the thread that
-    called ``prefer()``.
+    """Checks the result of ``prefer()``: ``size`` of ``available``, each at most as often as there. Call it on the
+    thread that called ``prefer()``.
     """
     chosen: tuple[Device, ...] = _sequence("prefer()", answer, max(size, 1), Device)
     if len(chosen) != size:
@@ -174,20 +178,20 @@ def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, .
 
 
 def fault(method: str, error: BaseException) -> GatewayError:
-    """What a driver raised, as a GatewayError: a GatewayError stays as it is, anything else is a bug of the driver."""
+    """A driver's exception as a GatewayError: a GatewayError itself, or a DriverFault, a bug of the driver."""
     if isinstance(error, GatewayError):
         return error
     return DriverFault(f"{method}() raised {describe(error)}")
 
 
 def outcome(error: BaseException) -> str:
-    """The kind of the error in a word, for who counts."""
+    """The kind of the error in one word, for counters."""
     return next((word for kind, word in OUTCOMES.items() if isinstance(error, kind)), "fault")
 
 
 def ask(method: str, call: Callable[[], T]) -> T:
-    """Calls a driver's method; for the driver's thread. What it raises leaves as an error of our own, whose text and
-    traceback are made here, because a driver's ``__str__`` may hang. Only a bug has a traceback.
+    """Calls a driver's method, on the driver's thread. Exceptions leave as errors of our own; their text and traceback
+    are made here, because a driver's ``__str__`` may hang. Only a bug has a traceback.
     """
     try:
         return call()
@@ -208,5 +212,5 @@ def _trace(error: BaseException) -> str:
 
 
 def trace(error: BaseException | None) -> str | None:
-    """For the field ``exception`` of a line."""
+    """The value of a log line's field ``exception``."""
     return error.trace if isinstance(error, GatewayError) else None

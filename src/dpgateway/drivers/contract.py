@@ -18,22 +18,22 @@ from dpgateway.model import Allocation, Device
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a driver gets from the gateway. Later versions may add fields, and never remove one."""
+    """The gateway's services for a driver. Later versions may add fields, and never remove one."""
 
     resource: str
     """The extended resource that this driver serves, ``vendor.example/thing``."""
     node_name: str
     log: logging.LoggerAdapter[logging.Logger]
-    """Its records have the resource's name."""
+    """A logger whose records have the resource's name."""
     changed: Callable[[], None]
-    """Says "ask me again": ``devices`` is then called soon, once for any number of calls.
+    """Announces a change: the gateway calls ``devices`` soon, once for any number of announcements.
 
-    From any thread, at any time.
+    Callable from any thread, at any time.
     """
     held: Callable[[], Collection[str]] = frozenset
-    """The ids of the devices that containers hold as this resource, as far as that is known; also of devices that the
-    driver doesn't list. Empty with ``shares.ids``, and for commands such as ``dpgateway devices``. The first call may
-    take a second. From the driver's own calls and threads, at any time.
+    """Returns the known ids of the devices that containers hold as this resource, including devices that the driver
+    doesn't list. Empty with ``shares.ids``, and for commands such as ``dpgateway devices``. The first call may take a
+    second. Callable from the driver's own calls and threads, at any time.
     """
 
 
@@ -45,36 +45,36 @@ class Driver(Protocol):
     """A frozen dataclass: validated from the resource's ``options``, printed by ``dpgateway drivers``.
 
     Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
-    ``datetime.timedelta``. ``__post_init__`` raises ValueError for what types can't say. A method ``claims(self)``, if
-    there is one, returns names of things that only one resource of the driver can have, or those of one ``pool``;
-    one with ``*``, ``?`` or ``[`` is a glob, and claims all that it matches. A method ``warnings(self, others)``,
-    if there is one, returns texts for ``dpgateway check``; ``others`` has the options of the driver's resources before
-    this one, by their names.
+    ``datetime.timedelta``. ``__post_init__`` raises ValueError for constraints beyond types. An optional method
+    ``claims(self)`` returns names of things that only one resource of the driver, or the resources of one ``pool``, can
+    have; a name with ``*``, ``?`` or ``[`` is a glob, and claims every name that it matches. An optional method
+    ``warnings(self, others)`` returns texts for ``dpgateway check``; ``others`` has the options of the driver's earlier
+    resources, by name.
     """
 
     def __init__(self, options: Any, context: Context) -> None:  # noqa: ANN401  each driver has Options of its own
         """Raises DriverError when the options can't be honoured."""
 
     def devices(self) -> Iterable[Device]:
-        """The whole truth now: every device there is, with its health. May block.
+        """The complete present list: every device there is, with its health. May block.
 
         Called at the start, after ``Context.changed``, and every ``refresh``; never twice at once.
         """
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """What a container that gets ``devices`` needs. The values are the very objects of the last list: a subclass
-        of Device may carry what the driver has to know of them.
+        """Returns the environment, device nodes etc. for a container that gets ``devices``. These are the very objects
+        of the last list, so a subclass of Device may carry the driver's own data.
 
-        May be called again for devices that were allocated before: gives the same answer, and takes nothing away.
-        Raises DeviceUnavailable, DriverError, or Busy (then it is called again until the deadline).
+        May be called again for allocated devices: it returns the same answer, and takes nothing away. Raises
+        DeviceUnavailable, DriverError, or Busy (then it is called again until the deadline).
         """
 
     # Optional, and therefore not members of the protocol:
     #
     # def preview(self, device: Device) -> Allocation:
-    #     """What ``allocate`` would answer for this device alone, without doing anything. Asked of each healthy device
-    #     when it is listed as another object than before: one of which it raises, or that no container can get, is
-    #     Unhealthy, and asked of again with each list."""
+    #     """Returns the answer that ``allocate`` would give for this device alone, without side effects. Called for each
+    #     healthy device that is listed as another object than before. If it raises, or no container can get the device,
+    #     the device is Unhealthy, and ``preview`` is called again with each list."""
     #
     # def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> Iterable[Device]:
     #     """The best ``size`` devices; asked only when the resource says ``preference: none``."""
@@ -86,8 +86,9 @@ class Driver(Protocol):
     #     """The devices are free again."""
     #
     # def explain(self, about: str | None) -> Iterable[Candidate]:
-    #     """What it looked at for its devices, and why it isn't one: all there is, or what ``about`` (a path, a name)
-    #     means. For ``dpgateway devices --explain``; the gateway itself never asks."""
+    #     """The objects that the driver examined in search of devices, each with its device or its failed test: all, or
+    #     those that ``about`` (a path, a name) means. For ``dpgateway devices --explain``; a running gateway never calls
+    #     it."""
     #
     # def close(self) -> None:
     #     """The gateway ends, or makes the driver again."""

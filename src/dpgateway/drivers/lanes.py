@@ -1,12 +1,12 @@
-"""The calls of one running driver. They go through three lanes that never wait for one another:
+"""The calls of one running driver, in three lanes that don't wait for one another:
 
 list      ``devices``, one call at a time: at the start, after ``changed``, every ``refresh``  (drivers/listing.py)
 allocate  ``allocate``, ``preview`` and ``prefer``, one call at a time                         (drivers/allocating.py)
-prepare   ``prepare`` and ``release``, at the same time for different devices                  (drivers/preparing.py)
+prepare   ``prepare`` and ``release``, concurrent for different devices                        (drivers/preparing.py)
 
-The list lane belongs to the running driver; :class:`Lanes` has the calls of the other two. Which ids a container gets
-is decided elsewhere: here there are only devices. A Busy driver is asked again until the deadline where the kubelet
-doesn't repeat a call, each time in a new turn.
+The one exception: an Allocate waits for a running release of the same devices. The list lane belongs to the running
+driver; :class:`Lanes` has the calls of the other two. The lanes know devices, not ids of shares. Where the kubelet
+doesn't repeat a call, a Busy driver is asked again until the deadline, each time in a new turn.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Lanes:
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        """``config``: its deadlines count from the next call on."""
+        """``config``: new deadlines take effect with the next call."""
         self.abilities = abilities(driver)
         self.stats = CallStats()
-        """The calls of all lanes, as their callers see them: the time that a call waits for its turn counts."""
-        self._driver: Any = driver  # it has the methods that are among its abilities
+        """Statistics of the calls of all lanes, including their waits for a turn."""
+        self._driver: Any = driver  # Any: it has the methods among its abilities
         self._config, self._log = config, log
         self._allocating = AllocateLane(config.value.name, threads)
         self._preparing = PrepareLane(config.value.name, threads, group, log)
@@ -82,14 +82,16 @@ class Lanes:
             return await _until_free(ask, end)
 
     async def repeat(self, devices: Sequence[Device]) -> Allocation:
-        """What ``allocate`` gives for devices that a container has already, because the kubelet repeats what it was
-        told then. Asked once, with the same deadline; a late answer changes nothing.
+        """The answer of ``allocate`` for devices that a container has already, to compare with the one that the kubelet
+        repeats. Asked once, with the same deadline; a late answer changes nothing.
         """
         seconds = self._config.value.timeouts.allocate.total_seconds()
         return await self._once("allocate", partial(self._allocation, tuple(devices)), seconds, devices)
 
     async def preview(self, device: Device) -> Allocation:
-        """What ``allocate`` would give for this device alone, of a driver that can say so; it does nothing to it."""
+        """The answer that ``allocate`` would give for this device alone, without side effects; for a driver with
+        ``preview``.
+        """
         (own,) = answers.own([device])
 
         def call() -> Allocation:
@@ -120,7 +122,7 @@ class Lanes:
     # the prepare lane
 
     async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None:
-        """Asks the driver until the ``prepare`` deadline; the call goes on after it.
+        """Asks the driver until the ``prepare`` deadline; a running call goes on after it.
 
         ``once``: a Busy driver isn't asked again, because the kubelet calls PreStartContainer again.
         """
@@ -138,11 +140,12 @@ class Lanes:
                 await _until_free(lambda: self._preparing.prepare(devices, call, end - time.monotonic()), end)
 
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
-        """Tells a driver that has ``release`` which devices are free; nobody waits for the call. Of one that has only
-        ``prepare``, a prepare that goes on past its deadline is awaited: until then the device is free for nobody.
+        """Queues a release, and returns at once. For a driver with ``prepare`` alone, the release just waits for a
+        prepare that goes on past its deadline: until then the device isn't free.
 
-        When the call's turn comes, ``free`` says which devices still are, because some may be given away meanwhile.
-        ``told`` is called once the driver knows, or doesn't want to; not if it ended before its turn came.
+        At the call's turn, ``free`` returns the devices that are still free: some may have been granted meanwhile.
+        ``told`` is called after the call, failed or not, and at once for a driver with neither ability; it isn't called
+        if the driver ended before the call's turn.
         """
         if self.abilities.isdisjoint({"prepare", "release"}) or not devices:
             if told is not None:
@@ -171,12 +174,12 @@ class Lanes:
             self._preparing.release(devices, call, free).add_done_callback(ended)
 
     def listed(self, devices: Sequence[Device]) -> None:
-        """The driver's new list: what was prepared of a device that changed may be lost."""
+        """Takes a new list: a device that changed may have lost its preparation."""
         self._preparing.listed(devices)
 
     @property
     def preparations(self) -> int:
-        """How many are under way, or wait for their turn."""
+        """The number of preparations running or waiting for their turn."""
         return self._preparing.running
 
     @property
@@ -185,12 +188,12 @@ class Lanes:
         return self._preparing.idle
 
     def close(self) -> list[CallAfterClose]:
-        """The driver ended: no call begins any more. Returns those that go on nevertheless."""
+        """The driver ends: lets no further call begin. Returns the calls that go on after it."""
         return self._preparing.close()
 
     @contextlib.contextmanager
     def _blaming(self, method: str, devices: Sequence[Device]) -> Iterator[None]:
-        """Errors name the resource, the devices and the driver, because people read them in the pod's events."""
+        """Adds the resource, the devices and the driver to errors, because people read them in the pod's events."""
         asked, outcome = time.monotonic(), "success"
         try:
             yield
@@ -212,7 +215,8 @@ class Lanes:
 
 
 async def _until_free(ask: Callable[[], Awaitable[T]], end: float) -> T:
-    """Asks a Busy driver again, in calls that the kubelet doesn't repeat: Allocate is sent once (every release).
+    """Retries a Busy driver with backoff, for calls that the kubelet doesn't repeat: Allocate is sent once (every
+    release).
 
     ``end``: of all attempts, by time.monotonic(). Raises Busy if the driver is still busy at the last attempt.
     """

@@ -1,15 +1,15 @@
 """Loads drivers and checks the options of their resources, each on a thread of its own, because any of it may hang.
 
 Theory of operation. One thread imports each driver (``_found``); then one thread per resource checks that resource's
-options (``_checked``). Nobody waits longer than they want: :meth:`Loading.wait` returns at its deadline, and what isn't
-done by then is a failure. A gateway serves that resource nevertheless: its configuration has ``load``, by which its
-running driver waits for the rest on a thread of its own (drivers/running.py). Meanwhile one more thread says in the log
-which drivers are awaited, and where in their code they are.
+options (``_checked``). Callers wait with a deadline: :meth:`Loading.wait` returns at it, and unfinished work counts as
+a failure. A gateway serves that resource nevertheless: its configuration has ``load``, with which its running driver
+waits for the rest on a thread of its own (drivers/running.py). Meanwhile one more thread logs the drivers still
+awaited, and where in their code they are.
 
-A hung import holds the import locks of the modules that it is importing, so whatever imports the same modules waits
-with it; and Python looks for modules one at a time, so nothing can be imported while a directory of ``sys.path``
-doesn't answer. A probe in a child process could tell before. It isn't made, because each start of the gateway would
-take one more interpreter for each driver, and what works in a child may hang here all the same.
+A hung import holds the import locks of its modules, so other imports of these modules wait with it; and Python searches
+for modules one at a time, so nothing can be imported while a directory of ``sys.path`` doesn't answer. A probe in a
+child process could detect that. It isn't made: each start of the gateway would cost one more interpreter per driver,
+and an import that works in a child may still hang here.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from dpgateway.kit.threads import Threads
 T = TypeVar("T")
 
 PATIENCE = 2.0
-"""Seconds after which a gateway serves the resources whose drivers are loaded, without the others. What is wrong with
-options that are checked by then is an error of the configuration; later it fails the resource alone."""
+"""Seconds after which a gateway serves the resources with loaded drivers, without the others. Wrong options found by
+then are an error of the configuration; later they fail the resource alone."""
 WORDS = (PATIENCE, 10.0, 20.0, LOADING)
-"""Seconds after which the log says which drivers are awaited."""
+"""Seconds after which the drivers still awaited are logged."""
 
 _PIECE = 0.1
-"""Seconds for which a thread waits at most before it looks for signals: a signal that comes just before the first
-thread begins to wait for a lock isn't handled until that wait is over."""
+"""The longest single wait, in seconds: a signal that arrives just before the main thread begins to wait for a lock
+isn't handled until that wait is over."""
 
 _log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one thread does, and who waits with it."""
+    """The work of one thread, and its effect on others, for the log."""
 
     driver: Installed
     doing: str
@@ -67,7 +67,7 @@ class Loading:
         self._threads = Threads(idle=0)  # each is needed once
         self._began = time.monotonic()
         self._awaited: dict[int, _Piece] = {}
-        """What is under way, by its thread."""
+        """`_awaited` contains the work under way, keyed by thread."""
         self._claims, self._claiming = Claims(), threading.Lock()
         meanwhile = "what imports the same modules waits with it, and no other resource"
         self._found = {
@@ -104,7 +104,7 @@ class Loading:
         return self._threads.begin(f"load {piece.driver.name}", work)
 
     def wait(self, seconds: float = LOADING) -> None:
-        """Returns when all is done, or so many seconds after the beginning."""
+        """Returns when all is done, at the latest ``seconds`` after the beginning."""
         futures: list[Future[Any]] = [*self._found.values(), *self._checked.values()]
         while (left := self._began + seconds - time.monotonic()) > 0 and wait(futures, min(left, _PIECE)).not_done:
             pass
@@ -118,7 +118,7 @@ class Loading:
                 _log.warning(text, piece.driver, piece.doing, age, _where(thread), piece.meanwhile)
 
     def found(self) -> dict[str, Found]:
-        """All drivers; those that aren't loaded by now have that for a failure."""
+        """All drivers; one that isn't loaded yet has a failure that says so."""
         return {
             name: _result(future, driver.failed) if future.done() else driver.failed(self._late("been imported"))
             for name, future in self._found.items()
@@ -128,10 +128,10 @@ class Loading:
     def complete(
         self, installed: Sequence[str], missing: Mapping[str, Found], wrong: Sequence[Problem] = ()
     ) -> Configuration:
-        """The document with its options typed, as far as they are by now.
+        """The document with its options typed, as far as they are checked by now.
 
-        Raises InvalidConfiguration with all that is wrong: also with what was ``wrong`` with the document itself.
-        ``installed`` and ``missing``: see :meth:`resolve`.
+        Raises InvalidConfiguration with all problems, including those of the document itself (``wrong``). ``installed``
+        and ``missing``: see :meth:`resolve`.
         """
         configuration, problems = self.resolve(installed, missing)
         if problems := (*wrong, *problems):
@@ -141,15 +141,15 @@ class Loading:
     def resolve(
         self, installed: Sequence[str] = (), missing: Mapping[str, Found] | None = None
     ) -> tuple[Configuration, tuple[Problem, ...]]:
-        """Like :meth:`complete`, but returns what can be used together with what is wrong.
+        """Like :meth:`complete`, but returns the usable part together with the problems.
 
-        ``missing`` stands for drivers that aren't installed; for the others see ``dpgateway.drivers.options``.
+        ``missing`` replaces drivers that aren't installed; ``installed``: see ``dpgateway.drivers.options``.
         """
-        assert self._document is not None  # noqa: S101  who asks gave one
+        assert self._document is not None  # noqa: S101  only callers with a document ask
         return resolve(self._document, {**(missing or {}), **self.found()}, installed, self._completed)
 
     def _completed(self, entry: Entry, found: Found) -> Completed:
-        """The entry, if its options are checked; else without its driver, which is loaded when it is served."""
+        """The entry, if its options are checked; else without its driver, which then loads when it is served."""
         checked = self._checked.get(entry.written.place)
         if checked is None:
             return completed(entry, found)
@@ -161,7 +161,7 @@ class Loading:
         return Completed(unusable(entry, failure, partial(self._load, entry, checked)))
 
     def _load(self, entry: Entry, checked: Future[Completed]) -> ResourceConfig:
-        """Waits, however long it takes. The other resources are served by now, so what is wrong fails this one."""
+        """Waits without a deadline. The other resources are served by now, so a problem fails only this one."""
         done = self._claimed(entry, checked.result())
         if done.problems or done.resource is None:
             return unusable(entry, f"its options are wrong: {'; '.join(map(str, done.problems))}")
@@ -176,13 +176,13 @@ class Loading:
 
 
 def _result(future: Future[T], failed: Callable[[str], T]) -> T:
-    """What the future has, or what ``failed`` makes of its error: there may be no thread left."""
+    """The future's result; for an error, such as for want of a thread, ``failed`` of its text."""
     error = future.exception()
     return future.result() if error is None else failed(describe(error))
 
 
 def _where(thread: int) -> str:
-    """The line at which a thread is, or which called the standard library at which it is."""
+    """The line at which a thread is, outside the standard library."""
     frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001  it is documented
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
         frame = frame.f_back

@@ -23,7 +23,7 @@ from dpgateway.model.checks import sequence
 T = TypeVar("T")
 
 MOST_WARNINGS = 1000
-"""Of one resource; a generator may have no end."""
+"""The most warnings of one resource; a generator may have no end."""
 _ITS_OWN = "something that no other resource of this driver has, or the same pool for both resources"
 _GLOB = frozenset("*?[")
 
@@ -33,10 +33,10 @@ class Completed:
     """One entry of a document with its options typed, and their problems."""
 
     resource: ResourceConfig | None
-    """None if it can't be used."""
+    """None if the entry can't be used."""
     problems: tuple[Problem, ...] = ()
     claims: tuple[str, ...] = ()
-    """Names that this resource and its pool have for themselves."""
+    """Names that only this resource and its pool can have."""
 
 
 def resolve(
@@ -132,13 +132,13 @@ def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
 
 
 class Claims:
-    """Finds names that are claimed twice. The resources of one pool can claim the same name, because a pool gives it to
+    """Detects names that are claimed twice. Resources of one pool may claim the same name, because a pool gives it to
     one container at a time. A glob claims every name that it matches.
     """
 
     def __init__(self) -> None:
         self._first: dict[str, dict[str, tuple[Place, str | None]]] = {}
-        """By driver and name: the place and the pool of the first claim."""
+        """`_first` contains the place and the pool of the first claim, keyed by driver and name."""
 
     def checked(self, entry: Entry, done: Completed) -> Completed:
         """Adds the entry's claims; a second claim of a name is a problem."""

@@ -1,7 +1,7 @@
 """The installed drivers: entry points of the group ``dpgateway``, as plain values. Nothing here imports a driver.
 
-``importlib.metadata`` is imported only by :func:`look`, because it takes 3 MB: a running gateway has a child process
-look.
+``importlib.metadata`` is imported only by :func:`look`, because it takes 3 MB: a running gateway calls that in a child
+process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Point:
     """``module`` or ``module:object.attribute``."""
     distribution: str = "unknown"
     version: str = "unknown"
-    """Of the distribution."""
+    """The distribution's version."""
 
     @classmethod
     def of(cls, point: EntryPoint) -> Point:

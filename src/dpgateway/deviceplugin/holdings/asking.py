@@ -130,8 +130,8 @@ class Asking:
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
 
     def _look(self) -> None:
-        # A kubelet allocates at admission and makes the pod's directory afterwards: before STARTED has passed, a missing
-        # directory may still come.
+        # A kubelet allocates at admission and makes the pod's directory afterwards: within STARTED a missing directory
+        # may still come.
         values = [holdings.value for holdings in self._holdings.values()]
         admitted = max(max(value.written, value.kubelet_since) for value in values)
         named = frozenset().union(*(value.pods for value in values))

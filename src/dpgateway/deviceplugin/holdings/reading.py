@@ -1,7 +1,7 @@
 """Reads the kubelet's checkpoint on request: on threads, because a file may be long, and a disk may hang.
 
-Requests coalesce: one read serves all that came before it began, and a later request causes another. ``node.checkpoint``
-parses the file, ``values`` draws the conclusions.
+Requests coalesce: one read serves all that came before it began, and a later request causes another.
+``node.checkpoint`` parses the file, ``values`` draws the conclusions.
 """
 
 from __future__ import annotations
