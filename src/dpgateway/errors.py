@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LONGEST_WORDS = 4000
-"""Characters of an error or a reason that are kept."""
+"""Characters kept of an error or a reason."""
 
 
 class GatewayError(Exception):
@@ -20,7 +20,7 @@ class GatewayError(Exception):
 
 
 class DriverError(GatewayError):
-    """The driver can't do what was asked, and trying again at once won't help. The text reaches the pod's events."""
+    """The driver can't do this, and an immediate retry won't help. The text reaches the pod's events."""
 
 
 class DeviceUnavailable(DriverError):
@@ -28,10 +28,10 @@ class DeviceUnavailable(DriverError):
 
 
 class Busy(DriverError):
-    """The driver can't do what was asked right now, and trying again helps.
+    """The driver can't do this right now, and a retry may help.
 
-    In ``allocate`` the gateway tries again until the deadline, because the kubelet doesn't. In ``prepare`` the gateway
-    answers at once, because the kubelet tries again (pkg/kubelet/cm/devicemanager, every release).
+    In ``allocate`` the gateway retries until the deadline, because the kubelet doesn't. In ``prepare`` the gateway
+    answers at once, because the kubelet retries (pkg/kubelet/cm/devicemanager, every release).
     """
 
 
@@ -48,11 +48,11 @@ class NoThread(GatewayError):
 
 
 class RequestError(GatewayError):
-    """The kubelet (or another client) asked for something that can't be given."""
+    """The kubelet (or another client) made a request that can't be granted."""
 
 
 class CdiError(GatewayError):
-    """A CDI name stands for nothing, or for what can't be given; or a spec of these names is wrong."""
+    """A CDI name is unknown, or its edits can't be given to a container; or its spec is wrong."""
 
 
 class ConfigurationError(GatewayError):
@@ -64,7 +64,7 @@ class KubeletError(GatewayError):
 
 
 def describe(error: BaseException) -> str:
-    """An exception's kind and text, legible; also of an exception whose own ``__str__`` fails."""
+    """An exception's kind and text, legible; works for an exception with a broken ``__str__``, too."""
     try:
         return legible(f"{type(error).__name__}: {error}")
     except BaseException as raised:
@@ -77,42 +77,38 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # else it has a text of ours
+        if error.errno is not None and error.filename is None:  # without an errno it has our own text
             error.filename = str(path)
         raise
 
 
 def cut(text: str, most: int = LONGEST_WORDS) -> str:
-    """The beginning of a text: nobody reads more of it, and each copy costs memory and time."""
+    """Shortens a text to ``most`` characters: readers stop there, and each copy costs memory and time."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
 def legible(text: str) -> str:
-    """What a driver says, as it can be sent and shown: cut short, with escapes for NUL and for halves of characters."""
+    """A driver's text, fit to be sent and shown: cut short, with escapes for NUL and for lone surrogates."""
     return encodable(cut(text)).replace("\0", "\\x00")
 
 
 def encodable(text: str) -> str:
-    """``text`` with an escape for each half of a character, which can't be sent. File names that aren't UTF-8 have such
-    halves.
-    """
+    """``text`` with an escape for each lone surrogate, which can't be sent. File names that aren't UTF-8 have such."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def printable(text: str) -> str:
-    """``text`` on one line, with escapes for what would move a terminal's cursor: ids and reasons may have any
-    character.
-    """
+    """``text`` on one line, with escapes for control characters: ids and reasons may have any character."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """For the ``__post_init__`` of a driver's ``Options``: raises ValueError with what is wrong, if anything is.
+    """For the ``__post_init__`` of a driver's ``Options``: raises ValueError if there are problems.
 
-    Each of ``problems`` begins with a field's name and a colon; several are raised as one ExceptionGroup, and the
-    operator is told all of them at once.
+    Each of ``problems`` begins with a field's name and a colon; several are raised as one ExceptionGroup, so that the
+    operator sees all of them at once.
     """
     errors = [ValueError(problem) for problem in problems]
     if len(errors) > 1:

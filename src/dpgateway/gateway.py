@@ -1,11 +1,11 @@
-"""The gateway: which resources there are, and the run of each, from its driver to the kubelet.
+"""The gateway: its resources, and the life of each, from the driver to the kubelet.
 
 Theory of operation. Each resource has one task (:meth:`Gateway._serve`), which runs a driver and, above it, a plugin.
-It ends only when it is cancelled; when another gateway takes the resource over, the task begins again and waits for
-that gateway's end. A reload (:meth:`Gateway.apply`) does one of these to each resource:
+The task ends only by cancellation; when another gateway takes the resource over, it starts over and waits for that
+gateway's end. A reload (:meth:`Gateway.apply`) does one of these to each resource:
 
-- *same, amended*: its observable configuration gets the new value. Whoever must act on it subscribes; all others read
-  it where they use it.
+- *same, amended*: its observable configuration gets the new value. Subscribers act on it; all others read it at each
+  use.
 - *added, removed*: the task is started, or cancelled and awaited.
 - *restarted* (another driver, or other options): a second task runs the new driver beside the old plugin. The old one
   serves until the new driver lists a Healthy device, because a list that hangs or is empty would take the kubelet's
@@ -59,12 +59,10 @@ GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
 
 PROMPT = 2.0
-"""Seconds for which a reload waits for the drivers of resources that are restarted; then it says so, and goes on."""
+"""Seconds that a reload waits for the drivers of restarted resources; then it logs that, and goes on."""
 
 SETTLED = 12.0
-"""Seconds after which all is done that a start, a new kubelet or another configuration brings with it; idle threads
-have ended, too.
-"""
+"""Seconds after which the work of a start, a new kubelet or a reload is over, and idle threads have ended."""
 
 _log = bind(__name__)
 
@@ -75,23 +73,23 @@ class _Serving(Served):
 
     task: asyncio.Task[None] = field(init=False)
     ours: bool = False
-    """Whether this gateway serves it, or goes on to do so in a moment, and no other one has taken it over."""
+    """Whether this gateway serves it, or resumes in a moment, and no other gateway has taken it over."""
     follows: bool = True
-    """Whether it takes over from a gateway that serves already. One that was handed over only waits for that one's end,
-    because otherwise the two would take it from each other for ever.
+    """Whether it may take the resource over from a serving gateway. After a handover it only waits for the successor's
+    end: else the two would take the resource from each other for ever.
     """
     driver: RunningDriver | None = None
-    """None until it is made."""
+    """The driver; None until it is made."""
     old: _Serving | None = None
-    """What serves the same resource until this does."""
+    """The predecessor, which serves the resource until this one does."""
     next: _Serving | None = None
-    """The same resource as it is to be served, once the driver of that has devices."""
+    """The successor, which waits for its driver to list devices."""
     placed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it is in the place of the one before it."""
+    """Set once it has taken its predecessor's place."""
 
     @property
     def has_devices(self) -> bool:
-        """Whether a kubelet gets Healthy devices from it."""
+        """Whether the kubelet gets Healthy devices from it."""
         plugin = self.plugin
         if plugin is None or self.task.cancelling():
             return False
@@ -137,9 +135,9 @@ class Gateway:
         self._settling: asyncio.TimerHandle | None = None
         self._serving: dict[str, _Serving] = {}
         self.changed = Signal()
-        """When the status may be another one."""
+        """Notified when the status may have changed."""
         self.overview = Overview(self._node_name, self._holdings, client, self._serving, self.changed)
-        """What the gateway says of itself."""
+        """The gateway's status."""
 
     def start(self) -> None:
         self._everywhere = [
@@ -160,10 +158,10 @@ class Gateway:
         return self._group.create_task(supervised(name, run), name=name)
 
     async def _sweep(self) -> None:
-        """Removes what earlier gateways left of resources that aren't configured any more."""
+        """Removes the sockets that earlier gateways left of resources no longer configured."""
         await self._node.there.wait()
         with suppress(OSError):
-            self.last.unlink()  # it was said of an earlier gateway, for this one has come after all
+            self.last.unlink()  # it was meant for an earlier gateway: this one did follow
         removed = 0
         for names in left_behind(self._node.directory, self._serving):
             try:
@@ -178,19 +176,19 @@ class Gateway:
 
     @property
     def resources(self) -> tuple[ResourceConfig, ...]:
-        """Those that are served now, or will be once their drivers have devices."""
+        """The configured resources; of a restarted one the new configuration, served once its driver has devices."""
         return tuple((serving.next or serving).config.value for serving in self._serving.values())
 
     def configuration(self, web: WebSettings) -> dict[str, object]:
-        """What it serves, as plain values, and for which node. ``web``: the pages, which others serve."""
+        """The configuration in force, as plain values, and the node. ``web``: the settings of the pages, which the
+        gateway doesn't serve itself.
+        """
         served = replace(self._first, resources=self.resources, web=web)
         return {"node": self._node_name, "configuration": to_json(served)}
 
     async def apply(self, changes: Changes, order: Iterable[str]) -> None:
-        """Takes a reload over; resources that are the same don't notice. ``order``: all names, as the new configuration
-        has them.
-        """
-        # What runs on, or waits for its driver still.
+        """Applies a reload; unchanged resources don't notice. ``order``: all names, in the new configuration's order."""
+        # A change concerns the successor of a resource that is being restarted.
         latest = {name: serving.next or serving for name, serving in self._serving.items()}
         for config in changes.same:
             known = latest[config.name].config
@@ -198,8 +196,8 @@ class Gateway:
         for config in changes.amended:
             latest[config.name].config.set(config)
 
-        # Each resource needs to know its whole pool before any begins; but one that is served as before for now, until
-        # its new driver lists, stays in its old pool as long.
+        # All members of a pool are added before any begins, because each needs to know the whole pool. A restarted
+        # resource that its old driver still serves stays in its old pool until the new driver lists.
         restarted = {config.name for config in changes.restarted}
         moved = [config for config in changes.amended if "pool" in changes.keys[config.name]]
         for config in (*moved, *changes.added, *changes.restarted):
@@ -223,7 +221,7 @@ class Gateway:
         self.changed.notify()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
-        """With another driver, or other options of it. Returns after PROMPT if the old one serves on."""
+        """Restarts a resource, with another driver or other options. Returns after PROMPT if the old one serves on."""
         old = self._serving[config.name]
         await self._stop_next(old)
         old.next = new = _Serving(watched(config), time.monotonic(), history=old.history, old=old)
@@ -239,7 +237,7 @@ class Gateway:
             _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)
 
     async def _take_the_place(self, new: _Serving, old: _Serving, driver: RunningDriver) -> None:
-        """Returns once the old one has ended: it serves until there is no device to lose."""
+        """Returns once the old one has ended: it serves while it has devices and the new driver has none."""
         driver.state.subscribe(self.changed.notify)
         while old.has_devices and not driver.healthy:
             await self.changed.wait(self.changed.version)
@@ -264,7 +262,7 @@ class Gateway:
             serving.next = None
 
     async def _serve(self, serving: _Serving) -> None:
-        """Serves one resource until it is cancelled; then nothing of it is left."""
+        """Serves one resource until it is cancelled, and cleans up after it."""
         while True:
             try:
                 await self._serve_once(serving)
@@ -274,8 +272,8 @@ class Gateway:
                 raise asyncio.CancelledError
 
     async def _serve_once(self, serving: _Serving) -> None:
-        """Raises _Over, in a group, when the resource is another gateway's, or must begin again."""
-        config = serving.config = watched(serving.config.value)  # who read the last one has ended
+        """Raises _Over, in a group, when another gateway has the resource, or it must begin again."""
+        config = serving.config = watched(serving.config.value)  # drops the subscribers of the last run
         name = config.value.name
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
@@ -311,7 +309,7 @@ class Gateway:
             plugin.registrar.kubelet(change)
 
     async def _read(self) -> None:
-        """Returns when the checkpoint, as it is after the call, has been read."""
+        """Returns when a read of the checkpoint that began after the call is published."""
         await self._holdings.reader.read()
 
     def _streaming(self) -> bool:
@@ -321,26 +319,26 @@ class Gateway:
         return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
 
     def _settle(self) -> None:
-        """Much has been allocated, and some of it is soon free again."""
+        """Returns freed memory to the kernel after SETTLED: starts and reloads allocate much for a short time."""
         if self._settling is not None:
             self._settling.cancel()
         self._settling = asyncio.get_running_loop().call_later(SETTLED, memory.give_back)
 
-    # whether it works
+    # health
 
     @property
     def serves(self) -> bool:
-        """Whether a resource is served."""
+        """Whether any resource is served."""
         return any(plugin.resource.served for plugin in self._plugins())
 
     @property
     def ours(self) -> tuple[str, ...]:
-        """The resources that nobody would serve if this gateway ended now."""
+        """The resources that would be unserved if this gateway ended now."""
         return tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
 
     @property
     def given(self) -> bool:
-        """Whether another gateway has taken a resource over."""
+        """Whether another gateway has taken any resource over."""
         return any(not serving.follows for serving in self._serving.values())
 
     @staticmethod
@@ -348,30 +346,30 @@ class Gateway:
         return serving.ours or (serving.plugin is not None and serving.plugin.resource.served)
 
     def followed(self, own: str) -> bool | None:
-        """Whether another gateway's pod is on this node; None if that can't be seen. ``own``: the uid of ours."""
+        """Whether another gateway's pod is on this node; None if that can't be seen. ``own``: our pod's uid."""
         try:
             return other_of_us(self._pods, own)
         except OSError:
             return None
 
     def say_ending(self, own: str) -> None:
-        """Another gateway that is told to end, too, isn't to wait for this one, whose pod has the uid ``own``."""
-        with suppress(OSError):  # it waits for longer
+        """Marks this gateway, in the pod ``own``, as terminating, so that another terminating one doesn't wait for it."""
+        with suppress(OSError):  # the other one waits for longer
             say_ending(self._pods, own)
 
     @property
     def last(self) -> Path:
-        """The file that says that no gateway comes after this one."""
+        """The file that says that no gateway follows this one."""
         return self._node.directory / FOLDER / LAST
 
     async def works(self) -> None:
-        """Returns when the event loop and the workers have done what they were given."""
+        """Returns when the event loop and the workers have done the work queued before; for the watchdog."""
         await self._threads.call("say that it works", lambda: None)
 
     # the end
 
     async def close(self) -> None:
-        """Stops every resource at once, then the rest. Seconds at most: GRACE, and those of server and driver."""
+        """Stops all resources concurrently, then the rest. Takes at most GRACE and the limits of server and driver."""
         if self._settling is not None:
             self._settling.cancel()
         servings = [one for serving in self._serving.values() for one in (serving, serving.next) if one is not None]
@@ -380,26 +378,27 @@ class Gateway:
                 serving.driver.hurry()
         tasks = {*self._everywhere, *(serving.task for serving in servings)}
         for task in tasks:
-            if not task.cancelling():  # a second time would interrupt a resource that is being stopped
+            if not task.cancelling():  # a second cancellation would interrupt a resource that is stopping
                 task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         await self._front.client.close()
 
     def abandon(self) -> None:
-        """Removes all names at once, whatever still runs; from any thread."""
+        """Removes all sockets now, while things still run; from any thread."""
         for plugin in self._plugins():
             plugin.abandon()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    """Ends it, whatever it does."""
+    """Cancels the task and waits for its end; its outcome is ignored."""
     task.cancel()
     await asyncio.wait({task})
 
 
 async def _leave(plugin: Plugin, driving: asyncio.Task[None]) -> None:
-    async with AsyncExitStack() as end:  # what comes last is done first
+    """Drains and closes a plugin while its driver closes."""
+    async with AsyncExitStack() as end:  # in reverse order
         end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes
         end.push_async_callback(plugin.close)
         end.callback(driving.cancel)  # the driver closes while the server says goodbye
@@ -407,7 +406,7 @@ async def _leave(plugin: Plugin, driving: asyncio.Task[None]) -> None:
 
 
 class _Over(Exception):
-    """A resource isn't served any more, although it wasn't stopped."""
+    """A resource is no longer served, although it wasn't stopped. ``given``: another gateway has taken it over."""
 
     def __init__(self, *, given: bool) -> None:
         super().__init__()
@@ -415,9 +414,7 @@ class _Over(Exception):
 
 
 async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """A bug in one task is logged, and the task starts again; it doesn't end the others. So does one that had no
-    thread.
-    """
+    """Runs a task again, with a pause, after a bug or for want of a thread; logs that, and the other tasks go on."""
 
     def failed(error: Exception) -> None:
         if isinstance(error, NoThread):

@@ -123,7 +123,7 @@ def _kept(device: Device, known: Mapping[str, Device]) -> Device:
 
 
 def _copied(device: Device, known: Mapping[str, Device]) -> Device:
-    """A validated copy; optional fields may be missing, because a driver's class may have an ``__init__`` of its own."""
+    """A validated copy. A driver's class may have an ``__init__`` of its own, so optional fields may be missing."""
     values: dict[str, Any] = {
         one.name: getattr(device, one.name, _OPTIONAL[one.name]) if one.name in _OPTIONAL else getattr(device, one.name)
         for one in _FIELDS

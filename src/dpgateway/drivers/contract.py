@@ -72,9 +72,9 @@ class Driver(Protocol):
     # Optional, and therefore not members of the protocol:
     #
     # def preview(self, device: Device) -> Allocation:
-    #     """Returns the answer that ``allocate`` would give for this device alone, without side effects. Called for each
-    #     healthy device that is listed as another object than before. If it raises, or no container can get the device,
-    #     the device is Unhealthy, and ``preview`` is called again with each list."""
+    #     """Returns the answer that ``allocate`` would give for this device alone, without side effects. Called for
+    #     each healthy device that is listed as another object than before. If it raises, or no container can get the
+    #     device, the device is Unhealthy, and ``preview`` is called again with each list."""
     #
     # def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> Iterable[Device]:
     #     """The best ``size`` devices; asked only when the resource says ``preference: none``."""
@@ -87,8 +87,8 @@ class Driver(Protocol):
     #
     # def explain(self, about: str | None) -> Iterable[Candidate]:
     #     """The objects that the driver examined in search of devices, each with its device or its failed test: all, or
-    #     those that ``about`` (a path, a name) means. For ``dpgateway devices --explain``; a running gateway never calls
-    #     it."""
+    #     the ones that ``about`` (a path, a name) means. For ``dpgateway devices --explain``; a running gateway never
+    #     calls it."""
     #
     # def close(self) -> None:
     #     """The gateway ends, or makes the driver again."""

@@ -142,6 +142,7 @@ class RunningDriver:
             await self._close()
 
     async def _run_once(self) -> None:
+        # The lane exists before the driver: a constructor may announce a change.
         self._lane = lane = ListLane(self._config, self._threads, self._log)
         try:
             self._driver = driver = await self._make(lane.changed)
@@ -151,7 +152,7 @@ class RunningDriver:
                 try:
                     asking = lane.run(driver, self._fitting, calls.stats, self._hear)
                     await group.create_task(asking, name=f"{self._config.value.name} list")
-                finally:  # nobody asks a driver that closes
+                finally:  # a closing driver gets no calls
                     for call in calls.close():
                         self._after_close.add(call)
                     self.calls = self._lane = None
@@ -161,19 +162,19 @@ class RunningDriver:
             raise
 
     async def _make(self, changed: Callable[[], None]) -> Driver:
-        # The class, if it wasn't loaded when the configuration was read: with that the driver checks its options.
+        # The class, if it wasn't loaded in time for the configuration; loading includes the check of the options.
         config = self._config.value
         if (load := config.load) is not None:
             loading = self._threads.call(f"{config.name} load", load)
             await self._awaited(loading, "loaded")
-            if self._config.value.load is load:  # else a reload has brought what is loaded
+            if self._config.value.load is load:  # else a reload has brought the loaded class
                 self._config.set(self._config.value.loaded(loading.result()))
             config = self._config.value
         make: DriverClass | None = config.driver_class
         if config.failure or make is None:
             raise DriverError(config.failure or "it isn't installed")
 
-        # The object, on a thread, because a driver may do there what it likes.
+        # The object, on a thread, because a constructor may block.
         log = of_driver(config.driver, config.name)
         context = Context(config.name, self._node_name, log, changed, self._held)
         making = self._threads.call(
@@ -187,7 +188,7 @@ class RunningDriver:
         return making.result()
 
     async def _awaited(self, future: asyncio.Future[Any], done: str) -> None:
-        """Waits for the future, and says so when the time is over. Doesn't cancel it."""
+        """Waits for the future, without cancelling it; reports a failure at the deadline, and goes on waiting."""
         seconds = self._config.value.timeouts.list.total_seconds()
         if (await asyncio.wait({future}, timeout=seconds))[0]:
             return
@@ -202,7 +203,7 @@ class RunningDriver:
         if making.exception() is None and callable(close := getattr(making.result(), "close", None)):
             self._threads.call(f"{self._config.value.name} close", close)
 
-    # what it says
+    # the driver's output
 
     def _hear(self, answer: tuple[Device, ...] | str) -> None:
         if isinstance(answer, str):
@@ -221,7 +222,7 @@ class RunningDriver:
 
     def _failed(self, raised: Exception) -> None:
         error: BaseException = raised
-        while isinstance(error, ExceptionGroup):
+        while isinstance(error, ExceptionGroup):  # of the task group
             error = error.exceptions[0]
         reason = f"the driver {self._config.value.driver} isn't running: {answers.fault('__init__', error)}"
         fields = {"method": "__init__", "reason": reason, "exception": answers.trace(error)}
@@ -233,10 +234,10 @@ class RunningDriver:
         erred = state.erred if reason == state.failure else time.monotonic()
         self.state.set(replace(state, failure=reason, error=reason, erred=erred, overdue=overdue or state.overdue))
 
-    # its end
+    # the end
 
     async def _close(self) -> None:
-        """Closes the driver, if there is one that has ``close``; waits for it as long as it has."""
+        """Closes a driver that has ``close``, and waits for at most CLOSING; for CLOSING_LAST once hurried."""
         driver, self._driver = self._driver, None
         close = getattr(driver, "close", None)
         if not callable(close):

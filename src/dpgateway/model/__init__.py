@@ -1,8 +1,8 @@
-"""The neutral model: what drivers and the gateway say to each other, in no API's words.
+"""The neutral model: the values exchanged between drivers and the gateway, independent of any API.
 
 Every value is frozen, and validates itself. Fronts translate to and from the kubelet's messages.
 
-values  devices, what a container gets with them, and how lists of devices differ
+values  devices, allocations, and differences between lists of devices
 checks  validation of their fields
 """
 

@@ -3,7 +3,7 @@
 A wrong type raises ``TypeError``, a wrong value ``ValueError``; the text names the field, what was found and what was
 expected.
 
-Each function returns the value to keep, which is of the exact type: an object of a subclass, such as a ``StrEnum``, is
+Each function returns the value to keep, of the exact type: an object of a subclass, such as a ``StrEnum``, is
 converted.
 """
 
@@ -21,9 +21,9 @@ from typing import Any, TypeGuard, TypeVar
 T = TypeVar("T")
 
 MOST = 10_000
-"""Items of one field; a generator may have no end."""
+"""The most items of one field; a generator may have no end."""
 MOST_NODES = 1024
-"""NUMA nodes of a machine (CONFIG_NODES_SHIFT is 10 at most, arch/*/Kconfig, Linux 6.12)."""
+"""The most NUMA nodes of a machine (CONFIG_NODES_SHIFT is 10 at most, arch/*/Kconfig, Linux 6.12)."""
 
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
 """The usual type comes first, because isinstance() of an abstract class is slow."""
@@ -48,7 +48,7 @@ def text(what: str, value: object, *, empty: bool = False) -> str:
 
 
 def _sound(value: object) -> TypeGuard[str]:
-    """Whether it is a usual text. This check is fast, and lists may have 10,000 devices."""
+    """Whether ``value`` is valid and ASCII. A fast path, because lists may have 10,000 devices."""
     return type(value) is str and value != "" and value.isascii() and "\0" not in value
 
 

@@ -1,6 +1,6 @@
-"""The values of the model, and how lists of them differ.
+"""The values of the model, and differences between lists of them.
 
-Each value validates itself when it is made, so an impossible value can't exist.
+Each value validates itself in its constructor, so an invalid value can't exist.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Health:
 
     @classmethod
     def unhealthy(cls, reason: str) -> Health:
-        """``reason``: what is wrong, for the operator who asks why the device isn't allocatable. Characters that can't
-        be sent, such as half a character of a file's name, are escaped, and of a long text 4,000 characters are kept.
+        """``reason``: the fault, for an operator who asks why the device isn't allocatable. Characters that can't be
+        sent, such as lone surrogates from a file name, are escaped, and of a long text 4,000 characters are kept.
         """
         if isinstance(reason, str) and not (reason.isascii() and reason.isprintable() and len(reason) <= LONGEST_WORDS):
             reason = legible(reason)
@@ -74,12 +74,11 @@ class Device:
     attributes: Mapping[str, str | int | float | bool] = field(
         default_factory=lambda: _NOTHING, hash=False, kw_only=True
     )
-    """What the device is, such as its vendor, serial number or firmware, by name: for people."""
+    """Properties of the device, such as its vendor, serial number or firmware, by name: for people."""
     hardware: tuple[str, ...] | None = field(default=None, kw_only=True)
-    """The names of what is behind the device, such as ``char 188:0`` or ``pci 0000:3b:00.0``; None: its own id, and
-    nothing else. Devices that have a name in common exclude each other: while a container has one of them, the gateway
-    gives no other one away, whatever becomes of the devices' ids. None for an Unhealthy device: they aren't
-    known, unless an earlier list said them."""
+    """The names of the hardware behind the device, such as ``char 188:0`` or ``pci 0000:3b:00.0``; None: its own id
+    alone. Devices that share a name exclude each other: while a container has one of them, the gateway grants no other,
+    even if their ids change. None for an Unhealthy device: the names are unknown, unless an earlier list had them."""
 
     def __post_init__(self) -> None:
         if (id_ := checks.text("device id", self.id)) is not self.id:
@@ -109,14 +108,14 @@ class Candidate:
     device: str | None = field(default=None, kw_only=True)
     """The id of its device, which may have other parts."""
     test: str | None = field(default=None, kw_only=True)
-    """The key of the first failed test, as the configuration has it: ``match.attr.vendor``."""
+    """The key of the first failed test, as in the configuration: ``match.attr.vendor``."""
     found: str = field(default="", kw_only=True)
     expected: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.device is None) == (self.test is None):
             raise ValueError(f"candidate {self.name!r}: expected the device that it is, or the test that it failed")
-        for name in ("name", "path", "found", "expected"):  # of hardware: a name of sysfs needn't be UTF-8
+        for name in ("name", "path", "found", "expected"):  # names in sysfs needn't be UTF-8
             said = getattr(self, name)
             text = legible(said) if isinstance(said, str) else said
             _set(self, **{name: checks.text(f"Candidate.{name}", text, empty=name != "name")})
@@ -160,7 +159,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a container gets together with its devices."""
+    """The environment, device nodes, mounts etc. that a container gets with its devices."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -168,8 +167,8 @@ class Allocation:
     annotations: Mapping[str, str] = field(default_factory=dict)
     """For the container runtime; lost on kubelets before 1.10."""
     cdi_devices: tuple[str, ...] = ()
-    """Fully qualified CDI device names, ``vendor.example/class=name``, of specs on the node. A kubelet that doesn't
-    know them gets what they stand for."""
+    """Fully qualified CDI device names, ``vendor.example/class=name``, of specs on the node. For a kubelet without CDI
+    they are expanded."""
 
     def __post_init__(self) -> None:
         env = checks.texts("Allocation.env", self.env)
@@ -217,6 +216,6 @@ def other_values(before: Iterable[Device], now: Iterable[Device]) -> Iterable[bo
 
 def changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
     """The keys of ``now`` that are new, or have another object."""
-    if list(before) == list(now):  # the usual case, and several times as fast
+    if list(before) == list(now):  # the usual case, and several times faster
         return list(compress(now, map(is_not, before.values(), now.values())))
     return [key for key, value in now.items() if before.get(key, _ABSENT) is not value]

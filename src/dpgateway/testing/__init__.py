@@ -18,7 +18,7 @@ contract     the contract test
 package      checks a driver's entry point, options and import
 calls        calls a driver's methods as the gateway does, and describes what breaks
 concurrency  calls the methods concurrently, as the gateway's lanes do
-doubts       warns of what the contract allows and is seldom intended
+doubts       warns of code that the contract allows, but is seldom intended
 recorder     a context that records messages and changes
 trees        fake sysfs, /dev and /proc
 """

@@ -1,4 +1,4 @@
-"""The contract test: what the gateway relies on in every driver, a test for each point."""
+"""The contract test: one test for each property of drivers on which the gateway relies."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class DriverContract:
     ``make`` must return drivers with the same devices each time, at least one of them healthy; two or more are tested
     more thoroughly. Each test makes its own drivers and closes them.
 
-    ``remove``, which is optional, removes a device for good, as if it were unplugged. Only that test detects ids that
-    are consecutive numbers. It runs last, and the devices of ``make`` after it don't matter.
+    The optional ``remove`` removes a device for good, as if it were unplugged. Only its test detects ids that are
+    consecutive numbers. It runs last, so ``make`` needn't restore the device.
     """
 
     deadline: ClassVar[float] = 10.0

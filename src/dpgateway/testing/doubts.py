@@ -1,4 +1,4 @@
-"""Warns of what the contract allows and is seldom intended."""
+"""Warns of code that the contract allows, but is seldom intended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_names(driver: object) -> None:
 
 
 def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
-    """Warns of an allocation that has other devices. ``alone``: the allocation of each device alone, by its id."""
+    """Warns of an allocation with devices that weren't asked for. ``alone``: each device's allocation alone, by id."""
     for asked, allocation in alone.items():
         for what, value in _texts(allocation):
             if found := [

@@ -13,8 +13,8 @@ class FakeTree:
     """The directories ``sys``, ``dev`` and ``proc`` below ``path`` replace the host's. The driver needs options for
     their paths, such as ``dpgateway.sysfs.Roots``.
 
-    umockdev (0.17.16) needs no such options, because it wraps libc. But its nodes are terminals, and it fakes their
-    numbers only by path: fstat of an open node returns 136:0, and a driver has to refuse that node.
+    umockdev (0.17.16) needs no such options, because it wraps libc. But its nodes are terminals whose numbers it fakes
+    by path alone: fstat of an open node returns 136:0, so a careful driver refuses the node.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class FakeTree:
         return self.path / path.lstrip("/")
 
     def write(self, text: str) -> None:
-        r"""Makes a file, link, directory or node per line, and replaces what has that name.
+        r"""Makes a file, link, directory or node per line, and replaces an existing one.
 
         ``/sys/a/vendor = 0x8086``: a file; ``\n`` is a line break, and the last line ends with one, too.
         ``/sys/a/driver -> /sys/b``: a link, relative like the kernel's. ``/sys/a/``: a directory.
