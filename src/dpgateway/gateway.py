@@ -187,7 +187,7 @@ class Gateway:
         return {"node": self._node_name, "configuration": to_json(served)}
 
     async def apply(self, changes: Changes, order: Iterable[str]) -> None:
-        """Applies a reload; unchanged resources don't notice. ``order``: all names, in the new configuration's order."""
+        """Applies a reload; unchanged resources don't notice. ``order``: all names, in the configuration's order."""
         # A change concerns the successor of a resource that is being restarted.
         latest = {name: serving.next or serving for name, serving in self._serving.items()}
         for config in changes.same:
@@ -353,7 +353,7 @@ class Gateway:
             return None
 
     def say_ending(self, own: str) -> None:
-        """Marks this gateway, in the pod ``own``, as terminating, so that another terminating one doesn't wait for it."""
+        """Marks this gateway, in the pod ``own``, as terminating, so that no other terminating one waits for it."""
         with suppress(OSError):  # the other one waits for longer
             say_ending(self._pods, own)
 

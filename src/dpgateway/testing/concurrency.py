@@ -18,7 +18,7 @@ _PREPARERS = 4
 
 
 def check_concurrency(caller: Caller, devices: list[Device]) -> None:
-    """One thread lists, one allocates, and up to four prepare a device each. The answers must stay the same."""
+    """One thread lists, one allocates, and up to four prepare a device each; their answers mustn't change."""
     caller = DirectCaller(caller.driver, caller.seconds)
     ids = sorted(device.id for device in caller.devices())
     alone = [caller.allocate([device]) for device in devices]
