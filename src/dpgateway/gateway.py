@@ -288,6 +288,7 @@ class Gateway:
             plugin.registrar.standing.subscribe(serving.note)
             serving.note()
             self.changed.notify()
+            # The kubelet was seen before this plugin existed, so no event comes for it.
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             given = False
@@ -363,7 +364,7 @@ class Gateway:
         return self._node.directory / FOLDER / LAST
 
     async def works(self) -> None:
-        """Returns when the event loop and the workers have done the work queued before; for the watchdog."""
+        """Returns when the event loop and the workers have done the work queued before: the watchdog's check."""
         await self._threads.call("say that it works", lambda: None)
 
     # the end
@@ -373,6 +374,7 @@ class Gateway:
         if self._settling is not None:
             self._settling.cancel()
         servings = [one for serving in self._serving.values() for one in (serving, serving.next) if one is not None]
+        # Drivers are hurried before the cancellation, so that each close() has the short limit from its start.
         for serving in servings:
             if serving.driver is not None:
                 serving.driver.hurry()

@@ -73,6 +73,7 @@ class Lanes:
         def ask() -> Awaitable[Allocation]:
             return self._allocating.call("allocate", partial(self._allocation, devices), seconds, end, late)
 
+        # A release under way is of the previous container, and might undo the effect of allocate().
         with self._blaming("allocate", devices):
             if self._preparing.releasing:
                 try:
@@ -204,6 +205,7 @@ class Lanes:
             config, outcome = self._config.value, answers.outcome(error)
             named = f", device {', '.join(device.id for device in devices)}" if devices else ""
             text = f"resource {config.name}{named}: driver {config.driver}: {error}"
+            # The kind is kept, because callers distinguish errors by it.
             kind = next(kind for kind in answers.KINDS if isinstance(error, kind))
             if kind is DriverFault:
                 names = [device.id for device in devices] or None

@@ -56,6 +56,7 @@ def resolve(
     for entry in document.entries:
         found = drivers.get(entry.driver)
         if found is None:
+            # An absent driver is a problem of the document already.
             if entry.driver:
                 expected = f"an installed driver: {', '.join(names)}" if names else "an installed driver; there is none"
                 hint = did_you_mean(entry.driver, names)
@@ -153,6 +154,7 @@ class Claims:
                 others = [glob for glob in globs if fnmatchcase(name, glob)]
             else:
                 others = [other for other in known if fnmatchcase(other, name) or fnmatchcase(name, other)]
+            # One problem for each place; of several matches at a place, the equal name is reported.
             by_whom = {known[other]: other for other in reversed([name, *others])}
             for (first, whose), other in by_whom.items():
                 if first != here and (pool is None or pool != whose):

@@ -226,6 +226,7 @@ class RunningDriver:
             error = error.exceptions[0]
         reason = f"the driver {self._config.value.driver} isn't running: {answers.fault('__init__', error)}"
         fields = {"method": "__init__", "reason": reason, "exception": answers.trace(error)}
+        # Reasons are logged once each: a driver that can't be made is tried again and again.
         self._complaint.say(reason, error=None if isinstance(error, GatewayError) else error, extra=fields)
         self._fail(reason)
 
@@ -244,6 +245,7 @@ class RunningDriver:
             return
         name, began = self._config.value.name, asyncio.get_running_loop().time()
         closing = self._threads.call(f"{name} close", partial(answers.ask, "close", close))
+        # The end of the gateway may come while close() runs, and shortens its time.
         hurried = asyncio.create_task(self._hurried.wait_for(bool), name=f"{name} hurry")
         try:
             await asyncio.wait({closing, hurried}, timeout=CLOSING, return_when=asyncio.FIRST_COMPLETED)

@@ -81,6 +81,7 @@ class Device:
     even if their ids change. None for an Unhealthy device: the names are unknown, unless an earlier list had them."""
 
     def __post_init__(self) -> None:
+        # Most devices have the defaults, which need no check.
         if (id_ := checks.text("device id", self.id)) is not self.id:
             _set(self, id=id_)
         if "::" in self.id and _SHARE_SUFFIX.search(self.id):
@@ -172,11 +173,13 @@ class Allocation:
 
     def __post_init__(self) -> None:
         env = checks.texts("Allocation.env", self.env)
+        # A process gets its environment as NAME=value (execve(2)).
         for name in env:
             if "=" in name:
                 raise ValueError(f"Allocation.env: the name {name!r} contains '='")
         nodes = checks.sequence("Allocation.device_nodes", self.device_nodes, DeviceNode)
         mounts = checks.sequence("Allocation.mounts", self.mounts, Mount)
+        # Of two mounts at one place, one hides the other.
         seen: set[str] = set()
         for path in [n.container_path for n in nodes] + [m.container_path for m in mounts]:
             if (where := checks.place(path)) in seen:

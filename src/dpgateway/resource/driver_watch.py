@@ -43,6 +43,7 @@ class DriverWatch:
     def look(self) -> None:
         """Takes the driver's present state; also its last list again, after ``shares`` changed."""
         state, calls = self._driver.state.value, self._driver.calls
+        # Grants record the driver to release to: from now on the new one.
         restarted, self._calls = calls is not self._calls, calls
         if restarted and calls is not None:
             released_by = self._config.value.driver if "release" in calls.abilities else ""
@@ -53,6 +54,7 @@ class DriverWatch:
         if state.devices is not None and (state.devices is not self._taken or not state.failure):
             self._taken = state.devices
             others = self._inventory.take(state.devices, self._limit)
+            # A device that changed may be due for its release now; so is everything with another driver.
             if others or restarted or self._inventory.usage.value.unsettled:
                 self._releases.tell()
         if state.failure:

@@ -103,6 +103,7 @@ class Elsewhere:
             return
         if changed == self._seen:
             return
+        # A second change within the same tick would leave the mtime as it is, so the next look is needed in any case.
         self._seen = changed if time.time_ns() - changed > TICK else 0
         self._strangers |= self._held()
 
@@ -138,9 +139,11 @@ class Elsewhere:
         """The resource is configured from now on, so it is no stranger. Its lock tells who owned it before."""
         self._strangers.pop(hash_of(resource), None)
         owner = Ownership(self._orphans.directory, resource).owner()
+        # The previous owner's wait is inherited: the gateway that it waited for may still serve.
         if owner is not None and owner.after:
             self._after[resource] = owner.after
             self.older |= owner.after
+        # A lock of this gateway, whose resource is configured again, tells nothing.
         if owner is None:
             self._new.add(resource)
         elif owner.gateway != this_gateway():

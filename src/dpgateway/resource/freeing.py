@@ -54,6 +54,7 @@ class Releases:
 
     def tell(self) -> None:
         """Releases the ids that are freed and due."""
+        # Hardware found here counts in the decisions below.
         self._note_hardware()
         calls, freed = self._driver.calls, self._usage.value.freed
         if calls is not self._told_through:  # the ended driver may have dropped its releases

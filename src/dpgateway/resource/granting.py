@@ -110,6 +110,7 @@ class Granting:
         restarting, which take no other container's share. ``given_up``: ids of containers that must have ended,
         because the kubelet allocates one of theirs.
         """
+        # Each refusal names its reason, because people read it in the pod's events.
         found = self._ledger.resolve(ids, self._clock.monotonic(), again)
         if isinstance(found, Refusal):
             raise self._refused(f"device {found.id} is {found.reason}")
@@ -118,11 +119,15 @@ class Granting:
             text = f"device {id_} can't be given away: containers have all shares of it already, as {others}"
             raise self._refused(text)
         devices = _once(found.values())
+
+        # The kubelet chooses ids without knowing their devices, so only a refusal can enforce this.
         if len(devices) < len(ids) and self.config.value.shares.distinct == "require":
             raise self._refused(
                 f"{', '.join(ids)} are shares of {len(devices)} devices, and 'shares: {{distinct: require}}' wants a "
                 "device for each; ask for fewer, or let the kubelet (1.19 or later) follow the preference"
             )
+
+        # A list can't say that two Healthy devices exclude each other.
         if len(devices) > 1 and (both := shared(devices)) is not None:
             names = " and ".join(device.id for device in both)
             raise self._refused(f"devices {names} are the same hardware, so a container can't get both")

@@ -158,6 +158,8 @@ class Inventory:
             if present.keys() != {device.id for device in devices}:
                 besides += limit.bound(present.values(), present, count)
             failure = limit.too_long(devices, count, form, besides, lambda: self.ledger.after(devices).values())
+
+        # Only changes between fit and misfit are logged, because each list is checked.
         if failure and not self.misfit.value:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         if self.misfit.value and not failure:
@@ -176,9 +178,13 @@ class Inventory:
         self._odd = not self.ledger.presents(in_use.unreleased)
         other = self.ledger.hold(in_use.held, self.clock.monotonic(), in_use.numa_nodes)
         self._recall_meanings()
+
+        # Each new lost id makes the list longer.
         if self.ledger.lost.keys() - before and listed and not self._fits(tuple(self.ledger.devices.values())):
             self.ledger.keep(in_use.held or ())
             self._taken = None
+
+        # Publishing sets the timer, too.
         if (self._exclude(self._others()) or other) and listed:
             self._publish()
         else:
@@ -307,6 +313,7 @@ class Inventory:
         for id_ in ids:
             if (device := self.ledger.device(id_)) is None:
                 continue
+            # The request itself may ask for several shares of the device.
             asked = [other for other in ids if (same := self.ledger.device(other)) is not None and same.id == device.id]
             others = dict.fromkeys(i for i in (*in_use.get(device.id, ()), *asked) if i != id_ and i not in over)
             if len(others) >= self._shares.count:

@@ -225,6 +225,7 @@ class JournalWriter:
         if self._rests or self._usage.value.unreleased == self._saved:
             return
         try:
+            # An earlier gateway's journal mustn't be overwritten unread; reading it changes the holdings.
             if self._unread:
                 await self._read(seconds)
             holdings = self._usage.value

@@ -161,6 +161,7 @@ class Ledger:
         ``near``: the NUMA nodes of a held id, which a strict topology manager compares on readmission. Returns whether
         the list changed.
         """
+        # The kubelet may hold ids that this gateway never listed: they are in its checkpoint from before.
         unlisted = [i for i in held or () if i not in self._offers and i not in self.lost]
         for offered in unlisted:
             self.lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
@@ -207,6 +208,8 @@ class Ledger:
             listed = listed | {i: self._lost_offer(i, lost) for i, lost in self.lost.items()}
         if self._failure is None:
             return listed
+
+        # An Unhealthy offer keeps its own reason.
         broken = Health.unhealthy(self._failure[0])
         return {i: replace(offer, health=broken) if offer.health.ok else offer for i, offer in listed.items()}
 
@@ -260,6 +263,7 @@ class Ledger:
             answer = self._resolve(offered, now)
             if isinstance(answer, Refusal):
                 return answer
+            # A container that starts again has its share already.
             if offered in self.crowded and offered not in again:
                 return Refusal(offered, f"unhealthy: {self.crowded[offered]}")
             found[offered] = answer
@@ -274,6 +278,8 @@ class Ledger:
             lost = self.lost.get(offered)
             why = f"{lost.reason}, for {now - lost.since:.0f} s" if lost else "its device is gone"
             return Refusal(offered, f"lost: {why}")
+
+        # The device's own reasons come first, because they are more specific than the driver's failure.
         if not device.health.ok:
             seconds = now - self._unhealthy_since.get(device.id, now)
             return Refusal(offered, f"unhealthy for {seconds:.0f} s: {device.health.reason}")

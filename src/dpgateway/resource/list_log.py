@@ -81,6 +81,8 @@ class ListLog:
         """Never returns."""
         version, before, loop = 0, None, asyncio.get_running_loop()
         while True:
+            # Wakes for a change or a due line, whichever is first. A change whose LATER is cut short by a due line is
+            # still unseen, and counted next.
             due = min(self._gathered, self._minute)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due if due < math.inf else None):
@@ -98,6 +100,7 @@ class ListLog:
         self._gathered = min(self._gathered, time + self._gathering)
         if before is None or now is None or self._quiet():
             return
+        # A fall counts even if the device has recovered before the line is logged.
         for device in falls(before, now):
             self._flaps.fell(device)
             self._minute = min(self._minute, time + MINUTE)

@@ -77,6 +77,8 @@ class Orphans:
             self._tell_of_leaks()
             self._forget()
             changed()
+
+            # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
             lacking = self._lacking()
             if not lacking <= lacked:
                 looks, due = 1, asyncio.get_running_loop().time() + WRITTEN

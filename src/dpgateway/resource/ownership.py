@@ -279,6 +279,7 @@ class Ownership:
         text = ""
         with contextlib.suppress(OSError):
             text = os.pread(descriptor, _MOST_READ, 0).decode(errors="replace")
+        # The first releases wrote one short line.
         name, resource, pool, *more = (*text.split("\n"), "", "", "")
         who = f"another gateway serves {resource or self._resource}: {name or 'it left no name'}"
         after = frozenset(line.removeprefix(_AFTER) for line in more if line.startswith(_AFTER))
@@ -288,6 +289,7 @@ class Ownership:
     # its file
 
     def _open(self) -> int:
+        # Anything but a plain file with one name was planted: writing the text would change another file.
         with contextlib.suppress(FileNotFoundError):
             found = self.path.lstat()
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:

@@ -87,10 +87,13 @@ class Pool:
         """Tells the other members that the uses under this name have changed; without a name: those ``besides``."""
         uses = {other: member.used() for other, member in self.members.items()}
         besides = tuple(self._besides())
+        # One member's unknown holdings block the others.
         if all(use.known for use in (*uses.values(), *besides)):
             self.known.set()
         else:
             self.known.clear()
+
+        # The uses are computed once, not per member: pools may have hundreds.
         counting = _that_count(uses)
         for other, member in tuple(self.members.items()):
             if other != name:
@@ -161,11 +164,13 @@ class Pools:
 
     def _besides(self, pool: str) -> Iterator[Used]:
         """The uses that count in the pool of this name besides its members'."""
+        # A stranger may grant hardware of this pool under a name unknown here; so may the server of a member.
         if text := self.elsewhere.stranger(pool):
             yield Used("a resource that isn't configured here", elsewhere=text)
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
             yield Used(name, elsewhere=self.elsewhere.served[name])
             break  # one suffices to block the pool
+        # Until the journals have been read, orphans may hold any hardware.
         if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
         yield from self._ended()
@@ -190,10 +195,14 @@ class Pools:
         self._orphans.drop(config.name)
         self.elsewhere.configured(config.name)
         pool, before = self._pool(config), self._of.get(config.name)
+
+        # No move: the same pool, or none before and after.
         if before is pool or (before is not None and before.alone and pool.alone):
             return
         self._leave(config.name)
         self._of[config.name] = pool
+
+        # A served resource excludes at once; another one blocks its pool until its holdings are known.
         if config.name in self._served:
             self._served[config.name].join(pool)
             pool.tell()

@@ -155,10 +155,14 @@ def excluded(
     for device in devices:
         names = (device.id,) if device.hardware is None else device.hardware
         reason = "" if own.behind.keys().isdisjoint(names) else within(device, own)
+
+        # A device that its own resource uses already isn't affected by the uses of an earlier driver of that resource.
         if not reason and not users.keys().isdisjoint(names):
             found = (one for name in hardware(device) for one in users.get(name, ()))
             besides = (one for one in found if one.resource != own.resource or not _has(own, device))
             reason = next((one.says_of(device) for one in besides), "")
+
+        # A device with all of its hardware certainly in use under its own id can't be the unknown one.
         if not reason and (forgotten or unsure) and not _has(own, device):
             reason = (forgotten if formed or device.hardware is not None else "") or unsure
         if reason:

@@ -19,6 +19,7 @@ _PREPARERS = 4
 
 def check_concurrency(caller: Caller, devices: list[Device]) -> None:
     """One thread lists, one allocates, and up to four prepare a device each; their answers mustn't change."""
+    # The work has threads of its own, so the calls need none.
     caller = DirectCaller(caller.driver, caller.seconds)
     ids = sorted(device.id for device in caller.devices())
     alone = [caller.allocate([device]) for device in devices]
@@ -50,6 +51,7 @@ def _preparing(caller: Caller, device: Device) -> Callable[[], None]:
 
 
 def _at_once(caller: Caller, work: list[Callable[[], None]]) -> None:
+    # All begin at once, and the first error ends all. They are daemons: a stuck method mustn't keep the process alive.
     barrier = threading.Barrier(len(work))
     errors: list[AssertionError] = []
 

@@ -35,6 +35,8 @@ def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
             ]:
                 doubt(driver, f".allocate([{asked}]): it gives {found[0]}, for which nobody asked: {what} {value!r}")
                 return
+
+    # Each device alone gives the same nodes, as many as there are devices: probably the nodes of all.
     nodes = {frozenset(node.host_path for node in allocation.device_nodes) for allocation in alone.values()}
     if len(alone) > 1 and len(nodes) == 1 and len(min(nodes)) >= len(alone):
         ids, given = ", ".join(alone), ", ".join(sorted(min(nodes)))

@@ -45,6 +45,7 @@ class Recorder:
         """
         deadline = time.monotonic() + seconds
         while True:
+            # Cleared before the check, so that news during it end the wait.
             self._news.clear()
             if condition():
                 return True

@@ -101,10 +101,12 @@ class Asking:
             group.create_task(self._pods.run(), name="watch the pods' directories")
             group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
             while True:
+                # A hint that comes during a round starts the next one.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._patience()):
                         await self._hint.wait()
                 self._hint.clear()
+
                 if any(holdings.value.taken for holdings in self._holdings.values()):
                     self._look()
                     await self._ask()

@@ -181,6 +181,7 @@ class Holdings:
     def one_has(self, ids: Collection[str]) -> bool:
         """Whether a single container may have all of these ids."""
         note, fresh = self.note, self.fresh
+        # Unknown holdings may all be one container's, and so may ids whose container the note doesn't have yet.
         if note is None or not self.remembers:
             return True
         if not self.last_known.issuperset(ids):
@@ -373,6 +374,8 @@ class Holdings:
             entry = self.unreleased.get(id_)
             if entry is None or not entry.hardware or not names:
                 continue
+
+            # Without the note, or with two containers in it, the old hardware may still be in use.
             noted = (self.note or {}).get(id_)
             alone = noted is not None and len(noted.containers) == 1
             behind = names if alone else entry.hardware | names
@@ -438,6 +441,7 @@ class Holdings:
 
         ``granted``: the times of its grants that the note may lack.
         """
+        # The note may cover a grant already; this gateway's own records are newer than the journal.
         ours = {i: _joined(entry, unreleased[i]) if i in unreleased else entry for i, entry in self.unreleased.items()}
         note, written = self.note or {}, self.written
         unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
