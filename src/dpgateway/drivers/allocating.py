@@ -39,7 +39,7 @@ class _LaneCall:
 
 
 class AllocateLane:
-    """Used from the event loop."""
+    """The lane of one driver. Used from the event loop."""
 
     def __init__(self, name: str, threads: Threads) -> None:
         self._name, self._threads = name, threads

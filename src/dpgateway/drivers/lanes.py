@@ -39,7 +39,7 @@ LAST_CHANCE = 0.1
 
 
 class Lanes:
-    """Used from the event loop. Every error names the resource and the driver."""
+    """The calls of one driver. Used from the event loop. Every error names the resource and the driver."""
 
     def __init__(
         self,

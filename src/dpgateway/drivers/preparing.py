@@ -95,7 +95,7 @@ class _Work:
 
 
 class PrepareLane:
-    """Used from the event loop; its tasks end with the group."""
+    """The lane of one driver. Used from the event loop; its tasks end with the group."""
 
     def __init__(
         self,
@@ -109,13 +109,16 @@ class PrepareLane:
         self._name, self._threads, self._group, self._log, self._clock = name, threads, group, log, clock
         self._closed = False
         self._works: set[_Work] = set()
+        """The calls waiting or running."""
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """`_turns` contains the lock of each device with calls, keyed by device id; weak, so that unused locks vanish."""
         self._preparing: dict[Ids, _Work] = {}
         """`_preparing` contains the prepare that the next one of the same devices joins, keyed by device ids."""
         self.releasing: dict[str, _Work] = {}
         """`releasing` contains the release that has begun, keyed by device id."""
         self._unclaimed: dict[Ids, _Success] = {}
+        """`_unclaimed` contains late successes, keyed by device ids."""
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready. Raises DriverTimeout after ``deadline`` seconds; the call goes on."""
@@ -161,7 +164,7 @@ class PrepareLane:
             released = tuple(free(work.devices))
             ids = _ids(released)
             self._forget(lambda prepared: not ids.isdisjoint(prepared))
-            self.releasing |= dict.fromkeys(ids, work)
+            self.releasing |= dict.fromkeys(ids, work)  # in the same step as free(): an Allocate sees one or the other
             work.task.add_done_callback(end)
             return lambda: function(released) if released else None
 

@@ -80,7 +80,7 @@ class CallsAfterClose:
 
 
 class RunningDriver:
-    """Used from the event loop."""
+    """The driver of one resource. Used from the event loop."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from dpgateway.resource.limit import ListLimit
 
 
 class DriverWatch:
-    """Used from the event loop."""
+    """Follows one driver. Used from the event loop."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class DriverWatch:
         self._taken: tuple[Device, ...] | None = None
         """The last list that the inventory took."""
         self._calls: Lanes | None = None
-        """The driver's calls at that time."""
+        """The driver's calls at the last look; another value means another driver."""
 
     async def follow(self) -> None:
         """Never returns."""

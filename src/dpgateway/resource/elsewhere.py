@@ -38,7 +38,7 @@ TICK = 50_000_000
 
 
 class Elsewhere:
-    """Used from the event loop."""
+    """Finds the other gateways' resources by their locks. Used from the event loop."""
 
     def __init__(self, orphans: Orphans, changed: Callable[[], None]) -> None:
         """``changed`` is called in the next turn of the loop after :attr:`served` or the strangers have changed."""

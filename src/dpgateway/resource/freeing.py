@@ -30,7 +30,7 @@ CONCERNED = frozenset({"prepare", "release"})
 
 
 class Releases:
-    """Used from the event loop."""
+    """The releases of one resource. Used from the event loop."""
 
     def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._inventory, self._driver, self._log = inventory, driver, log

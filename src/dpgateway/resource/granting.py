@@ -54,7 +54,7 @@ class Terms:
 
 
 class Granting:
-    """Used from the event loop."""
+    """Grants of one resource. Used from the event loop."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class Clock(Protocol):
 
 
 class Inventory:
-    """Used from the event loop."""
+    """The list of one resource. Used from the event loop."""
 
     def __init__(
         self,
@@ -89,8 +89,11 @@ class Inventory:
         self._shared, self._formed, self._odd, self._recalled = False, bool(self._shares.ids), False, False
         self._pool: Pool | None = None
         self._told: object = None
+        """The last news for the pool."""
         self._timer: asyncio.TimerHandle | None = None
+        """Rereads the front's sources at the next possible drop."""
         self._settling: asyncio.TimerHandle | None = None
+        """Publishes after SETTLING; None while nothing waits to be published."""
         self._closed = False
         self.published = float("-inf")
         """When the list last changed, in seconds of the monotonic clock."""

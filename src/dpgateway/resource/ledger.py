@@ -79,7 +79,9 @@ class Ledger:
         self.lost: dict[str, Lost] = {}
         """`lost` contains the listed ids that aren't present, keyed by id."""
         self._offers: dict[str, Offer] = {}
+        """`_offers` contains the offers of present ids, keyed by id."""
         self._meaning: dict[str, str] = {}
+        """`_meaning` contains the device id, keyed by listed id; a present id without an entry means itself."""
         self._unhealthy_since: dict[str, float] = {}
         self._excluded: Mapping[str, str] = {}
         self.crowded: Mapping[str, str] = {}

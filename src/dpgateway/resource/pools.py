@@ -135,10 +135,12 @@ class Pools:
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
         self._orphans, self._after_close = orphans, after_close.now
         self._pools: dict[str, Pool] = {}
+        """`_pools` contains the configured pools, keyed by name."""
         self._of: dict[str, Pool] = {}
         """`_of` contains the pool of each configured resource; a resource without one has a pool of its own."""
         self.elsewhere = Elsewhere(orphans, self._besides_changed)
         self._served: dict[str, Member] = {}
+        """`_served` contains the resources that have joined, keyed by name."""
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
         """Tickets of :meth:`others_ended`: calls so far, and calls already served by a scan of the journals."""

@@ -55,7 +55,7 @@ class Common:
 
 
 class Resource:
-    """Used from the event loop."""
+    """One extended resource. Used from the event loop."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ _log = bind(__name__)
 
 
 class SpecKeeper:
-    """Used from the event loop."""
+    """Keeps the specs of all resources. Used from the event loop."""
 
     def __init__(
         self,

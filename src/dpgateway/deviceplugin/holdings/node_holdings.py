@@ -16,7 +16,7 @@ from dpgateway.node.node import Node, boot
 
 
 class NodeHoldings:
-    """Used from the event loop."""
+    """The holdings of the node. Used from the event loop."""
 
     def __init__(self, node: Node, places: Places, resources: Iterable[str], threads: Threads) -> None:
         self.node = node
