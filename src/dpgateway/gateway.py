@@ -209,6 +209,8 @@ class Gateway:
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
+
+        # The status shows the resources in the configuration's order.
         for name in order:
             self._serving[name] = self._serving.pop(name)
         self._settle()

@@ -118,6 +118,7 @@ class AllocateLane:
         def answered(_: object) -> None:
             if timer is not None:
                 timer.cancel()
+            # A hung call has lost its turn already.
             if call in self._hung:
                 del self._hung[call]
             else:

@@ -153,6 +153,8 @@ def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[D
     chosen: tuple[Device, ...] = _sequence("prefer()", answer, max(size, 1), Device)
     if len(chosen) != size:
         raise DriverFault(f"prefer() returned {len(chosen)} devices, expected {size}")
+
+    # Devices are matched by id, because a driver may return other objects.
     left = Counter(device.id for device in available)
     ids = [plain(device.id, str) for device in chosen]
     for id_ in ids:

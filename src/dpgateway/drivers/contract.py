@@ -62,8 +62,8 @@ class Driver(Protocol):
         """
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """Returns the environment, device nodes etc. for a container that gets ``devices``. These are the very objects
-        of the last list, so a subclass of Device may carry the driver's own data.
+        """Returns the environment, device nodes etc. for a container that gets ``devices``: the objects of the last
+        list, so a subclass of Device may carry the driver's own data.
 
         May be called again for allocated devices: it returns the same answer, and takes nothing away. Raises
         DeviceUnavailable, DriverError, or Busy (then it is called again until the deadline).

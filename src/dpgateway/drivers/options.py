@@ -110,6 +110,7 @@ def warned(entry: Entry, resource: ResourceConfig, others: Mapping[str, Any]) ->
     options, warnings = entry.written.part("options"), getattr(resource.options, "warnings", None)
 
     def ask() -> tuple[str, ...]:
+        # All of the driver's code runs within _tried(), also what makes each text.
         texts = tuple(map(str, itertools.islice(warnings(others), MOST_WARNINGS + 1))) if warnings else ()
         more = [f"warnings() returned more than {MOST_WARNINGS} texts"] if len(texts) > MOST_WARNINGS else []
         return *texts[:MOST_WARNINGS], *more

@@ -112,7 +112,7 @@ class PrepareLane:
         """The calls waiting or running."""
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """`_turns` contains the lock of each device with calls, keyed by device id; weak, so that unused locks vanish."""
+        """`_turns` contains the lock of each device with calls, keyed by device id; unused locks vanish."""
         self._preparing: dict[Ids, _Work] = {}
         """`_preparing` contains the prepare that the next one of the same devices joins, keyed by device ids."""
         self.releasing: dict[str, _Work] = {}

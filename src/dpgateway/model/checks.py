@@ -128,6 +128,7 @@ def attributes(what: str, value: object) -> Attributes:
     if not isinstance(value, _MAPPINGS):
         raise TypeError(f"{what}: expected a mapping, found {value!r}")
     bounded = _bounded(what, value)
+    # The usual case, in C.
     if all(map(_sound, bounded)) and all(map(_sound, bounded.values())):
         return Attributes(dict(bounded))
     return Attributes({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in bounded.items()})

@@ -76,7 +76,7 @@ class Releases:
     def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
         """The freed ids that are released now, and the devices to pass to the driver.
 
-        A device of which another id is still used isn't passed; the id is released all the same.
+        A device with another id in use isn't passed; its freed id is released all the same.
         """
         holdings, now = self._usage.value, self._inventory.clock.monotonic()
         used, flying = self._inventory.devices_of(holdings.last_known), self._flying()

@@ -97,6 +97,7 @@ class Granting:
             # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
             behind = self._unchanged(self._found(ids, again, given_up), behind)
         except BaseException:
+            # For a BaseException, too: a kubelet that stops waiting cancels the call.
             self._usage.failed(ids)
             self.inventory.use()
             self.releases.tell()

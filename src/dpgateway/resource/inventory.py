@@ -135,6 +135,7 @@ class Inventory:
         self._publish()
         self._tell_pool()
 
+        # Any larger change may have replaced the device of a held id; of a small one the devices are known.
         if new is None or self.ledger.lost:
             return True
         held = self.usage.value.held or ()
@@ -326,6 +327,7 @@ class Inventory:
     def look_later(self) -> None:
         """Sets the timer for the next possible drop."""
         self._timer = _cancelled(self._timer)
+        # Only lost ids leave the list with time.
         if self._closed or not self.ledger.lost:
             return
         holdings = self.usage.value

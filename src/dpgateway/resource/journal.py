@@ -140,6 +140,7 @@ def entries_of_others(
     ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
     for path in sorted(set(state_dir.glob("*.json")) - ours):
         try:
+            # A file's name is a hash, so its content names the resource.
             resource = json.loads(read(path, LARGEST).content)["resource"]
             journal = Journal(state_dir, device_plugins_dir, resource)
             if journal.path == path:  # else it belongs to another kubelet

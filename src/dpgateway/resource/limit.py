@@ -24,6 +24,7 @@ class ListLimit:
     def __init__(self, most: int, size: Callable[[Iterable[Offer]], int]) -> None:
         """``most``: bytes of a list. ``size``: bytes of the list of these offers if each of them were Unhealthy."""
         self._most, self._size = most, size
+        # Measured, because each API frames an entry and its NUMA nodes in its own way.
         self._framing = size([Offer("x")]) - 1
         self._node = size([Offer("x", numa_nodes=(2**31 - 1,))]) - size([Offer("x")])
 

@@ -134,6 +134,8 @@ class ListLog:
             held = _together(holders, devices) if fate not in {RECOVERED, NEW} else []
             fields = {"devices": devices, "holders": held or None, "count": fate.count, "reason": fate.reason}
             self._log.log(fate.level, "%s %s%s", subject, fate.text, _held_by(held), extra=fields)
+
+        # Many different changes at once must not fill the log, so the rest share a line.
         if rest := [device for _, devices in lines[MOST_LINES:] for device in devices]:
             held = _together(holders, rest)
             text = "%d more devices changed, each in a way of its own%s"

@@ -159,7 +159,7 @@ class Resource:
         if self.served:
             await self.journal.finish()
 
-    # whether it works
+    # health
 
     @property
     def failure(self) -> str:
@@ -189,7 +189,7 @@ class Resource:
         text = "the resource has failed for %.0f min: %s"
         self._log.warning(text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure})
 
-    # what changes
+    # changes
 
     def _configured(self) -> None:
         """Acts on a new pool or other ``shares``; all other values are read at each use."""

@@ -72,6 +72,7 @@ class DriverContract:
             first = _ids(caller)
             again = _ids(caller)
         with self._driver() as caller:
+            # A new driver stands for a restart of the gateway.
             later = _ids(caller)
         if first != again:
             raise caller.broken("devices()", f"expected the same ids when asked again, found {first}, then {again}")

@@ -159,6 +159,7 @@ class Asking:
         for holdings in self._holdings.values():
             before = holdings.value
             after = before.ended(gone & before.pods, self._pods.starting & before.pods)
+            # Without a complete view of the directories an unclear id stays unclear.
             if self._pods.started is not None:
                 after = after.among(self._pods.started)
             holdings.set(after)
@@ -186,6 +187,7 @@ class Asking:
         self.asked["success"] += 1
         if self._another_kubelet:  # the answer is the old kubelet's
             return
+        # From the first answer on, the directories are known to be this kubelet's: see _look().
         if self.answered is None:
             self.hint()
         self.answered, self._failures = asked, 0

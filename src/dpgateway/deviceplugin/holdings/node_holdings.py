@@ -44,6 +44,7 @@ class NodeHoldings:
     def add(self, resource: str) -> None:
         """Starts to follow a resource; harmless for one that is followed already."""
         if resource not in self.by_resource:
+            # The present kubelet may have appeared before the resource was configured.
             holdings, kubelet = Holdings(boot=self._boot), self.node.appeared.value
             holdings = holdings if kubelet is None else holdings.new_kubelet(*kubelet)
             self.by_resource[resource] = ResourceHoldings(

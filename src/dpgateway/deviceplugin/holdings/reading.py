@@ -109,6 +109,8 @@ class Reader:
             self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
         else:
             self._complain(self._crowded(known), written)
+
+        # While the file can't be read, every note is None, so that no id is dropped.
         now = time.monotonic()
         self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now), wanted)
 

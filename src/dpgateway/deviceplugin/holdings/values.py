@@ -95,7 +95,7 @@ class Holdings:
     doubted: float = LONG_AGO
     """When a List began that left an id in doubt; at least DOUBT apart."""
 
-    # what is held
+    # state
 
     @cached_property
     def held(self) -> Held:
@@ -280,7 +280,7 @@ class Holdings:
         waits = self.note is not None and not self.granted.keys().isdisjoint(lost)
         return NOTED_WITHIN if waits else None
 
-    # what happens
+    # events
 
     def noted(self, note: Note | None, written: float, now: float) -> Holdings:
         """The checkpoint was read; ``note`` is None if that failed."""
