@@ -9,8 +9,8 @@ of MOST_AT_ONCE slots, then runs on a thread (``begun``). Several callers may wa
 - *A prepare that hasn't begun* is dropped with its last waiter, because the kubelet retries (pkg/kubelet, every release
   since 1.10).
 - *A late success* is unclaimed: it answers the next prepare of the same devices, once. It is forgotten when one of the
-  devices is released, changes, or is allocated together with others. A running call with such a device is outdated:
-  no prepare joins it, and its success isn't kept.
+  devices is released, changes, or is allocated together with others. A prepare in progress whose device is allocated
+  together with others is outdated: no later prepare joins it, and its success isn't kept.
 - *A release that hasn't begun* leaves out devices that were allocated again, perhaps to another container. The lane
   doesn't know the holders, so a release brings a function that returns the devices still free. A release that has begun
   can't leave out any, so an Allocate waits for it (:meth:`PrepareLane.released`).

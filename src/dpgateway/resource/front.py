@@ -22,7 +22,7 @@ NOTED_WITHIN = 10.0
 """Seconds from an Allocate until every source of a front has it."""
 
 NO_KUBELET = "none"
-"""The kubelet of an id whose Allocate hasn't succeeded: no kubelet ever held it, so any note proves its absence."""
+"""The kubelet of an id whose Allocate hasn't succeeded: no container has it, so it is free without a note's proof."""
 
 Held = frozenset[str] | None
 """The held ids; None if they can't be known, and then no id may leave a list."""

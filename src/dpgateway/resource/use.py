@@ -32,7 +32,7 @@ class Used:
 
     resource: str
     known: bool = False
-    """Whether the journal and the kubelet's sources have been read."""
+    """Whether the journal has been read, and the kubelet's sources looked at."""
     ids: frozenset[str] = frozenset()
     """The offered ids that count as used."""
     behind: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -16,10 +16,9 @@ Theory of operation. An id goes through three states, which overlap:
     in use      a container may use its device: held, without noted ids whose pods are gone or long unlisted
     unreleased  from its first use until its release to the driver
 
-An unreleased id that isn't in use is *freed* if its absence is proof: the id belongs to this kubelet's incarnation and
-the current note lacks it (another kubelet may have forgotten a running container), or the node has booted since, or its
-pods have ended. It is *unclear* if an earlier kubelet gave it to an unknown pod; then it counts as used until each pod
-of that time has ended.
+An unreleased id that isn't in use is *freed* once there is proof: its pods have ended; or this kubelet's note lacks it,
+and either this kubelet knew it (another one may have forgotten a running container) or the node has booted since. It is
+*unclear* if an earlier kubelet gave it to an unknown pod; then it counts as used until each pod of that time has ended.
 
 A kubelet that refuses a pod takes its devices back, at the latest on the next List, but doesn't write its checkpoint
 before it has another reason to (seen on 1.37). So an unlisted id of a pod without a directory is *in doubt*: sending
