@@ -76,7 +76,7 @@ class Holdings:
     driver: str | None = None
     """The driver to release to; empty if it has no ``release``, None while there is no driver."""
     unreleased: Mapping[str, Unreleased] = field(default_factory=dict)
-    """`unreleased` contains the journal's record of each id that awaits its release, keyed by id."""
+    """`unreleased` contains the record of each unreleased id, as in the journal, keyed by id."""
     remembers: bool = False
     """Whether ``unreleased`` includes the journal of earlier gateways."""
     gone: frozenset[str] = frozenset()
