@@ -163,6 +163,7 @@ class Gateway:
         with suppress(OSError):
             self.last.unlink()  # it was meant for an earlier gateway: this one did follow
         removed = 0
+        # The lock decides: the files of a live gateway stay.
         for names in left_behind(self._node.directory, self._serving):
             try:
                 removed += names.remove_unowned()
@@ -243,6 +244,7 @@ class Gateway:
         driver.state.subscribe(self.changed.notify)
         while old.has_devices and not driver.healthy:
             await self.changed.wait(self.changed.version)
+        # Ownership carries over: another gateway may have taken the resource from the old one.
         new.ours, new.follows = self._is_ours(old), old.follows
         await _ended(old.task)
         config = new.config.value
@@ -256,6 +258,7 @@ class Gateway:
         await _ended(self._serving[config.name].task)
         del self._serving[config.name]
         self.changed.notify()
+        # Only now: until its task had ended, the resource could grant.
         self._pools.remove(config.name)
 
     async def _stop_next(self, serving: _Serving) -> None:
@@ -299,6 +302,7 @@ class Gateway:
             finally:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
                 serving.ours = (serving.ours or plugin.resource.served) and not (given or plugin.taken_back)
+            # Ends the group, and with it the driver.
             raise _Over(given=given)
 
     # the kubelet
@@ -306,6 +310,7 @@ class Gateway:
     def _kubelet_changed(self, change: Change) -> None:
         self.changed.notify()
         if change is Change.NEW:
+            # The old channel leads to the previous kubelet's socket.
             self._front.client.new_kubelet()
             self._settle()
         for plugin in self._plugins():

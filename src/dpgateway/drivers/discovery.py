@@ -133,6 +133,7 @@ def _distribution(point: Point) -> tuple[str, str]:
 
 def _ask(point: Point) -> Any:  # noqa: ANN401  the hook's result
     plugin = point.load()
+    # A manager of its own, so that a package with wrong hooks harms no other one.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(plugin, point.name)

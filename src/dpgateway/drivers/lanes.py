@@ -164,10 +164,12 @@ class Lanes:
             if error is not None:
                 reason = str(answers.fault("release", error))
                 fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
+                # The next driver gets the release again.
                 if isinstance(error, DriverEnded):
                     self._log.warning("%s before it released its devices", reason, extra=fields)
                     return
                 self._log.error("the driver failed: %s", reason, extra=fields)
+            # A failed release counts, too: the driver was told.
             if told is not None:
                 told()
 

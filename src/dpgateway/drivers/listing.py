@@ -90,6 +90,7 @@ class ListLane:
         while True:
             self._wanted.clear()  # before the call: a change during it may be missing from its answer
             await self._ask(driver, fitting, stats, hear)
+            # Wanted again already: the driver announced a change during the call.
             restless = restless + 1 if self._wanted.is_set() else 0
             if restless > PATIENCE:
                 await asyncio.sleep(backoff(restless - PATIENCE, LONGEST_REST, FIRST_REST))

@@ -209,12 +209,14 @@ class RunningDriver:
         if isinstance(answer, str):
             self._fail(answer)
             return
+        # A changed device may have lost its preparation.
         if self.calls is not None and "prepare" in self.calls.abilities:
             self.calls.listed(answer)
         self.state.set(replace(self.state.value, devices=answer, failure="", listed=time.monotonic()))
 
     def _first_list_is_due(self, seconds: float) -> None:
         state = self.state.value
+        # A failure has told the reason already, so only the wait ends.
         if state.devices is None and not state.failure:
             self._fail(f"the driver hasn't listed its devices within {seconds:g} s", overdue=True)
         else:

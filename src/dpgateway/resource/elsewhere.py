@@ -130,6 +130,7 @@ class Elsewhere:
             if free:
                 self._strangers = self._held()  # another gateway may have taken one meanwhile
 
+            # Only changes are told, because each telling makes all pools compute their exclusions.
             if self._strangers != told:
                 told = dict(self._strangers)
                 self._tell()

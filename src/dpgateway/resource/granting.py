@@ -48,7 +48,7 @@ class Terms:
     deliver: Callable[[Allocation], Awaitable[Allocation]]
     """Translates an allocation for the kubelet, or refuses it with RequestError."""
     repeats: bool = False
-    """Whether the kubelet allocates the same ids again at each restart of a container."""
+    """Whether the kubelet allocates the same ids again at each start of a container (1.8, GetResources)."""
     prepares: bool = False
     """Whether the grant includes the preparation, because the kubelet doesn't ask for it before a start."""
 

@@ -145,6 +145,7 @@ class Inventory:
         """The driver doesn't answer. ``overdue``: the first list is due, so a list is published without it. ``deaf``:
         the driver can't be told of releases, either.
         """
+        # Nothing is Healthy now, so the next list has to be published even if it is the last one again.
         self._taken = None
         self._deaf = deaf
         self.ledger.fail(reason, self.clock.monotonic())

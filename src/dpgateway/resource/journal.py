@@ -206,6 +206,7 @@ class JournalWriter:
                 async with asyncio.timeout(self._again if self.complaint else None):
                     await self._usage.wait(seen)
             await asyncio.sleep(GATHERING)  # one write for many Allocates
+            # Read after the pause, so that changes during it cause no second write.
             seen = self._usage.version
             await self._save(PATIENCE)
 

@@ -181,6 +181,7 @@ class Ledger:
 
     def keep(self, ids: Collection[str]) -> None:
         """Lists only these ids, because the whole list would be too long."""
+        # An id that leaves the list keeps its meaning, because a kubelet may still allocate it.
         for offered in self._offers.keys() - ids:
             self._meaning.setdefault(offered, offered)
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}

@@ -107,6 +107,7 @@ class Orphans:
         for resource, unreleased in recalled.items():
             if resource in self.configured:
                 continue  # configured during the read
+            # The front follows the resource from now on, so that the end of its containers is seen.
             self._all.add(resource)
             self._all.by_resource[resource].remembered(unreleased)
             if resource not in self.usages:

@@ -153,6 +153,7 @@ class Ownership:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
 
+        # Only the owner signs: waiting gateways read its text.
         self._sign()
         self.other.set("")
 

@@ -85,6 +85,7 @@ class Resource:
         )
         self._reminder = Reminder(self._remind)
 
+        # In its pool before anything can be granted.
         self._pools.join(self.inventory)
         self.ownership.join(config.value.pool or "", self._pools.elsewhere.after(name))
         self.ownership.other.subscribe(self._owner_changed)
@@ -120,6 +121,8 @@ class Resource:
             async with asyncio.timeout(KNOWN_WITHIN):
                 await self._held_known()
                 await self._pools.known(self.name)
+
+        # The first list of a kubelet must have the held ids, and should have the exclusions.
         self.inventory.hold()
         self.inventory.settle()
         self.releases.go_on()

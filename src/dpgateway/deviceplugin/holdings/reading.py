@@ -64,6 +64,7 @@ class Reader:
             while True:
                 await self._asked.wait()
                 self._ask_no_more()
+                # From here on a request needs another read: this one may miss the change that caused it.
                 self._begun = self._finished.version + 1
                 wanted, self._wanted = self._wanted, set()
                 await self._read(wanted)
