@@ -77,6 +77,8 @@ def completed(entry: Entry, found: Found) -> Completed:
     if failure is None:
         written = entry.written.part("options")
         options, failure = _tried("Options", lambda: typed(written, found.driver.Options, wrong))
+
+    # Wrong options are the operator's to correct; a driver's failure leaves a resource that says so.
     if wrong or entry.resource is None:
         return Completed(None, tuple(wrong))
     if failure is None:

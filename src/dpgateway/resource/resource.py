@@ -110,6 +110,7 @@ class Resource:
             await self._pools.others_ended()
         self.ownership.caught_up()
         await self.journal.load()
+        # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)
         self.served = True
         self.trouble.set("")
