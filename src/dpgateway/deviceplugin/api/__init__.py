@@ -1,13 +1,13 @@
 """The kubelet's device-plugin API: one module per version, pure functions between its messages and plain values.
 
-table     what a version is: an ``Api``, with a row for each RPC
+table     the type of a version: an ``Api``, with a row for each RPC
 v1beta1   Kubernetes 1.10 and later
 v1alpha2  Kubernetes 1.9
 v1alpha1  Kubernetes 1.8
 
-``from_*`` turn wire bytes into values, ``to_*`` values into wire bytes. What the calls do is left to ``resource``.
+``from_*`` decode wire bytes into values, ``to_*`` encode values. The calls themselves are done by ``resource``.
 
-A new version takes a folder in protos/, its module here, and its name in ``config.values.ApiName``.
+A new version takes a folder in protos/, a module here, and its name in ``config.values.ApiName``.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from dpgateway.deviceplugin.wire.pool import POOL
 from dpgateway.resource.limit import ListLimit
 
 APIS: tuple[Api, ...] = tuple(import_module(f"{__name__}.{name}").API for name in API_NAMES)
-"""Newest first, the order in which a kubelet is asked."""
+"""Newest first: the order in which Register tries them."""
 
 LIST_LIMIT = ListLimit(LARGEST, APIS[0].largest)
 

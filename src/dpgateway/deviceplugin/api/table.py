@@ -1,6 +1,6 @@
-"""What one version of the kubelet's device-plugin API is: a value, with a row for each RPC that it has.
+"""One version of the kubelet's device-plugin API, as a value with a row for each of its RPCs.
 
-What a version can't do is a row it lacks; no other code asks which version it is.
+An ability that a version lacks is a missing row; no other code branches on the version.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dpgateway.model import Health, changed
 from dpgateway.resource.offers import Offer, Offers
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a list, or of an answer. A kubelet from 1.10 on ends a stream that sends it more, and fails the pod of an
-Allocate (grpc-go's default). Kubelets 1.8 and 1.9 would take more, but their node is upgraded one day."""
+"""Most bytes of a list, or of an answer. Beyond this a kubelet from 1.10 on ends the stream, or fails the pod of the
+Allocate (grpc-go's default). Kubelets 1.8 and 1.9 have no such limit, but their nodes will be upgraded."""
 
 _GRPC_GO = re.compile(r"grpc-go/(\d+)\.(\d+)")
-"""How a kubelet names itself."""
+"""A kubelet's user agent."""
 _SICK = Health.unhealthy("so that the list is as long as it can be")
 
 
 class Call(enum.Enum):
-    """What a kubelet can ask of a resource, in no version's words, with the values that go in and out."""
+    """The calls of a kubelet, independent of the version, with their arguments and results."""
 
     OPTIONS = "options"
     """None -> Options"""
@@ -41,12 +41,12 @@ class Call(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one container was given, as its kubelet keeps it, and repeats it at each start of the container."""
+    """Allocate's answer for one container, which the kubelet stores and repeats at each start of the container."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """Paths of device nodes on the host, by their paths in the container."""
+    """Host paths of device nodes, by container path."""
     mounts: Mapping[str, str] = field(default_factory=dict)
-    """Mounted paths of the host, by their paths in the container."""
+    """Mounted host paths, by container path."""
     cdi_devices: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One RPC of one version: its name on the wire, the call it is, and the pure functions between the two."""
+    """One RPC of one version: its name on the wire, its call, and the pure codecs between the two."""
 
     name: str
     call: Call
@@ -68,46 +68,45 @@ class Api:
     """One version of the API."""
 
     name: str
-    """As configuration and logs call it."""
+    """The name in configuration and logs."""
     version: str
-    """What Register must say; the kubelet compares it exactly."""
+    """The version that Register sends; the kubelet compares it exactly."""
     package: str
     """The protobuf package of both services on the wire. Two versions may share one."""
     rpcs: tuple[Rpc, ...]
     to_register: Callable[[Registration], bytes]
     to_offer: Callable[[Offer], bytes]
-    """One offered id as a list of one.
+    """Encodes one offered id, as a list of one.
 
-    Lists are repeated fields, so the bytes of a list are those of its parts, joined.
+    Lists are repeated fields, so the bytes of a list are its parts' bytes, concatenated.
     """
     from_answer: Callable[[bytes], Answer]
-    """What one container was given, as a kubelet that speaks this version keeps it in its checkpoint. Raises
+    """Decodes the answer that a kubelet of this version stores in its checkpoint for one container. Raises
     google.protobuf.message.DecodeError."""
     forgetful: tuple[str, ...] = ()
-    """User agents of kubelets that keep the health a device had when its plugin went away, and take the full list of
-    the plugin that returned for no change (#62773, Kubernetes 1.9 to 1.12). They get every id Unhealthy first."""
+    """User agents of kubelets that keep a device's health from before its plugin disconnected, and take the returning
+    plugin's full list for no change (#62773, Kubernetes 1.9 to 1.12). They get every id Unhealthy first."""
     pause: float = 0.0
-    """Seconds from one list to the next, of whichever resource; with less the kubelet may crash, or spoil its
-    checkpoint."""
+    """Seconds between two lists, across resources; with less the kubelet may crash, or corrupt its checkpoint."""
     writes: bool = False
-    """Whether the kubelet writes its checkpoint at each list, in place, so that the next list has to wait for that."""
+    """Whether the kubelet writes its checkpoint at each list, in place, so that the next list has to wait for it."""
     repeats: bool = False
-    """Whether the kubelet allocates again, with the same ids, whenever a container starts again."""
+    """Whether the kubelet allocates again, with the same ids, at each restart of a container."""
     losses: tuple[str, ...] = ()
-    """Fields of an allocation that this version can't say; the log names those that are lost."""
+    """Fields of an allocation that this version lacks; the log names those that a container loses."""
     passes_cdi_from: tuple[int, ...] | None = None
-    """The version of grpc-go in the first kubelets that pass CDI names on, unless they are told not to. None: no
-    kubelet that speaks this version does."""
+    """The grpc-go version of the first kubelets that pass CDI names on by default. None: no kubelet of this version
+    does."""
 
     by_call: Mapping[Call, Rpc] = field(init=False, compare=False, repr=False)
-    """The rows that it has."""
+    """Its rows, by call."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_call", {rpc.call: rpc for rpc in self.rpcs})
 
     @property
     def service(self) -> str:
-        """The service that a plugin serves."""
+        """Full name of the service on the plugin's socket."""
         return f"{self.package}.DevicePlugin"
 
     @property
@@ -115,16 +114,16 @@ class Api:
         return f"/{self.package}.Registration/Register"
 
     def largest(self, offers: Iterable[Offer]) -> int:
-        """Bytes of the list of ``offers`` if each of them were Unhealthy."""
+        """Bytes of the list of ``offers`` with every id Unhealthy, its longest form."""
         return sum(len(self.to_offer(Offer(one.id, _SICK, one.numa_nodes))) for one in offers)
 
     def too_large(self, grants: tuple[Grant, ...]) -> str:
-        """Why no kubelet takes the answer to an Allocate that has these grants; empty if it does."""
+        """Why a kubelet would reject an Allocate's answer with these grants; empty if it fits."""
         size = len(self.by_call[Call.ALLOCATE].encode(grants))
         return "" if size <= LARGEST else f"the answer takes {size} bytes, and the kubelet accepts {LARGEST}"
 
     def passes_cdi(self, agent: str) -> bool | None:
-        """Whether the kubelet with this user agent passes CDI names on to the runtime; None if that isn't known."""
+        """Whether a kubelet with this user agent passes CDI names on to the runtime; None if unknown."""
         if self.passes_cdi_from is None:
             return False
         version = _GRPC_GO.match(agent)
@@ -132,7 +131,7 @@ class Api:
 
 
 class ListEncoder:
-    """A resource's list in one version's bytes. It encodes only what changed since the last list."""
+    """Encodes a resource's list for one version, and only the ids that changed since the last list."""
 
     def __init__(self, api: Api) -> None:
         self._to_offer = api.to_offer
@@ -140,9 +139,9 @@ class ListEncoder:
         self._pieces: dict[str, bytes] = {}
 
     def encode(self, offers: Offers) -> bytes:
-        """The bytes of one whole list. The pieces of this list are kept for the next, and no others.
+        """The bytes of the whole list; caches its pieces for the next call.
 
-        The same ids stay in the order in which they were listed first.
+        An unchanged set of ids keeps its first order.
         """
         new = changed(self._offers, offers)
         kept = self._pieces

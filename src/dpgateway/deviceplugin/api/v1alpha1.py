@@ -1,9 +1,8 @@
 """Kubernetes 1.8: ``v1alpha1`` by its folder's name, ``0.1`` on the wire.
 
-The package, paths and messages are those of ``v1alpha2``, except the answer to Allocate, which has a part for each
-device. A kubelet merges the parts (containerManagerImpl.GetResources, 1.8), so the first part has all that the
-container gets. This kubelet allocates again at each container start, so preparing inside Allocate is preparing before
-each start.
+Same package, paths and messages as ``v1alpha2``, except Allocate's answer, which has a part for each device. The
+kubelet merges the parts (containerManagerImpl.GetResources, 1.8), so the first one carries everything. This kubelet
+allocates again at each container start, so preparing inside Allocate prepares before each start.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def to_register(registration: Registration) -> bytes:
 
 
 def to_allocations(grants: tuple[Grant, ...]) -> bytes:
-    # Annotations are lost, as in v1alpha2.
+    # Annotations are lost, as in v1alpha2. 1.8 sends one container per request.
     (grant,) = grants
     answer = wire.AllocateResponse(spec=[wire.DeviceRuntimeSpec(ID=id_) for id_ in grant.ids])
     first = answer.spec[0] if answer.spec else answer.spec.add()
@@ -48,5 +47,5 @@ API: Api = replace(
     to_register=to_register,
     writes=False,
     repeats=True,  # pkg/kubelet/cm/container_manager_linux.go of 1.8, GetResources: for each start
-    forgetful=(),  # 1.8 keeps nothing of an older endpoint, and each list is a risk to it
+    forgetful=(),  # 1.8 keeps no health of an older endpoint, and each further list is a risk to it (v1alpha2.PAUSE)
 )

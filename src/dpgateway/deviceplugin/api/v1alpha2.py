@@ -1,9 +1,9 @@
 """Kubernetes 1.9: ``v1alpha2``.
 
-The messages have no field for topology, preferred allocation, annotations and the reason of an unhealthy device: these
-are lost. There is none for CDI names either, so what they stand for is said instead. There is no PreStartContainer, so
-the gateway prepares inside Allocate. That is once per container, not once per start, because this kubelet doesn't
-allocate again when a container restarts.
+It has no topology, preferred allocation, annotations or reason of an unhealthy device: these are lost. CDI names are
+lost too, so the gateway expands them into device nodes, mounts and environment. Without PreStartContainer, the gateway
+prepares inside Allocate: once per container, not once per start, because this kubelet doesn't allocate again when a
+container restarts.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dpgateway.resource.offers import Offer
 LOSSES = ("annotations", "cdi_devices")
 PAUSE = 0.01
 """Seconds. At each list, 1.9 writes its checkpoint in place and without a lock (genericDeviceUpdateCallback and
-writeCheckpoint in pkg/kubelet/cm/deviceplugin/manager.go, 1.9), so two lists at once may leave a file that nobody can
-read. 1.8 notes the lists of all resources in one map, without a lock (deviceManagerMonitorCallback in
-pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go ends a program that reads a map while it is written."""
+writeCheckpoint in pkg/kubelet/cm/deviceplugin/manager.go, 1.9), so two lists at once may leave a corrupt file. 1.8
+keeps the lists of all resources in one map, without a lock (deviceManagerMonitorCallback in
+pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go aborts on a map that is read while it is written."""
 
 
 def to_register(registration: Registration) -> bytes:
-    # The options are lost: this kubelet asks for nothing but lists and allocations.
+    # The options are lost: this kubelet knows only ListAndWatch and Allocate.
     return wire.RegisterRequest(
         version=API.version, endpoint=registration.endpoint, resource_name=registration.resource
     ).SerializeToString()

@@ -1,7 +1,7 @@
 """Kubernetes 1.10 and later: ``v1beta1``.
 
-All of them understand its newest form, because every change since 1.10 added a field or an RPC, and kubelets drop what
-they don't know: topology since 1.16, preferred allocation since 1.19, CDI names since 1.28.
+Every change since 1.10 added a field or an RPC, and kubelets drop unknown fields, so the newest form suits all of them:
+topology since 1.16, preferred allocation since 1.19, CDI names since 1.28.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dpgateway.deviceplugin.values import Grant, Options, Preference, Registrati
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.resource.offers import Offer
 
-# Only this very word counts as healthy (pkg/kubelet/cm/devicemanager/manager.go, every release).
+# Any word but this one counts as unhealthy (pkg/kubelet/cm/devicemanager/manager.go, every release).
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
@@ -82,7 +82,7 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
 
 
 def from_answer(raw: bytes) -> Answer:
-    # What 1.9 wrote down is read here, too, because its fields have the same numbers.
+    # Also reads the answers in a checkpoint of 1.9, whose fields have the same numbers.
     answer = wire.ContainerAllocateResponse.FromString(raw)
     return Answer(
         nodes={one.container_path: one.host_path for one in answer.devices},

@@ -1,13 +1,12 @@
-"""Tells the kubelet's ListAndWatch streams from those of other clients, which are served, but change no state.
+"""Tells the kubelet's ListAndWatch streams from other clients', which are served, but change no state.
 
-A user agent proves nothing: any client written in Go has a kubelet's. The kubelet is the process that listens on
-``kubelet.sock``, and its connections are those whose peer is that process (SO_PEERCRED, unix(7)). gRPC doesn't tell
-which stream came over which connection, and needn't: a kubelet of any release dials each time it registers a plugin,
-opens one stream on that connection, and closes it when the stream has ended. So a stream is the kubelet's if there is
-a connection of the kubelet that had none yet, and has ended when that connection has.
-
-Where the kubelet is in another pid namespace, its pid is 0, and so is everybody's there: then each client in Go counts
-as the kubelet.
+Theory of operation
+    - A user agent proves nothing: every Go client has a kubelet's. The kubelet is the process that listens on
+      ``kubelet.sock``, and a connection is the kubelet's if its peer is that process (SO_PEERCRED, unix(7)).
+    - gRPC doesn't expose a stream's connection. But a kubelet of any release dials once for each registration, opens
+      one stream on that connection, and closes it after the stream. So a new stream is the kubelet's if the kubelet has
+      a connection without a stream, and it has ended once that connection has.
+    - A peer in another pid namespace has pid 0. If the kubelet is in one, every Go client there counts as the kubelet.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ class Callers:
     """The streams of one resource. Used from the event loop."""
 
     def __init__(self, paths: Callable[[], Collection[str]], is_kubelet: Callable[[Credentials], bool]) -> None:
-        """``paths``: where the resource is served, as it is bound."""
+        """``paths``: the paths at which the resource's servers are bound."""
         self._paths, self._is_kubelet = paths, is_kubelet
         self._used: frozenset[Connection] = frozenset()
-        """The kubelet's connections on which a stream was opened."""
+        """The kubelet's connections that have had their stream."""
         self._streams: set[_Stream] = set()
 
     def opened(self, kubelets: Callable[[], StreamCallbacks]) -> StreamCallbacks | None:
-        """A stream was opened: its callbacks, which ``kubelets`` makes, if it is the kubelet's; None if it isn't."""
+        """Classifies a new stream. ``kubelets``: makes the callbacks of a kubelet's stream; None for other clients'."""
         connection = self._unused()
         if connection is None:
             ACCEPTED.look()
@@ -56,7 +55,7 @@ class Callers:
         return next((one for one in there if one not in self._used and self._is_kubelet(one.peer)), None)
 
     def _closed(self, stream: _Stream) -> None:
-        """Ends also the streams whose connections have ended: another client may have opened the stream of each."""
+        """Ends this stream, and each one whose connection has ended: another client may have opened it."""
         for ended in [stream, *(one for one in self._streams if not one.connection.is_open)]:
             if ended in self._streams:
                 self._streams.remove(ended)

@@ -1,11 +1,14 @@
 """The gRPC servers of one resource, and the names under which a kubelet finds them.
 
 Theory of operation
-    - Only the owner of the resource binds a socket, so :meth:`Endpoint.open` first waits for the ownership.
+    - Only the owner of the resource binds a socket, so :meth:`Endpoint.open` first acquires the ownership.
     - One server serves for the life of the resource. A hard link needs the bound name, so if the socket was deleted or
       the directory replaced, the next registration binds a second server. The first one's streams go on meanwhile,
-      because they outweigh its missing file. It ends once the only stream is the second server's.
-    - A registration is a new link to the socket. Older links stay until a kubelet streams from the newest one.
+      because a live stream outweighs a missing file. It is stopped once the only stream is the second server's.
+    - Each registration makes a new link to the socket. Older links stay until a kubelet streams from the newest one.
+    - ``_servers`` are in service, oldest first; ``_older`` are being stopped. ``_bound`` is the newest socket's stat,
+      by which :attr:`Endpoint.is_bound` notices a deleted or foreign file at the path.
+    - After :meth:`Endpoint.freeze` the servers outlive :meth:`Endpoint.close`, until the process ends.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from dpgateway.kit.tasks import wait_for
 from dpgateway.resource.ownership import Ask, Ownership
 
 UNARY = 0.5
-"""Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""
+"""Grace in seconds for the last calls of an older server, such as an Allocate of a kubelet that is gone."""
 HEARING = 0.2
-"""Seconds that a kubelet has to read the last answers."""
+"""Grace in seconds for a kubelet to read the last answers."""
 FAREWELL = 0.3
-"""Seconds that the ends of the streams have to be sent; a client that doesn't read never takes its end."""
+"""Grace in seconds for the streams' ends to be sent; a client that doesn't read never gets its end."""
 
 
 class Endpoint:
@@ -47,7 +50,7 @@ class Endpoint:
         self._names, self._group, self._log = SocketNames(ownership), group, log
         self.socket, self.next = self._names.base, self._names.next
         self.bound = Signal()
-        """Whenever a server was bound."""
+        """Notified whenever a server was bound."""
         self._servers: list[Server] = []
         self._older: list[Server] = []
         """Servers that are being stopped."""
@@ -56,13 +59,13 @@ class Endpoint:
         self._frozen = False
 
     async def open(self, ask: Ask | None = None) -> None:
-        """Serves, once no other gateway does, or once one has lent the lock to ``ask``. Raises KubeletError, or OSError
-        if the directory can't be used.
+        """Serves, as soon as the lock is free, or another gateway has lent it to ``ask``. Raises KubeletError, or
+        OSError if the directory can't be used.
         """
         async with self._opening:
             if self.is_bound:
                 return
-            # A gateway that has served takes over from nobody: it would never follow the handover to its end.
+            # Only a first opening may take over: plugin.Plugin follows a handover to its end only then.
             await self.ownership.acquire(ask if self._bound is None else None)
             self._names.sweep()
             await self._bind()
@@ -70,7 +73,7 @@ class Endpoint:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the socket that others would find is this gateway's."""
+        """Whether the socket at the path is this gateway's."""
         if self._bound is None:
             return False
         with contextlib.suppress(OSError):
@@ -78,6 +81,7 @@ class Endpoint:
         return False
 
     async def _bind(self) -> None:
+        # Bound at a unique path, because gRPC unlinks that path when the server stops (``sockets``).
         path = self._names.to_bind()
         server = Server(path, self.handlers.generic())
         try:
@@ -93,13 +97,13 @@ class Endpoint:
         self._servers.append(server)
 
     async def link(self) -> str:
-        """A new endpoint, never registered before. If the bound socket is gone, binds another one first."""
+        """A new endpoint name, never registered before. Binds another server first if the bound socket is gone."""
         await self.open()
         self.handlers.make_ready()
         return self._names.link()
 
     def tidy(self) -> None:
-        """A kubelet streams from the newest endpoint: older names go, and older servers that have no stream."""
+        """A kubelet streams from the newest endpoint: removes older links, and stops older servers without a stream."""
         self._names.keep_newest()
         if self.handlers.running(STREAMS) == 1:
             *older, newest = self._servers
@@ -112,11 +116,11 @@ class Endpoint:
         self._older.remove(server)
 
     def paths(self) -> set[str]:
-        """Where it is served, as it is bound, also by older servers that are being stopped."""
+        """The bound paths of all servers, also of those being stopped."""
         return {server.path for server in (*self._older, *self._servers)}
 
     def connections(self) -> list[int]:
-        """The descriptors of the connections that it has accepted."""
+        """Descriptors of the accepted connections."""
         ACCEPTED.look()
         return [one.descriptor for one in ACCEPTED.at({server.path for server in self._servers})]
 
@@ -124,7 +128,7 @@ class Endpoint:
         self.handlers.end_streams()
 
     def freeze(self) -> None:
-        """Its streams stay open, without a word, until the process ends: :meth:`close` leaves the servers alone."""
+        """Keeps the streams open, silent, until the process ends: :meth:`close` leaves the servers alone."""
         self._frozen = True
 
     async def drain(self, grace: float) -> None:
@@ -139,11 +143,11 @@ class Endpoint:
             return
         self.handlers.refuse()
         self.handlers.end_streams()
-        # Each stream ends before its connection. If a stream is open when the connection says goodbye, a kubelet 1.8 or
-        # 1.9 (grpc-go 1.3.0) never sees the stream's end, and goes on counting the resource's devices.
+        # Streams end before their connections: if a GOAWAY finds a stream open, a kubelet 1.8 or 1.9 (grpc-go 1.3.0)
+        # never sees the stream's end, and goes on counting the resource's devices.
         with contextlib.suppress(TimeoutError):
             await wait_for(self.handlers.done(STREAMS), FAREWELL)
-        # A client that finds an answer and the end of its connection at once may take the end for the answer.
+        # A client that receives an answer together with its connection's end may report the end only.
         servers = [*self._older, *self._servers]
         await ACCEPTED.read(self.paths(), HEARING)
         try:

@@ -1,12 +1,12 @@
-"""Each API's RPCs as gRPC handlers over one resource: bytes in, the neutral call, bytes out.
+"""gRPC handlers for each API's RPCs on one resource: decode, call, encode.
 
 Theory of operation
-    - Two versions may share an RPC's path. Then the version of the last Register decides what its bytes mean.
-    - A call is running until gRPC has written its answer, and a stream until its end is written. The task of a handler
-      is the task that writes them, so what is running are the tasks of handlers that aren't done.
-    - A handler asks the resource, unless another gateway takes the resource over: then calls are forwarded, and this
-      gateway answers only what the other one can't have.
-    - At the end new calls are refused, those that run have their time, and each stream is told to end.
+    - Two versions may share an RPC's path. Then the version of the last Register decides how to decode its bytes.
+    - A call runs until gRPC has written its answer, a stream until gRPC has written its end. The handler's task is the
+      one that writes them, so the running calls are the handler tasks that aren't done (``_running``).
+    - A handler calls the resource, unless a newer gateway takes it over: then calls are forwarded, and this gateway
+      answers only those that the newer one leaves to it.
+    - At the end new calls are refused, running ones get a grace period, and each stream is told to end.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
 )
 
 LONGEST_TEXT = 2000
-"""Bytes of an error that are sent: a status is a header, and clients limit headers to 8 KiB."""
+"""Most bytes of an error's text: a status is a header, and clients limit headers to 8 KiB."""
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""What gRPC sends as it is; of all else it sends each byte as %XX (its PROTOCOL-HTTP2.md, Status-Message)."""
+"""The characters that gRPC sends unescaped; other bytes are sent as %XX (PROTOCOL-HTTP2.md, Status-Message)."""
 
 KUBELET_AGENT = "grpc-go/"
-"""How a kubelet of any release names itself, and other clients that are written in Go (``callers``)."""
+"""Prefix of the user agent of every kubelet, and of every other Go client (``callers``)."""
 
 ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
 
 
 Answered = tuple[grpc.StatusCode, bytes | str]
-"""The bytes of an answer, or a text that says why there is none."""
+"""The encoded answer, or the text of the error."""
 
 Forward = Callable[[Api, Rpc, bytes, float], Awaitable[Answered | None]]
-"""Gets an RPC, its bytes, and the seconds that an answer may take. None: this gateway must answer it itself."""
+"""Called with an RPC, its encoded request, and the answer's timeout in seconds. None: this gateway must answer."""
 
 UNARY = frozenset(Call) - {Call.WATCH}
 STREAMS = frozenset({Call.WATCH})
@@ -74,24 +74,24 @@ STREAMS = frozenset({Call.WATCH})
 
 @dataclass(frozen=True, slots=True)
 class StreamCallbacks:
-    """What is called for one stream of the kubelet."""
+    """Callbacks of one stream of the kubelet."""
 
     listed: Callable[[], None]
-    """The first list was sent, and not only the one in which all is Unhealthy."""
+    """The first real list was sent; one with every id Unhealthy may have preceded it."""
     closed: Callable[[], None]
     """The stream has ended."""
     seamless: bool = False
-    """Whether another gateway's stream is open still, so the kubelet counts the devices as that one listed them."""
+    """Whether the older gateway's stream is still open, so that the kubelet counts the devices as listed there."""
 
 
 NOBODY = StreamCallbacks(lambda: None, lambda: None)
 
 Opened = Callable[[str], StreamCallbacks | None]
-"""Called with the user agent for each stream that a kubelet may have opened; None: it isn't the kubelet's."""
+"""Called with a Go client's user agent for each new stream; None if the client isn't the kubelet."""
 
 
 class Handlers:
-    """The handlers of one resource; outlives the servers that it is put on."""
+    """The handlers of one resource; outlives the servers that use it."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Handlers:
         self._resource, self._apis, self._opened, self._log = resource, tuple(apis), opened, log
         self._lists = Lists(resource.inventory.list, throttle)
         self._running: dict[asyncio.Task[Any], Call] = {}
-        """The handlers whose answer isn't sent yet."""
+        """The tasks of handlers whose answer isn't sent yet."""
         self._ends: set[End] = set()
         self._forward: Forward | None = None
         self._refusing = False
@@ -116,16 +116,16 @@ class Handlers:
             Call.PREPARE: lambda ids, _: resource.prepare(ids),
         }
         self._refused: dict[str, tuple[str, float]] = {}
-        """Why the last call of each RPC was refused, by name."""
+        """Why each RPC's last call was refused, and since when its calls are, by name."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
-        """Why the last container that asked for what can be given got nothing, and since when each got nothing, in
-        seconds of the monotonic clock. None once one has got what it asked for.
+        """Why calls are refused, and since when, in seconds of the monotonic clock; of several RPCs, the one refused
+        first. A RequestError doesn't count. None once each RPC has succeeded again.
         """
         self.rpcs = CallStats()
-        """Those that were answered, by name, with gRPC's codes."""
+        """Answered calls, by RPC and gRPC code."""
 
     def generic(self) -> list[grpc.GenericRpcHandler]:
-        """For a gRPC server: each service's methods, by name."""
+        """One handler per service, for a gRPC server."""
         services: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
         for api in reversed(self._apis):  # where two versions share a service, the newest version's row is the default
             methods = services.setdefault(api.service, {})
@@ -142,7 +142,7 @@ class Handlers:
         return grpc.unary_unary_rpc_method_handler(answer)
 
     async def _begin(self, api: Api, rpc: Rpc, context: ServicerContext) -> tuple[Api, Rpc]:
-        """A handler begins: the version that was spoken. Aborts the call if the resource ends."""
+        """Tracks the call, and resolves the version in which it was made. Aborts it if the resource is ending."""
         if self._refusing:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the gateway is ending; another one may follow")
         task = asyncio.current_task()
@@ -150,6 +150,7 @@ class Handlers:
         self._running[task] = rpc.call
         task.add_done_callback(self._running.pop)  # a context's own callback may come earlier
 
+        # 1.8 and 1.9 share a path, so gRPC's choice of the row may be wrong; the API of the last Register isn't.
         spoken = self._resource.api
         if spoken is not api and spoken.service == api.service:
             for row in spoken.rpcs:
@@ -175,7 +176,7 @@ class Handlers:
         raise AssertionError  # abort raises
 
     async def _call(self, api: Api, rpc: Rpc, raw: bytes) -> Answered:
-        """The resource's answer. Errors are told to the kubelet, and to whoever asks for the status."""
+        """Calls the resource. Errors become a gRPC status, and :attr:`refused`."""
         try:
             answer = rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
         except DecodeError as error:
@@ -184,7 +185,7 @@ class Handlers:
             text = str(error)
             fields = {"api": api.name, "rpc": rpc.name, "reason": text}
             self._log.warning("%s refused: %s", rpc.name, text, extra=fields)
-            if not isinstance(error, RequestError):  # the next request is another one
+            if not isinstance(error, RequestError):  # a faulty request says nothing about the next one
                 _, since = self._refused.get(rpc.name, ("", time.monotonic()))
                 self._refused[rpc.name] = text, since
                 self.refused.set(next(iter(self._refused.values())))
@@ -206,7 +207,7 @@ class Handlers:
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
         agent, end, stream = _agent(context), End(), NOBODY
-        self._ends.add(end)  # before anybody is told of the stream, and may want to end it
+        self._ends.add(end)  # before any callback, which may end the streams
         try:
             if agent.startswith(KUBELET_AGENT):
                 stream = self._opened(agent) or NOBODY
@@ -219,28 +220,28 @@ class Handlers:
             stream.closed()
 
     def running(self, calls: Collection[Call] = UNARY) -> int:
-        """How many of these calls aren't answered yet; of STREAMS: whose end hasn't been sent."""
+        """The number of unanswered calls of these kinds; for STREAMS, of streams whose end hasn't been sent."""
         return sum(call in calls for call in self._running.values())
 
     async def done(self, calls: Collection[Call] = UNARY) -> None:
-        """Returns at a moment when none of them is running; the next one may come as soon as the caller waits."""
+        """Returns when none of these calls is running; the next one may come as soon as the caller awaits."""
         while tasks := [task for task, call in self._running.items() if call in calls]:
             await asyncio.wait(tasks)
 
     def make_ready(self) -> None:
-        """Encodes the list for a kubelet that is about to ask for it, in the API of the Register."""
+        """Encodes the list in advance, in the API of the Register that is about to be sent."""
         self._lists.encode(self._resource.api)
 
     def forward(self, to: Forward | None) -> None:
-        """From now on ``to`` is asked first; None: nobody is, and this gateway answers every call."""
+        """Forwards calls to ``to`` first; None: this gateway answers every call."""
         self._forward = to
 
     def hush(self) -> None:
-        """Nothing more is sent on the streams, which stay open: a newer gateway lists the devices from now on."""
+        """Sends no more lists, and leaves the streams open: a newer gateway lists the devices from now on."""
         self._lists.hush()
 
     def refuse(self) -> None:
-        """From now on new calls are refused, because the resource ends."""
+        """Refuses new calls, because the resource is ending."""
         self._refusing = True
 
     def end_streams(self) -> None:
@@ -249,9 +250,9 @@ class Handlers:
 
 
 def _short(text: str) -> str:
-    """As much of the text as may be sent."""
+    """The text, cut to LONGEST_TEXT bytes in their escaped form."""
     sent = quote(encodable(text[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
-    return unquote(re.sub("%.?$", "", sent), errors="ignore")  # without half of what the end cut through
+    return unquote(re.sub("%.?$", "", sent), errors="ignore")  # drops an escape or a character that was cut in half
 
 
 def _agent(context: ServicerContext) -> str:

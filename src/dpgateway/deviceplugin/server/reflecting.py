@@ -1,4 +1,4 @@
-"""gRPC's reflection, for people with grpcurl. It is loaded at its first call, because few nodes ever need it."""
+"""gRPC reflection, for people with grpcurl. Loaded at its first call, because few nodes ever need it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 
 @cache
 def reflection(services: tuple[str, ...]) -> grpc.GenericRpcHandler:
-    """The handler of all servers that have these services."""
+    """One handler, shared by all servers with these services."""
     return _Reflection(services)
 
 

@@ -16,14 +16,14 @@ from dpgateway.kit import unix
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
     # GetPreferredAllocation, for one container (callGetPreferredAllocationIfAvailable, pkg/kubelet/cm/devicemanager),
-    # names each free id, and perhaps again as one that must be included; each takes less than in the list
+    # names each free id at most twice, as available and as must-include; an id takes fewer bytes there than in a list
     ("grpc.max_receive_message_length", 2 * LARGEST),
     ("grpc.max_send_message_length", -1),
 ]
 
 
 class Server:
-    """It holds the address that it binds until it has stopped."""
+    """Holds its address until it has stopped."""
 
     def __init__(self, path: Path, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
         self._address = unix.Address(path)
@@ -33,7 +33,7 @@ class Server:
 
     @property
     def path(self) -> str:
-        """As it is bound."""
+        """The path as it was bound."""
         return self._address.path
 
     async def start(self) -> None:
@@ -47,7 +47,9 @@ class Server:
         await self._grpc.start()
 
     async def stop(self, grace: float | None) -> None:
-        """``grace``: seconds that calls have to end. gRPC unlinks the path that it bound, whatever is there by then."""
+        """``grace``: seconds for running calls to end. gRPC then unlinks the path that it bound, even if another file
+        is there by then.
+        """
         try:
             await self._grpc.stop(grace)
         finally:

@@ -2,15 +2,16 @@
 
     <device-plugins>/dpgateway/<hash>.sock      the socket of the newest server
                               /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
-                              /<hash>-<n>.new   a socket that is being bound, and is renamed to <hash>.sock then
+                              /<hash>-<n>.new   a socket being bound, then renamed to <hash>.sock
                               /<hash>.next      where the next gateway asks for the resource
 
-A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to.
-The owner of the resource owns all of its names, and may remove every ``<hash>-*``. When a gRPC server stops, it unlinks
-the path that it bound, whatever is there by then, so no two servers ever bind the same path.
+A starting kubelet cleans its directory, but touches no sub-directory, so these sockets survive; and 1.37 refuses a name
+that it is connected to. The owner of the resource owns all of its names, and may remove every ``<hash>-*``. When a gRPC
+server stops, it unlinks its bound path, even if another file is there by then, so no two servers ever bind the same
+path.
 
-A gateway that was killed leaves its names behind. Those of resources that aren't configured any more are removed, too,
-once no gateway owns them.
+A killed gateway leaves its names behind. Those of resources that are no longer configured are removed, too, once no
+gateway owns them.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from dpgateway.kit.unix import LONGEST
 from dpgateway.resource.ownership import FOLDER, Ownership, hash_of, is_ours
 
 MOST_LINKS = 8
-"""For some seconds a kubelet may still dial what an earlier Register named. But a kubelet that refuses for months must
-not use up the links that a file can have (65,000 on ext4)."""
+"""A kubelet may still dial the endpoint of an earlier Register for some seconds. But a kubelet that refuses for months
+must not exhaust a file's hard links (65,000 on ext4)."""
 
 _NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|\.next|-[0-9]+\.sock|-[0-9]+\.new)")
-"""A file of a resource in the folder, and the hash in it."""
+"""The name of a resource's file in the folder; its group is the hash."""
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
-"""As long as those that we register."""
+"""A sample of the longest endpoint that is ever registered."""
 
 
 def too_deep(device_plugins: Path) -> str:
@@ -50,9 +51,9 @@ def too_deep(device_plugins: Path) -> str:
 
 
 def left_behind(device_plugins: Path, resources: Iterable[str]) -> Iterator[SocketNames]:
-    """The names of other resources than these, if there are any and the folder is ours."""
+    """The names of all resources but these, if the folder is ours."""
     folder, found = device_plugins / FOLDER, set()
-    with contextlib.suppress(OSError):  # whoever serves from the folder tells what is wrong with it
+    with contextlib.suppress(OSError):  # a plugin that serves from the folder reports its faults
         if is_ours(folder):
             found = {match[1] for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))}
     for hash_ in sorted(found.difference(map(hash_of, resources))):
@@ -60,25 +61,25 @@ def left_behind(device_plugins: Path, resources: Iterable[str]) -> Iterator[Sock
 
 
 class SocketNames:
-    """One resource's. Only its owner changes them."""
+    """The names of one resource. Only its owner changes them."""
 
     def __init__(self, ownership: Ownership) -> None:
         self.ownership = ownership
         self._folder, self._hash = ownership.folder, ownership.hash
         self.base = self._folder / f"{self._hash}.sock"
-        """The socket, for links to be made to it, and for people."""
+        """The newest server's socket: the target of the links, and a fixed path for people."""
         self.next = self._folder / f"{self._hash}.next"
-        """Where the next gateway asks for the resource."""
-        # Never a number that an earlier gateway used: the kubelet may still be connected to it.
+        """The socket at which the next gateway asks for the resource."""
+        # The clock gives numbers that no earlier gateway used: a kubelet may still be connected to one of its names.
         self._numbers = itertools.count(time.time_ns() // 1_000_000)
         self._links: list[Path] = []
 
     def to_bind(self) -> Path:
-        """A path at which no server was ever bound. The socket is ``base`` once it has that name."""
+        """A path that no server was ever bound to. The bound socket is then renamed to ``base``."""
         return self._folder / f"{self._hash}-{next(self._numbers)}.new"
 
     def link(self) -> str:
-        """A new name for the bound socket, relative to the device-plugins directory; the oldest ones go."""
+        """Links the bound socket under a new name, relative to the device-plugins directory; drops the oldest links."""
         self._keep(MOST_LINKS - 1)
         path = self._folder / f"{self._hash}-{next(self._numbers)}.sock"
         os.link(self.base, path)
@@ -96,7 +97,7 @@ class SocketNames:
         del self._links[:-count]
 
     def sweep(self) -> None:
-        """Removes what a gateway before us left behind."""
+        """Removes the sockets and links that an earlier gateway left behind."""
         self._links.clear()
         # no glob: a pattern for each resource would be compiled and kept
         links = [path for path in self._folder.iterdir() if path.name.startswith(f"{self._hash}-")]
@@ -104,7 +105,7 @@ class SocketNames:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Removes every name, unless another gateway is the owner, too."""
+        """Removes every name, unless another gateway shares the ownership."""
         if self.ownership.undivided:
             for path in [*self._links, self.base, self.next]:
                 with contextlib.suppress(OSError):
@@ -112,9 +113,7 @@ class SocketNames:
         self._links.clear()
 
     def remove_unowned(self) -> bool:
-        """Removes every name unless a gateway owns the resource. Returns whether it did. Raises KubeletError or
-        OSError.
-        """
+        """Removes every name, unless a gateway owns the resource; then False. Raises KubeletError or OSError."""
         if not self.ownership.try_to_acquire():
             return False
         try:

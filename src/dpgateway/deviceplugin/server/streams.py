@@ -1,7 +1,11 @@
-"""ListAndWatch: the list of one resource, in the bytes of each API.
+"""ListAndWatch: streams of one resource's list, encoded for each API.
 
-A stream is bound to its own context and ends with it, or when the server says so. Its only state is the version that it
-sent last. The bytes of a list are made once per version, for all streams.
+Theory of operation
+    - A stream ends with its gRPC context, or by its ``End``. Its only state is the version of the list sent last, so a
+      slow reader skips to the newest list.
+    - A list is encoded once per version and API, for all streams.
+    - Kubelets 1.8 and 1.9 can't take two lists at once (``api.v1alpha2.PAUSE``): there each list first takes its turn
+      at the throttle, which all resources share.
 """
 
 from __future__ import annotations
@@ -17,13 +21,13 @@ from dpgateway.model import Health
 from dpgateway.resource.offers import Offers
 
 WRITING = 0.3
-"""Seconds that a kubelet has to write its checkpoint, before the next list is sent all the same."""
+"""Timeout in seconds for a kubelet's checkpoint write; then the next list is sent without it."""
 
 _ENDING = Health.unhealthy("about to be listed")
 
 
 class ListThrottle:
-    """Sends lists one after another, to kubelets that can't take many at once. One for all resources of a kubelet."""
+    """Serializes lists to a kubelet that can't take many at once. One for all resources of a kubelet."""
 
     def __init__(self, written: Signal) -> None:
         """``written``: the kubelet may have written its checkpoint."""
@@ -35,9 +39,9 @@ class ListThrottle:
         """Set when no checkpoint write was seen in time; the directory watch may be blind, so don't wait for it."""
 
     async def turn(self, pause: float, *, writes: bool = False) -> None:
-        """Waits for a turn, after which nobody else has one for ``pause`` seconds.
+        """Waits for a turn; the next one comes ``pause`` seconds later.
 
-        ``writes``: the kubelet writes its checkpoint for each list, so nobody else has one before that, either.
+        ``writes``: the kubelet writes its checkpoint for each list, so this turn also waits for the last list's write.
         """
         async with self._turns:
             loop = asyncio.get_running_loop()
@@ -55,7 +59,7 @@ class ListThrottle:
 
 
 class End:
-    """The end of one stream, as the server decides it."""
+    """The server's request to end one stream."""
 
     def __init__(self) -> None:
         self.said = False
@@ -68,7 +72,7 @@ class End:
 
     @contextlib.asynccontextmanager
     async def interrupts(self) -> AsyncGenerator[None, None]:
-        """Cuts short what is awaited within, once the end is said."""
+        """Cancels the await inside it once the end is said."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0 if self.said else None) as self._waits:
                 yield
@@ -85,11 +89,11 @@ class Lists:
         self._hushed = False
 
     def hush(self) -> None:
-        """From now on nothing is sent; the streams stay open."""
+        """Sends no more lists; the streams stay open."""
         self._hushed = True
 
     def encode(self, api: Api) -> bytes:
-        """The bytes of the current list, made once per version."""
+        """The current list, encoded; cached by version."""
         version, encoded = self._encoded.get(api.name, (0, b""))
         if version != self._list.version and self._list.value is not None:
             encoder = self._encoders.setdefault(api.name, ListEncoder(api))
@@ -105,8 +109,8 @@ class Lists:
     async def watch(self, api: Api, forgets: bool, end: End, listed: Callable[[], None]) -> AsyncGenerator[bytes, None]:
         """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest.
 
-        ``forgets``: the kubelet would take the list for no change, although it counts each id as Unhealthy by now.
-        ``listed`` is called once the first list is sent, which is when gRPC asks for the next message.
+        ``forgets``: sends every id Unhealthy first, to a kubelet that would take the list for no change
+        (``Api.forgetful``). ``listed`` is called once the first list is sent, when gRPC asks for the next message.
         """
         version = 0
         while await self._is_next(version, api, end):
@@ -119,7 +123,7 @@ class Lists:
                 listed()
 
     async def _is_next(self, version: int, api: Api, end: End) -> bool:
-        """Returns when it is the turn of a list after ``version``; False once the end is said."""
+        """Waits for a list after ``version``, and for its turn; False once the end is said."""
         async with end.interrupts():
             await self._list.wait(version)
             if api.pause:
