@@ -1,9 +1,9 @@
-"""How a resource makes itself known to the kubelet, and stays known.
+"""Registers a resource with the kubelet, and keeps it registered.
 
-lifecycle  the table that decides when to register
-registrar  does what the table says
-record     what the rest of the gateway sees of the registration
+lifecycle  the state table: when to register
+registrar  executes the table's actions
+record     the registration's state, for the rest of the gateway
 client     sends Register
 refusals   warns of a kubelet that speaks none of our APIs
-rival      notices another plugin with the same resource name
+rival      detects another plugin with the same resource name
 """

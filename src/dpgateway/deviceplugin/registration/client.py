@@ -1,7 +1,7 @@
-"""The one RPC that goes to the kubelet: Register.
+"""Register, the only RPC from us to the kubelet.
 
-All resources share one channel per incarnation of the kubelet; a channel that fails is discarded. When to register is
-decided in ``lifecycle``.
+All resources share one channel per incarnation of the kubelet; a failed channel is discarded. ``lifecycle`` decides
+when to register.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from dpgateway.kit.unix import Credentials, connect, credentials
 from dpgateway.node.directory import SOCKET
 
 DEADLINE = 30.0
-"""Seconds.
-
-The kubelet dials back within Register, for up to 10 s (plugin/v1beta1/client.go, 1.25), and asks for options.
-"""
+"""Seconds. From 1.25 on, the kubelet dials back within Register, for up to 10 s, and asks for the options
+(pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go)."""
 
 
 class ApiRefused(KubeletError):
@@ -38,7 +36,7 @@ class RegisterFailed(KubeletError):
     def __init__(self, text: str, *, listening: bool) -> None:
         super().__init__(text)
         self.listening = listening
-        """Something answered: this isn't a kubelet that is just starting."""
+        """Whether the socket was served; otherwise the kubelet may just be starting."""
 
 
 class KubeletClient:
@@ -52,15 +50,15 @@ class KubeletClient:
         deadline: float = DEADLINE,
         gathering: float = GATHERING,
     ) -> None:
-        """``apis``: the versions to register with, newest first."""
+        """``apis``: the versions to try, newest first. ``deadline`` of Register, and ``gathering``: seconds."""
         self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
         self._channel: Channel | None = None
         self.apis = apis
         self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
-        """The version that this incarnation accepted last: the first one that the next resource tries."""
+        """The version that this incarnation accepted last, which the next resource tries first."""
         self._process: Credentials | None = None
-        """The process that listened on kubelet.sock at the last look in this incarnation."""
+        """The process that listened on kubelet.sock when last dialled in this incarnation."""
 
     def new_kubelet(self) -> None:
         self.accepted = self._process = None
@@ -68,7 +66,7 @@ class KubeletClient:
         self._discard(self._channel)
 
     def is_kubelet(self, peer: Credentials) -> bool:
-        """Whether this is the process that listens on kubelet.sock. True if that can't be told."""
+        """Whether ``peer`` is the process that listens on kubelet.sock. True if that is unknown."""
         if peer != self._process:  # another kubelet may have come since the last look
             with contextlib.suppress(OSError):
                 self._process = _listener(self._socket)
@@ -89,8 +87,8 @@ class KubeletClient:
 
     def _failure(self, error: grpc.aio.AioRpcError, channel: Channel, resource: str, api: Api) -> KubeletError:
         code, text = error.code(), error.details() or ""
-        # "requested API version ... is not supported" since 1.9, "unsupported API version" in 1.8; another package's
-        # service is unknown (kubelet.sock serves exactly one)
+        # 1.8 answers "unsupported API version", later ones "requested API version ... is not supported". A service of
+        # another package is UNIMPLEMENTED, because kubelet.sock serves exactly one.
         if code is grpc.StatusCode.UNIMPLEMENTED or "API version" in text:
             self._refusals.refused(resource, api.name, f"{code.name}: {text}")
             return ApiRefused(text)
@@ -102,7 +100,7 @@ class KubeletClient:
         return RegisterFailed(f"{code.name}: {text}", listening=listening)
 
     def _discard(self, channel: Channel | None) -> None:
-        """Other resources may still wait for an answer on the channel, so it closes once their deadline is over."""
+        """Replaces the channel. It is closed after a deadline, because other resources may await answers on it."""
         if channel is None or channel is not self._channel:
             return
         self._channel = None
@@ -116,6 +114,6 @@ class KubeletClient:
 
 
 def _listener(path: Path) -> Credentials:
-    """The process that listens there. Raises OSError if there is none, or if its queue is full."""
+    """The process that listens at ``path``. Raises OSError if there is none, or if its backlog is full."""
     with connect(path) as connection:
         return credentials(connection)

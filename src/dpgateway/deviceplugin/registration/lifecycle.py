@@ -1,27 +1,26 @@
-"""Where one resource stands with the kubelet.
+"""The state machine of one resource's registration.
 
 States
-    UNREADY      not served yet, or the list or what containers hold isn't known; and there is no kubelet.sock
-    DUE          the same, but a kubelet is there
-    AWAY         ready, and there is no kubelet.sock
+    UNREADY      not served yet, or its list or the holdings aren't known; no kubelet.sock
+    DUE          the same, with a kubelet.sock
+    AWAY         ready; no kubelet.sock
     REGISTERING  a Register is in flight
-    EXPECTING    Register succeeded, which before 1.25 proves nothing; the kubelet should open ListAndWatch within 15 s
-    SERVING      a stream of this kubelet is open, and a live stream outweighs everything
-    WAITING      something failed; the next attempt is after a delay
+    EXPECTING    Register succeeded, which proves nothing before 1.25; ListAndWatch is due within 15 s
+    SERVING      a stream of this kubelet is open; a live stream outweighs all other evidence
+    WAITING      an attempt failed; the next one follows after the backoff
     STOPPED      for good
 
 Rules
     - Nothing is registered before it is ready.
-    - A new kubelet gets a Register from every ready state, at once. Streams of the older kubelet are disowned, not
+    - A new kubelet gets a Register at once, from every ready state. Streams of the older kubelet are disowned, not
       closed: they die with that kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration).
     - A deleted kubelet.sock changes nothing while a stream is open or may be; of the ready states only WAITING leads to
       AWAY.
-    - Never two Registers of one resource are in flight: the RPC is cancelled before another one begins.
-    - Results belong to an attempt. Results of an older attempt, and timers that were replaced, are dropped before they
-      reach the table.
+    - At most one Register of a resource is in flight: the RPC is cancelled before the next one begins.
+    - A result belongs to an attempt. Results of older attempts, and replaced timers, are dropped before the table.
 
-The table decides every pair of a state and a trigger; no other code decides whether to register. This module is pure:
-the registrar does what the table says, and feeds it what came of that.
+The table covers every pair of a state and a trigger; no other code decides whether to register. This module is pure:
+the registrar executes the actions, and feeds their results back.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from dpgateway.kit.tasks import backoff
 
 
 class State(enum.StrEnum):
-    """Where the resource stands: see the top of this file."""
+    """States of the registration: see the top of this file."""
 
     UNREADY = "unready"
     DUE = "due"
@@ -47,7 +46,7 @@ class State(enum.StrEnum):
 
 
 class Trigger(enum.Enum):
-    """What happened."""
+    """Events that the table reacts to."""
 
     READY = "it can be registered"
     KUBELET_NEW = "a new incarnation of the kubelet"
@@ -64,7 +63,7 @@ class Trigger(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What to do."""
+    """Actions for the registrar."""
 
     NOTHING = "nothing"
     REGISTER = "give up the last attempt; send Register, a new attempt"
@@ -116,7 +115,7 @@ _CHANGES: dict[State, dict[Trigger, tuple[State, Action]]] = {
     State.WAITING: {
         Trigger.KUBELET_NEW: _REGISTER,
         Trigger.KUBELET_GONE: (State.AWAY, Action.GIVE_UP),
-        Trigger.STREAM_OPEN: _SERVE,  # of a Register that we gave up: 1.25 to 1.34 go on with it
+        Trigger.STREAM_OPEN: _SERVE,  # of a cancelled Register, which 1.25 to 1.34 complete all the same
         Trigger.TIMER: _REGISTER,
     },
     State.STOPPED: {},
@@ -127,27 +126,27 @@ TABLE: dict[State, dict[Trigger, tuple[State, Action]]] = {
     state: dict.fromkeys(Trigger, (state, _STAY)) | (changes if state is State.STOPPED else changes | _STOP)
     for state, changes in _CHANGES.items()
 }
-"""Every pair: what isn't named above changes nothing."""
+"""The whole table; a pair that isn't named above changes nothing."""
 
 RESULTS = frozenset({Trigger.ACCEPTED, Trigger.API_REFUSED, Trigger.FAILED, Trigger.TIMER})
 """The triggers that belong to an attempt."""
 
 
 class Lifecycle:
-    """One resource's walk through the table."""
+    """The current state of one resource, and its transitions."""
 
     def __init__(self, apis: int) -> None:
-        """``apis``: how many versions there are to try."""
+        """``apis``: the number of versions to try."""
         self.state = State.UNREADY
         self.attempt = 0
-        """Counts Registers, and the timers that follow from them."""
+        """The number of the current attempt: a Register, and the timer that follows from it."""
         self._apis = apis
         self._refused = 0
         self.kubelet = False
-        """Whether kubelet.sock is there."""
+        """Whether kubelet.sock exists."""
 
     def feed(self, trigger: Trigger, attempt: int | None = None) -> Action:
-        """What to do now that ``trigger`` happened. Results carry the attempt that they belong to."""
+        """Makes the transition, and returns its action. ``attempt``: the one that a result (RESULTS) belongs to."""
         if trigger in RESULTS and attempt != self.attempt:
             return Action.NOTHING
         self.kubelet = _SEEN.get(trigger, self.kubelet)
@@ -160,7 +159,7 @@ class Lifecycle:
         return action
 
     def _meaning(self, trigger: Trigger) -> Trigger:
-        """The two triggers whose meaning depends on more than the state."""
+        """Translates the two triggers whose meaning depends on more than the state."""
         if trigger is Trigger.API_REFUSED and self._refused + 1 >= self._apis:
             return Trigger.FAILED  # no API is left to try
         if trigger is Trigger.TIMER and self.state is State.WAITING and not self.kubelet:
@@ -174,17 +173,17 @@ _NEW_ATTEMPT = frozenset({Action.REGISTER, Action.SERVE, Action.WAIT, Action.DRA
 
 @dataclass
 class Backoff:
-    """How long to wait before the next attempt.
+    """The delay before the next attempt.
 
-    In the first second of an incarnation it is 10 ms, doubling, because the kubelet's socket is a file before the
-    kubelet listens on it. Otherwise it is 1 s, doubling up to 60 s, and 1 s again after a stream that lived for 60 s.
-    Up to a quarter is added at random, so that 64 resources don't return in step.
+    It is 10 ms, doubling, in the first second of an incarnation, because the kubelet's socket is a file before the
+    kubelet listens on it. Later it is 1 s, doubling up to 60 s, and 1 s again after a stream that lived for 60 s. Up to
+    a quarter of jitter is added, so that 64 resources don't return in step.
     """
 
     random: Callable[[], float]
-    """A number from 0 to 1."""
+    """Returns a number from 0 to 1."""
     appeared: float = float("-inf")
-    """When this incarnation was first seen."""
+    """The time at which this incarnation was first seen, in seconds."""
     _failures: int = 0
     _early: int = 0
 
@@ -192,12 +191,12 @@ class Backoff:
         self.appeared, self._failures, self._early = now, 0, 0
 
     def stream_ended(self, lived: float) -> None:
-        """``lived``: seconds."""
+        """``lived``: the stream's age in seconds."""
         if lived >= 60:
             self._failures = 0
 
     def delay(self, now: float, *, listening: bool) -> float:
-        """Seconds. ``listening``: something answered, so this isn't a kubelet that is just starting."""
+        """The delay in seconds. ``listening``: the socket was served, so the kubelet isn't just starting."""
         if not listening and now - self.appeared < 1:
             self._early += 1
             return float(0.01 * 2 ** (self._early - 1))

@@ -1,4 +1,4 @@
-"""What the rest of the gateway sees of one resource's registration: status, metrics, log, and whoever hands it over."""
+"""The state of one resource's registration, as status, metrics, log and handover see it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class RegistrationRecord:
         self._log = log
         self.standing = Observable(Standing(FRONT, State.UNREADY, timestamp()))
         self.attempts: Mapping[tuple[str, str], int] = {}
-        """Registers sent so far, by API and outcome."""
+        """Number of Registers so far, by API and outcome."""
         self._since = time.monotonic()
-        """When the state was entered."""
+        """The time at which the state was entered."""
         self._complaint = Complaint(log)
 
     @property
     def listed_since(self) -> float | None:
-        """When the registration began on which the list was sent, by the monotonic clock; None while there is none."""
+        """The start of the registration whose stream has the list, in seconds of the monotonic clock; None without."""
         return self._since if self.standing.value.listed else None
 
     def note(self, state: State, tried: str, streams: Collection[bool]) -> None:
         """Publishes the standing, if it has changed.
 
-        ``tried``: the API in which Register was sent last; ``streams``: whether the first list was sent, for each open
-        stream of this kubelet.
+        ``tried``: the API of the last Register; ``streams``: for each open stream of this kubelet, whether its first
+        list was sent.
         """
         before, registered = self.standing.value, state in _REGISTERED
         since = before.since
@@ -50,14 +50,14 @@ class RegistrationRecord:
             self.standing.set(now)
 
     def count(self, api: str, outcome: str) -> None:
-        """A Register in this API has ended so."""
+        """Counts a Register in this API by its outcome."""
         self.attempts = {**self.attempts, (api, outcome): self.attempts.get((api, outcome), 0) + 1}
         self.standing.notify()
 
     def complain(self, text: str, api: str, *, starting: bool) -> None:
-        """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days.
+        """Warns, once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days.
 
-        ``starting``: the kubelet may be just starting, so this is no problem yet.
+        ``starting``: the kubelet may just be starting, so this is no problem yet.
         """
         fields = {"api": api, "reason": text}
         if starting:
@@ -66,5 +66,5 @@ class RegistrationRecord:
             self._complaint.say(text, extra=fields)
 
     def settled(self) -> None:
-        """A stream is open, so nothing is wrong any more."""
+        """Ends the complaint, because a stream is open."""
         self._complaint.over()

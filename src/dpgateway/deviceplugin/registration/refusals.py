@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from dpgateway.kit.log import bind
 
 GATHERING = 1.0
-"""Seconds from the first resource that is refused to the line about all of them."""
+"""Seconds from the first refused resource to the warning about all of them."""
 REMINDER = 600.0
-"""Seconds from one line to the next, while the kubelet goes on refusing."""
+"""Seconds between two warnings, while the kubelet goes on refusing."""
 
 _log = bind(__name__)
 
 
 class Refusals:
-    """The answers of one kubelet. Used from the event loop."""
+    """Collects one kubelet's refusals. Used from the event loop."""
 
     def __init__(self, apis: Sequence[str], gathering: float = GATHERING) -> None:
-        """``apis``: the names of those that are offered, newest first."""
+        """``apis``: the names of the offered APIs, newest first. ``gathering``: seconds."""
         self._apis, self._gathering = apis, gathering
         self._answers: dict[str, dict[str, str]] = defaultdict(dict)
-        """Since the last warning, by resource and API."""
+        """The kubelet's answers since the last warning, by resource and API."""
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, resource: str, api: str, answer: str) -> None:
@@ -35,14 +35,14 @@ class Refusals:
         self._answers.pop(resource, None)
 
     def forget(self) -> None:
-        """Another kubelet has come, or this gateway ends."""
+        """Starts over, for another kubelet or at this gateway's end."""
         self._answers.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _tell(self) -> None:
-        """Warns of the resources that every API was refused for. The others have APIs left to try."""
+        """Warns of the resources refused in every API. The others have APIs left to try."""
         self._timer = None
         refused = {name: answers for name, answers in self._answers.items() if len(answers) == len(self._apis)}
         for name in refused:

@@ -1,17 +1,17 @@
 """Registers one resource with the kubelet, and again whenever the lifecycle table says so.
 
 Theory of operation
-    - What happens comes in as a method call, as the result of a Register, or from the timer; also from within actions.
-      :meth:`Registrar._feed` gives it to the table (``lifecycle``), and does the action that the table names. No action
-      waits, so the table is never entered twice at once.
-    - An attempt is one Register and the timer that follows from it: ``_task`` and ``_timer``, of which one runs at a
-      time, and ``_tried``. The lifecycle numbers attempts and drops the results of older ones.
-    - ``_streams`` are those of the present kubelet. A new kubelet disowns the older one's: they are forgotten, not
-      ended. ``_registered`` are the options of the last Register; if the resource wants others, it registers again.
-    - ``_listening`` is whether something answered, so that this isn't a kubelet that is just starting; the backoff and
-      the log need to know.
-    - ``_inherited`` and ``_seamless`` are what the gateway left that handed the resource over.
-    - ``record`` is what the rest of the gateway sees.
+    - Events are method calls, the result of a Register, and the timer; actions may cause events, too.
+      :meth:`Registrar._feed` gives each to the table (``lifecycle``) and executes the action. Actions never await, so
+      the table is never entered twice at once.
+    - An attempt is one Register, then its timer: ``_task`` and ``_timer``, never both at once, and ``_tried``. The
+      lifecycle numbers attempts and drops the results of older ones.
+    - ``_streams`` are the present kubelet's. A new kubelet disowns the older one's: they are forgotten, not ended.
+    - ``_registered`` are the options of the last Register; if the resource's options change, it registers again.
+    - ``_listening`` is whether the socket was served at the last attempt; if it wasn't, the kubelet may just be
+      starting, and backoff and log are patient.
+    - ``_inherited``, an API's name, and ``_seamless`` come from the gateway that handed the resource over.
+    - ``record`` is the state that the rest of the gateway sees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from dpgateway.errors import GatewayError
 from dpgateway.node.incarnation import Change
 
 STREAM_DUE = 15.0
-"""Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""
+"""Timeout in seconds from Register's success to ListAndWatch: before 1.25 a kubelet answers first, then dials for up to
+10 s (pkg/kubelet/cm/devicemanager/manager.go, addEndpoint)."""
 
 
 @dataclass(eq=False)
@@ -47,7 +48,7 @@ class Stream:
 
 
 class Registrar:
-    """Of one resource. Used from the event loop."""
+    """Keeps one resource registered. Used from the event loop."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Registrar:
         self._listening = False
         self._registered: Options | None = None
         self._tried = 0
-        """The index of the API in which Register was sent last."""
+        """Index of the API of the last Register."""
         self._inherited = ""
         self._seamless = False
 
@@ -79,26 +80,27 @@ class Registrar:
 
     @property
     def streaming(self) -> bool:
-        """A stream of this kubelet is open."""
+        """Whether a stream of this kubelet is open."""
         return bool(self._streams)
 
     @property
     def registering(self) -> bool:
-        """A Register is in flight, or has succeeded, and the kubelet is about to open a stream."""
+        """Whether a Register is in flight, or has succeeded and its stream is due."""
         return self._lifecycle.state in {State.REGISTERING, State.EXPECTING}
 
-    # what happened
+    # events
 
     def ready(self, api: str = "", *, seamless: bool = False) -> None:
-        """The resource is served, its list is there, and what containers hold was looked up.
+        """The resource is served, and its list and holdings are known.
 
-        ``api``: in which another gateway has registered it until now. ``seamless``: that one's stream is open still.
+        ``api``: the name of the API in which the gateway before this one registered it. ``seamless``: that gateway's
+        stream is still open.
         """
         self._inherited, self._seamless = api, seamless
         self._feed(Trigger.READY)
 
     def kubelet(self, change: Change) -> None:
-        """What became of kubelet.sock. When the kubelet is a new one, the streams of the older kubelet are disowned."""
+        """kubelet.sock has changed. A new kubelet disowns the older one's streams."""
         if change is Change.NEW:
             self._streams.clear()
             self._inherited = ""
@@ -107,7 +109,7 @@ class Registrar:
             self._feed(_KUBELET[change])
 
     def stream_opened(self, agent: str = "") -> StreamCallbacks:
-        """The kubelet, which calls itself so, has opened a stream."""
+        """The kubelet with this user agent has opened a stream."""
         self._resource.listed_for(agent)
         self._endpoint.tidy()
         stream, seamless = Stream(), self._seamless
@@ -135,21 +137,21 @@ class Registrar:
             self._note()
 
     def options_changed(self) -> None:
-        """The resource may want other options than those that are registered."""
+        """The resource's options may differ from the registered ones."""
         if self._registered is not None and self._registered != self._resource.options():
             self._feed(Trigger.REDO)
 
     def stop(self) -> None:
         self._feed(Trigger.STOP)
 
-    # what follows
+    # actions
 
     def _feed(self, trigger: Trigger, attempt: int | None = None) -> None:
-        """Gives the table what happened, and does what it says."""
+        """Feeds the table, and executes its action."""
         action = self._lifecycle.feed(trigger, attempt)
         self._log.debug("%s: %s, %s", trigger.value, self._lifecycle.state.value, action.value)
 
-        # Every action ends the timer that runs, and some give up the Register in flight, so there are never two.
+        # Every action replaces the running timer, and some give up the Register in flight: there are never two.
         if action is not Action.NOTHING and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -159,8 +161,8 @@ class Registrar:
 
         match action:
             case Action.REGISTER | Action.NEXT_API:
-                # A new attempt begins with the API that this kubelet accepted last, as far as this gateway or the one
-                # before it knows. A kubelet that refuses an API is asked in the next one.
+                # A new attempt starts with the API that this kubelet last accepted from any resource, or from the
+                # gateway before this one; a refused API is followed by the next.
                 apis = [api.name for api in self._apis]
                 last = self._client.accepted.name if self._client.accepted is not None else self._inherited
                 first = apis.index(last) if last in apis else 0
@@ -185,7 +187,7 @@ class Registrar:
         self.record.note(self._lifecycle.state, self._api.name, [stream.listed for stream in self._streams])
 
     def _start(self, seconds: float, complaint: str = "") -> None:
-        """Starts the timer. ``complaint``: what is wrong once the time is over; then something did listen."""
+        """Starts the timer. ``complaint``: the fault, if it expires; the socket is served in that case."""
         attempt = self._lifecycle.attempt
 
         def expired() -> None:
@@ -197,7 +199,7 @@ class Registrar:
         self._timer = asyncio.get_running_loop().call_later(seconds, expired)
 
     async def _register(self, attempt: int, api: Api) -> None:
-        """One Register; its result is a trigger."""
+        """Sends one Register, and feeds its result to the table."""
         trigger = Trigger.FAILED
         try:
             self._resource.speak(api)
@@ -223,6 +225,7 @@ class Registrar:
             trigger = Trigger.ACCEPTED
 
         self.record.count(api.name, trigger.name.lower())
+        # The action may cancel _task, which must not be this task by then.
         if asyncio.current_task() is self._task:
             self._task = None
         self._feed(trigger, attempt)

@@ -1,7 +1,7 @@
-"""Notices another device plugin that registers the name of one of our resources.
+"""Detects another device plugin that registers the name of one of our resources.
 
-A kubelet gives away what the plugin lists that registered last, and tells nobody. But its checkpoint has the ids
-(`RegisteredDevices`, 1.9 and later), so a rival shows in ids that aren't in our list.
+A kubelet silently replaces a resource's plugin by the last one that registers. But its checkpoint lists the ids
+(``RegisteredDevices``, 1.9 and later), so ids that aren't in our list reveal a rival.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from dpgateway.kit.observable import Observable
 from dpgateway.resource.inventory import Inventory
 
 LISTED_WITHIN = 1.0
-"""Seconds from our list to the checkpoint that has it. An earlier one may have what was listed before."""
+"""Seconds from our list to a checkpoint that must contain it. An earlier one may have the list before it."""
 SETTLED = 10.0
-"""Seconds after which a checkpoint that was written sooner, and is still the newest, has our list: when a kubelet
-starts, all plugins register within moments, and then it writes nothing until the next Allocate."""
+"""Seconds after which also an earlier checkpoint counts, if it is still the newest: when a kubelet starts, all plugins
+register within moments, and then it writes nothing until the next Allocate."""
 _MOST_NAMED = 3
 
 
 class Listed(NamedTuple):
-    """Ids, and since when they are listed, in seconds of the monotonic clock."""
+    """A list's ids, and the time of the list in seconds of the monotonic clock."""
 
     ids: Collection[str]
     since: float
 
 
 class Rival:
-    """Of one resource. Used from the event loop."""
+    """The rival of one resource. Used from the event loop."""
 
     def __init__(self, resource: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._resource, self._log = resource, log
         self.complaint = Observable("")
-        """What is wrong; empty while no rival is known."""
+        """The warning about a rival; empty while none is known."""
         self._registered: float | None = None
 
     async def follow(
@@ -47,8 +47,8 @@ class Rival:
         inventory: Inventory,
         record: RegistrationRecord,
     ) -> None:
-        """Looks at each checkpoint, and again a while after it; never returns. ``checkpoints``: the ids that the
-        kubelet lists, by resource, and when it wrote them.
+        """Checks each checkpoint when it is written, and once more after SETTLED; never returns. ``checkpoints``: the
+        registered ids by resource, and the time of writing.
         """
         seen, again = 0, None
         while True:
@@ -56,16 +56,16 @@ class Rival:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again):
                     seen = await checkpoints.wait(seen)
-            again = SETTLED + 1.0 if seen != before else None  # once for each that is written
+            again = SETTLED + 1.0 if seen != before else None  # once per checkpoint
             ids, written = checkpoints.value
             theirs = Listed(ids.get(self._resource, ()), written)
             ours = Listed((inventory.list.value or {}).keys(), inventory.published)
             self.look(theirs, ours, record.listed_since, time.monotonic())
 
     def look(self, theirs: Listed, ours: Listed, registered: float | None, now: float) -> None:
-        """Compares the ids in the kubelet's checkpoint with those of our list.
+        """Compares the ids in the kubelet's checkpoint with our list.
 
-        ``registered``: when our registration began, None until the kubelet has our list; ``now``: both in seconds of
+        ``registered``: the start of our registration, None until the kubelet has our list; ``now``: both in seconds of
         the monotonic clock.
         """
         text = self.complaint.value
