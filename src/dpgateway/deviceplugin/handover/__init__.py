@@ -1,11 +1,11 @@
-"""One gateway hands its resources over to the next, without a list or a call that a kubelet would miss.
+"""Seamless handover: one gateway passes its resources to its successor, and the kubelet misses no list and no call.
 
-protocol     what the two gateways say to each other, in which order, and what is left if one of them is killed
-newer        the gateway that takes over: asks, serves, registers
-older        the gateway that serves: hands over one resource
-coordinator  hands over all resources of a pool in one moment
-proxy        the calls that a kubelet still makes at the older gateway, answered by the newer one
+protocol     the messages between the two gateways, their order, and the outcome if either is killed
+newer        the successor's side: asks, serves, registers
+older        the predecessor's side, for one resource
+coordinator  the predecessor's side, for all resources: hands over each pool in one moment
+proxy        forwards calls that still reach the older gateway to the newer one
 parked       connections of a kubelet that outlive the gateway that accepted them
 
-docs/design/handover.md tells the whole story, with what was measured.
+docs/design/handover.md explains the design, with measurements.
 """

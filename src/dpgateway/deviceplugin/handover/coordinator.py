@@ -1,16 +1,20 @@
 """Hands over all resources of a kubelet, pool by pool: the older gateway's side (``protocol``, ``older``).
 
-Each resource of a pool must know what the others have given away, so a pool is handed over in one moment, all or none:
+Theory of operation. The resources of a pool exclude each other's devices, so a pool is handed over atomically:
 
-    1. A newer gateway has asked for each resource of the pool, and the pool is idle. All are parked in that moment.
-    2. All are given at once, and calls are passed on once the newer gateway serves the last one. If it doesn't serve
+    1. Once a newer gateway has asked for each resource of the pool, and the pool is idle, all are parked in one moment.
+    2. All are given at once, and calls are forwarded once the newer gateway serves the last one. If it doesn't serve
        all of them in time, all are taken back, as if nothing had happened.
-    3. One after the other leaves: the newer gateway registers it. What has left waits for the rest of the pool, and a
-       failure breaks all of them off, so that each begins again here.
+    3. They leave one after the other: the newer gateway registers each. A resource that has left waits for the rest of
+       the pool, and a failure breaks all of them off, so that each begins again here.
     4. All are let go in one moment.
 
-One pool at a time is handed over, because many Registers at once would wait for each other without a list at the
-kubelet. A resource that ends here meanwhile ends the handover of its pool, but what has left is the newer gateway's.
+One pool at a time is handed over, because concurrent Registers would wait for each other while the kubelet has no list
+of theirs. A resource that ends here meanwhile ends the handover of its pool, but those that have left are the newer
+gateway's.
+
+``_asked`` has the resources of incomplete pools, ``_running`` the task of each pool's handover, by resource, and
+``_turn`` admits one of these tasks at a time.
 """
 
 from __future__ import annotations
@@ -29,38 +33,38 @@ from dpgateway.kit.seqpacket import Peer
 from dpgateway.kit.tasks import wait_for
 
 ASKING = 1.0
-"""Seconds in which whoever dials says what it wants."""
+"""Timeout in seconds for a dialling gateway's first message."""
 SERVING = 2.0
-"""Seconds that the newer gateway has to serve. Calls of the kubelet wait meanwhile."""
+"""Timeout in seconds for the newer gateway to serve. Calls of the kubelet wait meanwhile."""
 SERVING_EACH = 0.05
-"""Seconds more for each further resource of the pool: it reads a journal and binds a socket for each of them."""
+"""Seconds added for each further resource of the pool, whose journal is read and whose socket is bound."""
 LINGER = 0.1
-"""Seconds in which a kubelet may still call the older gateway, because it chose that before it knew the newer one."""
+"""Seconds in which a kubelet may still call the older gateway, having chosen it before it knew the newer one."""
 
 _log = bind(__name__)
 
 
 class Coordinator:
-    """One for all resources of a kubelet. Used from the event loop."""
+    """The handovers of all resources of a kubelet. Used from the event loop."""
 
     def __init__(self, together: Callable[[str], Sequence[str]], group: asyncio.TaskGroup) -> None:
-        """``together``: this resource, and those of its pool that this gateway may serve. ``group``: for its tasks."""
+        """``together``: the resources of a resource's pool that this gateway may serve, itself included."""
         self._together, self._group = together, group
         self._asked: dict[str, OlderSide] = {}
-        """Those for which a newer gateway has asked, and the rest of whose pool it hasn't asked for yet."""
+        """Resources that were asked for, while the rest of their pool wasn't."""
         self._turn = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
-        """The handover of each resource that is being handed over, or waits for its turn."""
+        """The handover task of each resource that is being handed over, or waits for its turn."""
         self._kept: list[Endpoint] = []
-        """Until the process ends."""
+        """Frozen endpoints, kept until the process ends."""
         self._backoffs: dict[str, HandoverBackoff] = {}
 
     def backoff(self, resource: str) -> HandoverBackoff:
-        """Of handovers of the resource, in either role. They outlive its plugin."""
+        """The backoff of the resource's handovers, in either role. It outlives the plugin."""
         return self._backoffs.setdefault(resource, HandoverBackoff())
 
     def asked(self, one: OlderSide, newer: Peer) -> None:
-        """Another gateway dialled."""
+        """Another gateway has dialled."""
         if one.ending:
             newer.close()
             return
@@ -68,7 +72,9 @@ class Coordinator:
         task.add_done_callback(lambda _: newer.close() if one.newer is not newer else None)
 
     async def _meet(self, one: OlderSide, newer: Peer) -> None:
-        """Begins the handover if this gateway asks for the last resource of the pool. Anybody else is hung up on."""
+        """Reads the newer gateway's request, and begins the handover once the whole pool was asked for. Returns without
+        keeping ``newer`` if the request is refused.
+        """
         try:
             async with asyncio.timeout(ASKING):
                 wanted = await newer.receive()
@@ -76,12 +82,12 @@ class Coordinator:
             return
         if wanted != ASK and not (wanted == POOR and not one.healthy):
             return
-        # Newer gateways of the first releases ask again at once after a failure.
+        # The newer gateway's own backoff isn't relied on: those of the first releases ask again at once.
         if one.ending or one.over.done() or one.name in self._running or not self.backoff(one.name).due:
             return
         one.meet(newer)
 
-        # A gateway that has asked and died since may never ask for the rest of its pool.
+        # A gateway that asked and then died may never ask for the rest of the pool.
         self._asked[one.name] = one
         self._asked = {name: other for name, other in self._asked.items() if not other.forsaken}
         names = self._together(one.name)
@@ -99,7 +105,8 @@ class Coordinator:
                 self._kept.append(one.frozen)
 
     async def _hand_over(self, pool: Sequence[OlderSide]) -> None:
-        """Once it is the pool's turn, and nothing of it is under way."""
+        """Waits for the pool's turn, and until the pool is idle."""
+        # Settled outside the turn, so that a slow call of one pool doesn't delay another pool.
         begun = False
         while not begun:
             for one in pool:
@@ -109,11 +116,12 @@ class Coordinator:
                     await self._hand_over_now(pool)
 
     async def _hand_over_now(self, pool: Sequence[OlderSide]) -> None:
-        """All of them, or none. What is cancelled or fails here is broken off by :meth:`_handed_over`."""
+        """Hands over all of the pool, or nothing. :meth:`_handed_over` breaks off after a failure or a cancellation."""
         for one in pool:
             one.park()
 
-        # No call is passed on before the whole pool is served: nothing has been given away, so all can be taken back.
+        # No call is forwarded before the whole pool is served: until then nothing is decided there, so all of it can be
+        # taken back.
         seconds, decided, failure = SERVING + SERVING_EACH * (len(pool) - 1), Decided(), ""
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
@@ -129,7 +137,7 @@ class Coordinator:
                 await one.take_back()
             return
 
-        # Each registers; what has registered waits for the rest of its pool.
+        # One at a time; a resource that has registered waits for the rest of its pool.
         try:
             for one in pool:
                 await one.leave()
@@ -138,26 +146,24 @@ class Coordinator:
             self._complain(pool, "so this one registers again", failure)
             return
 
-        # Nothing is awaited here, so no resource of a pool is another gateway's before all are.
+        # No await here: either all resources of the pool are the newer gateway's, or none.
         for one in pool:
             self.backoff(one.name).succeeded()
             one.let_go()
 
     def _complain(self, pool: Sequence[OlderSide], consequence: str, failure: str) -> None:
-        """Warns once for each cause, because a newer gateway may try again for hours."""
+        """Warns once per cause, because a newer gateway may retry for hours."""
         news = [self.backoff(one.name).failed(failure) for one in pool]
         level = logging.WARNING if any(news) else logging.DEBUG
         names = ", ".join(one.name for one in pool)
         _log.log(level, "the gateway that takes %s over failed, %s: %s", names, consequence, failure)
 
     async def end(self, one: OlderSide, grace: float) -> None:
-        """The resource ends here; a handover that has begun, within ``grace`` seconds. Calls that were passed on are
-        answered.
-        """
+        """Ends the resource in this gateway. A running handover, and forwarded calls, get ``grace`` seconds each."""
         one.begin_to_end()
         self._asked.pop(one.name, None)
         task = self._running.get(one.name)
-        if task is not None and not one.over.done():  # else it ends nothing of the others
+        if task is not None and not one.over.done():  # once over, the task is the rest of the pool's
             if one.state is not HandoverState.SERVING:
                 await asyncio.wait({task}, timeout=grace)
             task.cancel()

@@ -1,8 +1,8 @@
 """The newer gateway's side of a handover: asks for a resource, serves it, registers it (``protocol``).
 
-The order is that of :meth:`Plugin.run`: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
-lock, then the resource is served, and then :meth:`NewerSide.register` registers it. Any of these steps may fail for
-another reason and be tried again, so each looks whether it has been done.
+:meth:`Plugin.run` calls in this order: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
+lock, then the resource is served, then :meth:`NewerSide.register` registers it. ``Plugin.run`` retries all of it after
+any failure, so each step first checks whether it is already done.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dpgateway.kit.seqpacket import Peer
 from dpgateway.resource.ownership import Ownership
 
 ASKING = 1.0
-"""Seconds between two tries to have a resource from the gateway that serves it."""
+"""Seconds between two requests for a resource."""
 
 Warm = Callable[[], Awaitable[bool]]
-"""Returns when the resource could be served at once: whether there is a healthy device."""
+"""Returns once the resource could be served at once: whether it has a healthy device."""
 
 
 class Misunderstood(OSError):
-    """The older gateway answers with something else than it should."""
+    """The older gateway's answer violates the protocol."""
 
 
 class TakenBack(KubeletError):
-    """The older gateway serves on, because this one was too slow, or because neither knows what the other one says."""
+    """The older gateway serves on, because this one was too slow, or a message was unexpected."""
 
     def __init__(self, said: str, expected: str) -> None:
         why = "this one hasn't answered in time" if said == BACK else f"expected {expected}, found {said!r}"
@@ -41,7 +41,7 @@ class TakenBack(KubeletError):
 
 
 class NewerSide:
-    """Of one resource, for the life of its plugin. Used from the event loop."""
+    """The newer side for one resource, for the life of its plugin. Used from the event loop."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class NewerSide:
         backoff: HandoverBackoff,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        """``next_``: where the older gateway listens."""
+        """``next_``: the socket of the older gateway."""
         self._ownership, self._next, self._backoff, self._log = ownership, next_, backoff, log
         self.parked = ParkedConnections()
         self._older: Peer | None = None
-        """The gateway that lent the lock; closed once that has ended its streams, or itself."""
+        """The gateway that lent the lock; closed once its streams, or the gateway, have ended."""
         self._api = ""
-        """The name of the API in which it is registered."""
+        """The API in which the older gateway is registered, by name."""
         self._may_register = False
 
     @property
@@ -65,7 +65,7 @@ class NewerSide:
         return self._older is not None
 
     async def ask(self, warm: Warm) -> int:
-        """The lock's descriptor, once the gateway that serves has lent it."""
+        """Asks until the serving gateway lends the lock; returns its descriptor."""
         told = False
         while True:
             await self._backoff.pause()
@@ -98,7 +98,7 @@ class NewerSide:
         elif not self._ownership.is_it(descriptors[0]):
             wrong = f"expected {self._ownership.path}, locked, found another descriptor"
         else:
-            self._hang_up()  # that was about the lock of a folder that has been replaced since
+            self._hang_up()  # an earlier lender's lock was in a folder that has been replaced since
             self._older, self._api = older, api
             return descriptors[0]
         for descriptor in descriptors:
@@ -107,8 +107,8 @@ class NewerSide:
         raise Misunderstood(f"{self._next}: {wrong}")
 
     async def register(self, registrar: Registrar) -> None:
-        """Registers the resource, as soon as the older gateway lets it, if there is one. Returns when this gateway may
-        be asked to hand it over itself. Raises TakenBack.
+        """Registers the resource, once the older gateway, if any, allows it. Returns when this gateway may itself be
+        asked to hand it over. Raises TakenBack.
         """
         if self._older is None:
             registrar.ready()
@@ -122,7 +122,7 @@ class NewerSide:
         self._backoff.succeeded()
 
     async def _wait_for_register(self, older: Peer) -> bool:
-        """Returns when this gateway may register: the older one says so, or has ended (False)."""
+        """Returns when this gateway may register: True on the older one's word, False if that has ended."""
         _say(older, SERVES)
         try:
             await self._hear(older, REGISTER)
@@ -133,7 +133,7 @@ class NewerSide:
         return True
 
     async def _wait_for_end(self, older: Peer, registrar: Registrar) -> None:
-        """Says when the kubelet has the list. Returns when the older gateway has ended its streams, or itself."""
+        """Says LISTED once the kubelet has the list. Returns when the older gateway, or its streams, have ended."""
 
         async def tell() -> None:
             await registrar.standing.wait_for(lambda standing: standing.listed)
@@ -149,7 +149,7 @@ class NewerSide:
 
     @staticmethod
     async def _hear(older: Peer, expected: str) -> None:
-        """Raises TakenBack, or OSError if the older gateway has closed the connection, or ended."""
+        """Awaits the ``expected`` message. Raises TakenBack; OSError if the older gateway has hung up or ended."""
         if (said := await older.receive()) != expected:
             older.close()
             raise TakenBack(said, expected)
@@ -159,11 +159,11 @@ class NewerSide:
             self._older.close()
 
     def close(self) -> None:
-        """This gateway's streams have ended."""
+        """Closes all connections. Called once this gateway's own streams have ended."""
         self.parked.close()
         self._hang_up()
 
 
 def _say(older: Peer, text: str) -> None:
-    with contextlib.suppress(OSError):  # it has closed the connection; what it said before tells why
+    with contextlib.suppress(OSError):  # it has hung up; its last message, which is read next, tells why
         older.send(text)

@@ -1,15 +1,15 @@
 """The older gateway's side of a handover, for one resource (``protocol``).
 
-The resource walks through these states, each of which includes what the one before it says:
+Theory of operation. A resource passes through these states:
 
-    SERVING   it is served by this gateway; a newer one may have asked for it
-    PARKED    nothing is decided: calls wait, or are the proxy's; neither driver nor journal is told anything
-    LEAVING   the newer gateway registers; nothing is sent on the streams
+    SERVING   this gateway serves it; a newer one may have asked for it
+    PARKED    this gateway decides nothing: calls wait or are forwarded; driver and journal rest
+    LEAVING   as PARKED, and the newer gateway registers; nothing is sent on the streams
     GIVEN     it is the newer gateway's; this one ends its streams, and waits for the lock
-    BROKEN    the handover failed, or broke off: the resource begins again in this gateway
+    BROKEN    the handover failed or was broken off: the resource starts over in this gateway
 
-PARKED goes back to SERVING as if nothing had happened if the newer gateway doesn't serve. The coordinator alone moves a
-resource from state to state, together with the rest of its pool.
+If the newer gateway doesn't serve, PARKED returns to SERVING as if nothing had happened. Only the coordinator changes
+the state, of the whole pool together.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway.resource.journal import JournalWriter
 
 LISTING = 10.0
-"""Seconds that the newer gateway has to register and send its list; the kubelet dials for up to 10 s."""
+"""Timeout in seconds for the newer gateway to register and send its list; the kubelet dials for up to 10 s."""
 _LOOK = 0.02
-"""Seconds between two looks at what the driver does, and at the registration."""
+"""Seconds between two polls of the driver and the registration."""
 
 
 class HandoverState(enum.Enum):
-    """How far one resource has been handed over: see the top of this file."""
+    """Progress of one resource's handover: see the top of this file."""
 
     SERVING = enum.auto()
     PARKED = enum.auto()
@@ -49,7 +49,7 @@ class HandoverState(enum.Enum):
 
 @dataclass(frozen=True)
 class ServedResource:
-    """What a handover has to do with, of a resource that this gateway serves."""
+    """The parts of a served resource that a handover needs."""
 
     resource: KubeletCalls
     endpoint: Endpoint
@@ -60,7 +60,7 @@ class ServedResource:
 
 
 class OlderSide:
-    """Of one resource, for the life of its plugin. Used from the event loop."""
+    """The older side for one resource, for the life of its plugin. Used from the event loop."""
 
     def __init__(self, served: ServedResource) -> None:
         self.name, self._log = served.resource.name, served.log
@@ -70,69 +70,70 @@ class OlderSide:
         self._listener: Listener | None = None
         self._proxy = Proxy(self.name, self._log)
         self.newer: Peer | None = None
-        """The gateway that asked for the resource last."""
+        """The gateway that last asked for the resource."""
         self.state = HandoverState.SERVING
         self._freezes = False
-        """Whether the end of this gateway's streams would end those of the newer one."""
+        """Whether the kubelet would end the newer gateway's stream along with this one's (``keeps_one_client``)."""
         self.frozen: Endpoint | None = None
-        """What must be kept until the process ends, once the resource is the newer gateway's."""
+        """After such a handover, the endpoint, to be kept until the process ends."""
         self.ending = False
-        """Whether the resource ends here. A newer gateway that serves it already goes on without this one."""
+        """Whether the resource ends here. A newer gateway that is registering goes on without this one."""
         self.over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Whether the resource is another gateway's now; False if it must begin again here."""
+        """The outcome: True if the resource is another gateway's, False if it must start over here."""
 
     def listen(self, asked: Callable[[Peer], None]) -> None:
-        """From now on ``asked`` gets each gateway that dials. Raises OSError."""
+        """Listens for newer gateways, and calls ``asked`` with each one that dials. Raises OSError."""
         self._asked, self._listener = asked, Listener(self._endpoint.next, asked)
         self._endpoint.bound.subscribe(self._listen_again)
 
     def _listen_again(self) -> None:
-        """A server was bound once more, perhaps in another directory."""
+        """Another server was bound, perhaps in a replaced directory."""
         if self._listener is not None:
             before, self._listener = self._listener, Listener(self._endpoint.next, self._asked)
             before.close()
 
     def meet(self, newer: Peer) -> None:
-        """This gateway asks for the resource; the one that asked before has died, or asks once more."""
+        """``newer`` asks for the resource; an earlier peer is dead, or is the same gateway asking once more."""
         if self.newer is not None:
             self.newer.close()
         self.newer = newer
 
     @property
     def idle(self) -> bool:
-        """Whether no call is unanswered, the driver does nothing to a device, and no Register waits for its stream: a
-        kubelet opens the stream of a Register that was given up, and may then call this gateway instead of the newer.
+        """Whether no call is unanswered, the driver isn't working on a device, and no Register waits for its stream: a
+        kubelet opens the stream even of a cancelled Register, and may then call this gateway instead of the newer one.
         """
         return not self._endpoint.handlers.running() and self._resource.idle and not self._registrar.registering
 
     @property
     def forsaken(self) -> bool:
-        """Whether the gateway that asked for it has ended."""
+        """Whether the gateway that asked has ended."""
         return self._peer.gone
 
     @property
     def healthy(self) -> bool:
-        """Whether a gateway without any healthy device would take some away."""
+        """Whether it has a healthy device, which the kubelet would lose to a gateway without any."""
         return self._resource.driver.healthy
 
     async def settle(self) -> None:
-        """Returns once it was idle; there may be other calls by now."""
+        """Returns once it was idle; new calls may have come by then."""
         while not self.idle:
             await self._endpoint.handlers.done()
             if not self.idle:
-                await asyncio.sleep(_LOOK)  # a preparation, a release, a Register: nothing tells when it ends
+                await asyncio.sleep(_LOOK)  # the end of a preparation, release or Register has no event
 
-    # what the coordinator does with it, in this order
+    # the coordinator's steps, in order
 
     def park(self) -> None:
-        """From now on calls wait, and the driver isn't told what is free."""
+        """Holds calls back, and pauses releases."""
         self.state = HandoverState.PARKED
         self._proxy = Proxy(self.name, self._log)
         self._endpoint.handlers.forward(self._proxy.answer)
         self._resource.rest()
 
     async def give(self) -> None:
-        """Returns when the newer gateway serves. Raises OSError."""
+        """Lends the lock, and waits until the newer gateway serves. Raises OSError."""
+        # The newer gateway reads the journal as soon as it has the lock.
         await self._journal.rest()
         self._peer.send(f"{TAKE} {self._resource.api.name}", self._endpoint.ownership.lend())
         await self._hear(SERVES)
@@ -141,11 +142,11 @@ class OlderSide:
             raise Gone(f"it says that it serves, but {self._endpoint.socket} isn't a socket of its own")
 
     def pass_on(self, decided: Decided) -> None:
-        """From now on the newer gateway gets the calls. Raises OSError."""
+        """Forwards calls to the newer gateway. Raises OSError."""
         self._proxy.serves(self._endpoint.socket, decided)
 
     async def take_back(self) -> None:
-        """Serves on as if nothing had happened."""
+        """Serves again, as if nothing had happened."""
         self._say_back()
         self.state = HandoverState.SERVING
         self._endpoint.handlers.forward(None)
@@ -154,9 +155,10 @@ class OlderSide:
         await self._proxy.end()
 
     async def leave(self) -> None:
-        """Returns when the kubelet has the list of the newer gateway, or there is no kubelet to get one. Raises
-        OSError, also TimeoutError.
+        """Lets the newer gateway register. Returns when the kubelet has its list, or no kubelet streams from here.
+        Raises OSError, also TimeoutError.
         """
+        # An idle moment: calls in flight get their answers before the kubelet learns of the newer gateway.
         await self._endpoint.handlers.done()
         streaming = self._registrar.streaming
         self._registrar.stop()
@@ -165,8 +167,8 @@ class OlderSide:
         self._proxy.owns()
         passed: list[int] = []
         if streaming and keeps_one_client(self._resource.agent):
-            # The newer gateway holds these connections, on which nobody says a word until the process ends. gRPC would
-            # say goodbye on them, also if it was only forgotten, so the endpoint must be kept, too.
+            # The newer gateway keeps these connections open, silent. gRPC would send GOAWAY on them, even when the
+            # server is only garbage-collected, so the endpoint is kept until the process ends.
             self._freezes = True
             passed = [*self._endpoint.connections(), *self._parked.descriptors]
         self._peer.send(REGISTER, *passed)
@@ -175,7 +177,7 @@ class OlderSide:
                 await self._hear(LISTED)
 
     def let_go(self) -> None:
-        """The resource is the newer gateway's."""
+        """Passes the ownership to the newer gateway."""
         self._log.info("handed over to another gateway")
         self._endpoint.ownership.release()
         if self._freezes:
@@ -185,7 +187,7 @@ class OlderSide:
         self.over.set_result(True)
 
     def break_off(self) -> None:
-        """The handover is over, perhaps because this resource ends, or another one of its pool."""
+        """Ends a handover that hasn't succeeded, perhaps because this resource or another of its pool ends."""
         if self.over.done():
             return
         if self.ending:
@@ -216,17 +218,17 @@ class OlderSide:
     # the end of the resource in this gateway
 
     def begin_to_end(self) -> None:
-        """From now on no newer gateway is heard."""
+        """Ignores newer gateways from now on."""
         self.ending = True
 
     async def end(self) -> None:
-        """Nothing is passed on any more."""
+        """Stops forwarding calls."""
         await self._proxy.end()
         if self.state is not HandoverState.GIVEN and self.newer is not None:
-            self.newer.close()  # it has asked, and gets nothing
+            self.newer.close()  # its request is refused
 
     def close(self) -> None:
-        """All streams of this gateway have ended, which is what a newer one waits for."""
+        """Closes the connection, for which the newer gateway waits: all streams of this gateway have ended."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None

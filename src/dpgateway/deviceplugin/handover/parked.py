@@ -1,8 +1,7 @@
-"""Connections of a kubelet that stay open after the gateway that accepted them has ended.
+"""A kubelet's connections, kept open after the gateway that accepted them has ended.
 
 In a kubelet 1.25 to 1.36 the end of a resource's older stream ends the newer one, too (kubernetes #121994). So the
-newer gateway holds a copy of the older one's connection, on which nobody says anything any more, until the kubelet
-closes it.
+newer gateway holds a duplicate of the older one's connection, silent, until the kubelet closes it.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ import socket
 from collections.abc import Iterable
 
 _LOOK = 1.0
-"""Seconds to the next look, while the older gateway may still read what the kubelet says."""
+"""Seconds between two looks, while unread data is the older gateway's to read."""
 
 
 class ParkedConnections:
-    """Those of one resource. Used from the event loop."""
+    """The parked connections of one resource. Used from the event loop."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 
     def park(self, descriptors: Iterable[int]) -> None:
-        """They are this object's to close from now on."""
+        """Takes ownership of the descriptors."""
         for descriptor in descriptors:
             self.descriptors.append(descriptor)
             self._watch(descriptor)
@@ -33,7 +32,7 @@ class ParkedConnections:
             asyncio.get_running_loop().add_reader(descriptor, self._look, descriptor)
 
     def _look(self, descriptor: int) -> None:
-        """There is something to read: the kubelet's end, or what the older gateway hasn't read yet."""
+        """The connection is readable: the kubelet has closed it, or the older gateway hasn't read its data yet."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(descriptor)
         if _ended(descriptor):
@@ -50,7 +49,7 @@ class ParkedConnections:
 
 
 def _ended(descriptor: int) -> bool:
-    """Whether the kubelet has closed the connection. What it says is left to the older gateway."""
+    """Whether the kubelet has closed the connection. Consumes no data, which is the older gateway's."""
     connection = socket.socket(fileno=descriptor)
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
