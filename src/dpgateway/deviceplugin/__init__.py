@@ -1,18 +1,18 @@
-"""The front that every kubelet since 1.8 knows: the device-plugin API, in all its versions.
+"""The front for every kubelet since 1.8: the device-plugin API, in all its versions.
 
-plugin          one resource, from its driver to the kubelet: its parts, its run and its end
-registration    makes the resource known to the kubelet
+plugin          one resource: its parts, its run and its end
+registration    registers the resource with the kubelet
 server          the resource's socket, with every API on it
 handover        hands the resource over to a newer gateway, or takes it over from an older one
-calls           what a kubelet asks of a resource, in no version's words
-holdings        what containers hold, as the kubelet tells it
-preferred       which ids a container should get
-placement       the best of the free ids
-stored_answers  refuses a start with an outdated answer
-outdated        which answers are outdated
-fitness         what a container may have with a device
-cdi             how CDI names reach containers
-values          what the calls take and return, in no version's words
+calls           the kubelet's calls, independent of the API's version
+holdings        the containers' holdings, as the kubelet reports them
+preferred       GetPreferredAllocation
+placement       chooses the best free ids (pure)
+stored_answers  keeps the kubelet's stored answers valid, or refuses the start
+outdated        compares stored answers with present ones (pure)
+fitness         whether a container could be given a device
+cdi             delivers CDI devices to containers
+values          arguments and results of the calls, independent of the version
 api             one module per version of the API
 wire            the generated messages
 """

@@ -1,8 +1,8 @@
-"""What a kubelet asks of one resource, in no version's words: options, preference, Allocate, and the start of one.
+"""A kubelet's calls to one resource, independent of the version: options, preference, Allocate, and container starts.
 
-Giving and preparing is the resource's work (``resource.granting``). Here is what the device-plugin API adds: several
-containers in one Allocate, CDI names for kubelets that may not know them, fields that a version can't say, the largest
-answer, and the check before a start whether an answer that the kubelet repeats still means the same devices.
+Allocating and preparing is the resource's work (``resource.granting``). This module adds the device-plugin API's part:
+several containers in one Allocate, CDI names for kubelets that may not know them, fields that a version lacks, the size
+limit of answers, and the check, before a start, that the kubelet's stored answer still means the same devices.
 """
 
 from __future__ import annotations
@@ -34,39 +34,37 @@ class KubeletCalls:
         self.api = api
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
-        """How the kubelet that opened the last stream calls itself."""
+        """The user agent of the kubelet that opened the last stream."""
         self._preferred = PreferredAllocation(self._config, self.inventory.ledger, self.driver, self._log)
         self.answers = StoredAnswers(granting, holdings, cdi, api=lambda: self.api)
 
     def speak(self, api: Api) -> None:
-        """From now on the kubelet is asked, and asks, in this version."""
+        """Sets the version of this registration."""
         self.api = api
 
     def listed_for(self, agent: str) -> None:
-        """A kubelet that calls itself so has opened a stream."""
+        """A kubelet with this user agent has opened a stream."""
         self.agent = agent
 
     def rest(self) -> None:
-        """From now on another gateway may serve the resource: the driver isn't told what is free, and no answer that
-        was given is compared with what its driver would give now.
-        """
+        """Another gateway may serve the resource from now on: pauses releases, and the comparison of stored answers."""
         self.releases.rest()
         self.answers.rest()
 
     def go_on(self) -> None:
-        """This gateway serves it."""
+        """This gateway serves it: undoes :meth:`rest`."""
         self.releases.go_on()
         self.answers.go_on()
         self.releases.tell()
 
     @property
     def idle(self) -> bool:
-        """Whether the driver prepares and releases nothing."""
+        """Whether no preparation or release is under way in the driver."""
         calls = self.driver.calls
         return calls is None or calls.idle
 
     def patience(self, call: Call, api: Api) -> float:
-        """Seconds within which the kubelet is to have an answer."""
+        """The answer's timeout in seconds."""
         timeouts = self._config.value.timeouts
         if call is Call.PREPARE:
             return timeouts.prepare.total_seconds()
@@ -75,18 +73,20 @@ class KubeletCalls:
             return allocate if Call.PREPARE in api.by_call else allocate + timeouts.prepare.total_seconds()
         return timeouts.prefer.total_seconds()
 
-    # what it asks
+    # the calls
 
     def options(self) -> Options:
-        """What the kubelet should ask for: always before a start, because what it repeats may be outdated."""
+        """The options. PreStartContainer is always wanted, because the kubelet's stored answer may be outdated."""
         return Options(prepare=True, prefer=self._preferred.available)
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
-        """The best ids for each container. Never an error: an empty answer leaves the choice to the kubelet."""
+        """The best ids for each container. Never raises: an empty answer leaves the choice to the kubelet."""
         return tuple([await self._preferred.answer(request) for request in requests])
 
     async def allocate(self, requests: Iterable[Sequence[str]], api: Api) -> tuple[Grant, ...]:
-        """One grant per container, in the order of the requests; prepared too, if ``api`` has no call for that."""
+        """One grant per container, in the order of the requests; also prepared if ``api`` has no PreStartContainer.
+        Raises GatewayError.
+        """
         grants: list[Grant] = []
         for asked in requests:
             ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
@@ -100,7 +100,9 @@ class KubeletCalls:
     async def _deliver(
         self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation
     ) -> Allocation:
-        """The allocation as this kubelet and its runtime can take it. ``others``: what the same answer has already."""
+        """Adapts the allocation to this kubelet and its runtime. ``others``: the earlier grants of the same answer.
+        Raises RequestError.
+        """
         config = self._config.value
         if allocation.cdi_devices or config.cdi == "always":
             to = Recipient(self.name, ids, config.cdi, api.passes_cdi(self.agent))
@@ -110,10 +112,12 @@ class KubeletCalls:
                 raise RequestError(f"resource {self.name}: {error}") from error
             if warning:
                 self.granting.log_once(logging.WARNING, warning)
+        # A container may work without them, so a loss is logged, not refused.
         for field in api.losses:
             if getattr(allocation, field):
                 text = f"the kubelet's API {api.name} has no {field}: containers don't get them"
                 self.granting.log_once(logging.WARNING, text)
+        # The kubelet would reject a longer answer, too, but this error names the remedy.
         answer = (*others, Grant(ids, allocation))
         if len(api.by_call[Call.ALLOCATE].encode(answer)) > LARGEST:
             less = f"let the driver {config.driver}, or the configuration at {config.where}, give a container less"
@@ -123,5 +127,5 @@ class KubeletCalls:
         return allocation
 
     async def prepare(self, ids: Sequence[str]) -> None:
-        """A container that has these ids starts, perhaps again."""
+        """Prepares these ids for the start of their container, first or repeated. Raises GatewayError."""
         await self.granting.prepare(ids, self.answers.check, self.api.name)

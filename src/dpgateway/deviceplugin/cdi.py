@@ -1,11 +1,11 @@
-"""How CDI devices reach containers: by name where kubelet and runtime know CDI, else expanded.
+"""Delivers CDI devices to containers: by name where kubelet and runtime know CDI, else expanded.
 
-A kubelet or a runtime that doesn't know CDI drops the names in silence, and the container starts without its device. So
-names are given only where both are known to pass them on. Elsewhere a name is expanded to the env, mounts and device
-nodes that it stands for, or the Allocate fails. It fails also for a name that no spec has, because the runtime would
-refuse the container again and again.
+A kubelet or a runtime that doesn't know CDI silently drops the names, and the container starts without its device. So
+names are given only where both are known to pass them on. Elsewhere a name is expanded to its env, mounts and device
+nodes, or the Allocate fails. It also fails for a name that no spec has, because the runtime would refuse the container
+for ever.
 
-With ``cdi: always`` an allocation without names gets one, too, of a spec that the gateway writes.
+With ``cdi: always`` every allocation gets a name, of a spec that the gateway writes.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from dpgateway.node.runtime import CdiSupport
 T = TypeVar("T")
 
 PATIENCE = 5.0
-"""Seconds that the specs' disk has to answer."""
+"""Timeout in seconds for work on the specs' disk."""
 ASK_RUNTIME = (
     "tell the gateway which runtime this is: runtime.socket in its configuration, with the chart runtimeSocket; of the "
     "runtimes that pass CDI names on, containerd tells that from 1.7.2 on, CRI-O from 1.28 on"
 )
 
 Asks = Callable[[], Awaitable[CdiSupport]]
-"""Asks the runtime what it does with names."""
+"""Asks the runtime for its CDI support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Who gets an allocation, and how it may get names."""
+    """The recipient of an allocation, and the conditions for names."""
 
     resource: str
     ids: tuple[str, ...]
     wanted: CdiKind
     """The resource's key ``cdi``."""
     kubelet: bool | None
-    """Whether the kubelet passes names on; None if that isn't known."""
+    """Whether the kubelet passes names on; None if unknown."""
 
     def why_expanded(self, runtime: CdiSupport, directories: Iterable[Path]) -> str:
-        """Why it doesn't get names whose specs are in ``directories``, and what to do about it; empty if it does."""
+        """Why it gets no names with specs in ``directories``, and the remedy; empty if it gets them."""
         if self.wanted == "never":
             return "of 'cdi: never'"
         if self.kubelet is False:
@@ -67,7 +67,7 @@ class Recipient:
 
 
 class CdiDelivery:
-    """One for all resources; used from the event loop."""
+    """Delivery for all resources. Used from the event loop."""
 
     def __init__(
         self, specs: SpecDirectories, own: OwnSpecs, threads: Threads, runtime: Asks, patience: float = PATIENCE
@@ -76,11 +76,11 @@ class CdiDelivery:
         self._runtime, self._patience = runtime, patience
 
     async def deliver(self, allocation: Allocation, to: Recipient) -> tuple[Allocation, str]:
-        """The allocation as kubelet and runtime can take it, and a warning about it; empty if there is none.
+        """The allocation in a form that kubelet and runtime accept, and a warning about it, or an empty one.
 
         Raises CdiError, also for a name that no spec has, and if a spec can't be written.
         """
-        # a runtime that makes no difference isn't asked
+        # the runtime is asked only where its answer matters
         runtime = await self._runtime() if to.kubelet and to.wanted != "never" else CdiSupport(None)
         return await self._on_thread(partial(self._deliver, allocation, to, runtime))
 
@@ -105,20 +105,20 @@ class CdiDelivery:
             return allocation
         return await self._on_thread(lambda: expand(allocation, self._specs.resolve(allocation.cdi_devices), look))
 
-    # what a container was given before
+    # stored answers
 
     @staticmethod
     def wrote(name: str) -> bool:
-        """Whether the name is a device of a spec that a gateway wrote."""
+        """Whether the name is of a gateway's own spec."""
         return OWN_NAME.fullmatch(name) is not None
 
     async def no_links(self, paths: Sequence[str]) -> list[str]:
-        """The paths that aren't links, so that no runtime follows them to another place. Raises CdiError."""
+        """The paths that aren't links, which a runtime would follow to another place. Raises CdiError."""
         return await self._on_thread(lambda: [path for path in paths if not Path(path).is_symlink()])
 
     async def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
-        """Rewrites the gateway's own specs of these names with what their ids give now; None: removes them, because the
-        hardware is away. Returns how many changed. Raises CdiError.
+        """Rewrites the gateway's own specs of these names with the present ``allocation`` of their ids; None: removes
+        them, because the hardware is away. Returns the number of changes. Raises CdiError.
         """
         try:
             return await self._on_thread(partial(self._own.renew, tuple(names), allocation))

@@ -1,4 +1,4 @@
-"""Whether a device could be given to a container at all: judged when it is listed."""
+"""Checks, when a device is listed, whether any container could be given it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""Compares a stored answer with what the same ids give now. Pure.
+"""Compares a stored answer with the present answer for the same ids. Pure.
 
-A kubelet stores the answer of Allocate, and uses it again at each start of the container
-(pkg/kubelet/cm/devicemanager/pod_devices.go, deviceRunContainerOptions). It has paths and names only, and hardware may
-have others by then: a stick that was unplugged comes back as ttyUSB1, and ttyUSB0 is another one. Three rules:
+A kubelet stores Allocate's answer, and repeats it at each start of the container
+(pkg/kubelet/cm/devicemanager/pod_devices.go, deviceRunContainerOptions). The answer has only paths and names, which may
+mean other hardware by then: an unplugged stick returns as ttyUSB1, and ttyUSB0 is another one. Three rules:
 
-- Device nodes, mounts and CDI names identify hardware. A container path must have the same host path as now; a host
-  node at another container path must be among the nodes of now.
-- Environment and annotations identify it only if nothing else does, because drivers may put values there that differ
-  each time.
-- Additions of the configuration, and what they replaced, aren't compared: they are no devices.
+- Device nodes, mounts and CDI names identify hardware. A container path must have the same host path in both answers; a
+  stored node at a container path that the present answer lacks must be among the present nodes.
+- Environment and annotations identify it only if nothing else does, because drivers may put changing values there.
+- The configuration's additions, and the values that they replace, aren't compared: they are no devices.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _WORD = re.compile(r"[^,;\s]+")
 
 
 def answer(allocation: Allocation) -> Answer:
-    """An allocation, as a kubelet would store it."""
+    """The allocation as a kubelet would store it."""
     return Answer(
         {str(node.container_path): node.host_path for node in allocation.device_nodes},
         {mount.container_path: mount.host_path for mount in allocation.mounts},
@@ -34,7 +33,7 @@ def answer(allocation: Allocation) -> Answer:
 
 
 def together(allocations: Iterable[Allocation]) -> Allocation | None:
-    """The hardware of several devices in one allocation; None if their allocations don't fit together."""
+    """Merges the hardware of several devices into one allocation; None if their container paths conflict."""
     given = tuple(allocations)
     try:
         return Allocation(
@@ -47,8 +46,8 @@ def together(allocations: Iterable[Allocation]) -> Allocation | None:
 
 
 def outdated(given: Answer, now: Answer, complete: Answer) -> str:
-    """The first difference between a stored answer and what the same ids give now; empty if there is none. ``now``: the
-    driver's answer alone, ``complete``: with the configuration's additions.
+    """The first difference between a stored answer and the present one; empty if there is none. ``now``: the driver's
+    answer alone, ``complete``: with the configuration's additions.
     """
     if given.nodes or given.cdi_devices or now.nodes or now.mounts or now.cdi_devices:
         differences = (
@@ -65,7 +64,7 @@ def outdated(given: Answer, now: Answer, complete: Answer) -> str:
 
 
 def same_hardware(given: Answer, now: Answer) -> bool:
-    """Whether both have the same paths and words, although perhaps in another order, as a driver may number devices."""
+    """Whether both have the same paths and words, perhaps in another order, since a driver may number devices."""
     return all(
         sorted(was.values()) == sorted(is_.values())
         for was, is_ in ((given.nodes, now.nodes), (given.mounts, now.mounts))
@@ -76,12 +75,12 @@ def same_hardware(given: Answer, now: Answer) -> bool:
 
 
 def _words(texts: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """The words of the texts whose names the others have, too."""
+    """The words of those texts whose names both have."""
     return sorted(word for name, text in texts.items() if name in others for word in _WORD.findall(text))
 
 
 _Differences = Iterator[tuple[str, str]]
-"""What was given, and what is there now."""
+"""Pairs of the stored and the present value."""
 
 
 def _other_nodes(given: Mapping[str, str], now: Mapping[str, str]) -> _Differences:

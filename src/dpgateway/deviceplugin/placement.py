@@ -1,12 +1,12 @@
 """Chooses the best of the free ids for one container. Pure.
 
-Criteria, in this order: the fewest repeats of one device (two shares of it are worth one), the fewest NUMA nodes (those
-of the ids that must be included count), then ``packed``: devices with the fewest free shares, or ``spread``: with the
-most, then the id.
+Criteria, in this order: the fewest repeats of one device (its second share adds no hardware), the fewest NUMA nodes
+(including the must-include ids' nodes), then devices with the fewest free shares (``packed``) or the most (``spread``),
+then the id.
 
-The devices come from a set of NUMA nodes; the sets are tried smallest first, and the first that needs no more repeats
-than all nodes together wins. Which set to try next is the hard part: growing one by the node that adds most devices
-misses the best where a device is near two nodes, so up to six nodes every set is tried.
+Theory of operation. Devices are chosen from a set of NUMA nodes; the sets are tried smallest first, and the first that
+needs no more repeats than all nodes together wins. The hard part is which set to try next: growing one set by the node
+that adds most devices misses the optimum where a device is near two nodes, so up to six nodes every set is tried.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Order = Literal["packed", "spread"]
 _EXACT_NODES = 6
 """Up to this many NUMA nodes every set is tried (63 of them); with more, one set grows by the best next node."""
 _MOST_LOOKS = 1_000_000
-"""Devices looked at for a choice, counted once for each set; so many take half a second."""
+"""Most looks at a device for one choice, one for each device and set; so many take half a second."""
 _MOST_NODES = 64
-"""With more NUMA nodes (no machine has so many), or too many devices to look at for each, only two sets are tried."""
+"""With more NUMA nodes (no machine has so many), or more than _MOST_LOOKS, only two sets are tried."""
 
 Nodes = frozenset[int]
 
 
 def best_ids(request: Preference, device_of: Callable[[str], Device | None], order: Order) -> tuple[str, ...]:
-    """Exactly ``size`` ids: all that must be included, and the best of the others; empty when that can't be.
+    """Exactly ``size`` ids: the must-include ids, and the best of the others; empty if that is impossible.
 
     ``device_of`` looks an offered id up; an id without a device counts as a device of its own, near no NUMA node.
     """
@@ -42,7 +42,7 @@ def best_ids(request: Preference, device_of: Callable[[str], Device | None], ord
     free = [i for i in dict.fromkeys(request.available) if i not in included]
     if wanted < 0 or wanted > len(free):
         return ()
-    # The kubelet's list of what is free is older than ours: Allocate would refuse what vanished or broke since.
+    # The kubelet's list is older than ours: Allocate would refuse devices that have vanished or broken since.
     usable = [i for i in free if (device := device_of(i)) and device.health.ok]
     free = usable if len(usable) >= wanted else free
     if wanted == 0:
@@ -62,7 +62,7 @@ def best_ids(request: Preference, device_of: Callable[[str], Device | None], ord
 
 
 class _Table:
-    """The free ids by device, in the order in which they are taken."""
+    """The free ids by device, in the order of preference."""
 
     def __init__(
         self, must: Sequence[str], free: Sequence[str], device_of: Callable[[str], Device | None], order: Order
@@ -83,17 +83,20 @@ class _Table:
         self._ranked = sorted(self._free, key=lambda d: (sign * len(self._free[d]), d))
 
     def node_sets(self) -> Iterable[Nodes]:
-        """The sets of NUMA nodes to choose from, smallest first, all with what must be included."""
+        """The sets of NUMA nodes to choose from, smallest first, each with the must-include ids' nodes."""
         others = sorted(frozenset().union(*self._groups) - self._must_nodes)
+        # Too much to search: only the must-include ids' nodes, or else all.
         if len(others) > _MOST_NODES or len(self._device) * (len(others) + 1) > _MOST_LOOKS:
             yield self._must_nodes
             yield self._must_nodes.union(others)
             return
+        # Few nodes: every set.
         if len(others) <= _EXACT_NODES and len(self._free) << len(others) <= _MOST_LOOKS:
             for count in range(len(others) + 1):
                 for extra in self._best_first(itertools.combinations(others, count)):
                     yield self._must_nodes | extra
             return
+        # Otherwise greedily: one set, grown by the node that adds most devices.
         grown = self._must_nodes
         yield grown
         while others:
@@ -104,7 +107,7 @@ class _Table:
             yield grown
 
     def _best_first(self, sets: Iterable[tuple[int, ...]]) -> list[Nodes]:
-        """The sets, all of one size, those with the best ranked devices first: among equal sets ``order`` decides."""
+        """Sets of one size, those with the best-ranked devices first: among equal sets ``order`` decides."""
         rank = {device: place for place, device in enumerate(self._ranked)}
         key = {s: [rank[d] for d in self._within(self._must_nodes | set(s))[:64]] for s in sets}
         return [frozenset(s) for s in sorted(key, key=lambda s: (key[s], s))]
@@ -118,7 +121,9 @@ class _Table:
         return [d for d in self._ranked if self._nodes[d] in inside]
 
     def choose(self, nodes: Nodes, wanted: int) -> list[str] | None:
-        """``wanted`` ids near ``nodes`` only: each round one id of each device, those with the fewest first."""
+        """``wanted`` ids near no other nodes than these; None if there are too few. Takes one id of each device before
+        the second of any, counting the must-include ids, to minimize repeats.
+        """
         candidates = self._within(nodes)
         if sum(len(self._free[d]) for d in candidates) < wanted:
             return None

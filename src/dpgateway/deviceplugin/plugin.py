@@ -1,8 +1,7 @@
 """One resource as a device plugin: served on a socket, registered with the kubelet, handed over between gateways.
 
-The resource itself, with its driver, its list and its journal, is in ``resource.resource``. Here it meets the kubelet:
-its socket is served before anything is registered, and it is registered once it has a list. A newer gateway may take it
-over at any time after that.
+``resource.resource`` is the resource itself, with its driver, list and journal. A plugin serves its socket first,
+registers it once it has a list, and from then on a newer gateway may take it over.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _log = bind(__name__)
 
 @dataclass(frozen=True)
 class Front:
-    """What all resources of this front share."""
+    """The objects that all resources of this front share."""
 
     common: Common
     holdings: NodeHoldings
@@ -64,9 +63,8 @@ class Plugin:
         *,
         follows: bool = True,
     ) -> None:
-        """``config`` changes in place (config/changes.py): the driver, the sockets and the streams stay, and what
-        containers hold stays listed. ``follows``: whether it takes over from a gateway that serves already, and doesn't
-        only wait for its end.
+        """``config`` changes in place (config/changes.py): driver, sockets and streams stay, and held ids stay listed.
+        ``follows``: whether to take over from a gateway that already serves, instead of waiting for its end.
         """
         self.name = name = config.value.name
         self._log = log = bind(_log, resource=name, driver=config.value.driver)
@@ -86,7 +84,7 @@ class Plugin:
         served = ServedResource(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
         self._older = OlderSide(served)
         self.taken_back = False
-        """Whether the gateway that handed it over serves it again."""
+        """Whether the gateway that handed the resource over has taken it back."""
 
         resource.watch.changed.subscribe(self._calls.answers.look)
         resource.watch.restarted.subscribe(self.registrar.options_changed)  # another driver may have other abilities
@@ -94,7 +92,7 @@ class Plugin:
         config.subscribe(self._configured)
 
     def _configured(self) -> None:
-        """What else changed is read when it is used, or is the resource's."""
+        """The options depend on these keys; other keys are read when used, or are the resource's."""
         before, self._known = self._known, self._config.value
         if before.shares != self._known.shares or before.preference != self._known.preference:
             self.registrar.options_changed()
@@ -104,27 +102,27 @@ class Plugin:
 
     @property
     def rival(self) -> str:
-        """What is wrong with the kubelet's list of this resource: it is another plugin's. Empty if it is ours."""
+        """The warning that another plugin has registered this resource; empty if none has."""
         return self._rival.complaint.value
 
     @property
     def outdated(self) -> Mapping[str, str]:
-        """Why the container of an id can't be started again, by offered id."""
+        """Why the container of an id can't restart, by offered id."""
         return self._calls.answers.outdated.value
 
     @property
     def refused(self) -> tuple[str, float] | None:
-        """Why the last container got nothing, and since when each got nothing; None if one has got something since."""
+        """Why calls are refused, and since when; None if they aren't (``Handlers.refused``)."""
         return self._handlers.refused.value
 
     @property
     def rpcs(self) -> CallStats:
-        """What was asked of it."""
+        """Statistics of the answered calls."""
         return self._handlers.rpcs
 
     @property
     def values(self) -> tuple[Signal, ...]:
-        """All that changes while it runs, for those who follow everything."""
+        """Everything observable about it, for subscribers to all changes."""
         resource = self.resource
         return (
             resource.inventory.list,
@@ -139,12 +137,12 @@ class Plugin:
             resource.ownership.other,
         )
 
-    # its life
+    # life cycle
 
     async def run(self) -> bool:
-        """Serves once there is a directory, registers once there is a list, then follows events until cancelled.
+        """Serves once the directory exists, registers once there is a list, then runs until cancelled.
 
-        Returns early if another gateway has taken the resource over: True, or if this one must begin again: False.
+        Returns early: True if another gateway has taken the resource over, False if this one must start over.
         """
         resource, answers, registered = self.resource, self._calls.answers, self._front.holdings.reader.registered
         for name, following in (
@@ -181,7 +179,7 @@ class Plugin:
         self.resource.cannot(error)
 
     async def drain(self, grace: float) -> None:
-        """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
+        """Ends the registration, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         began = time.monotonic()
         await self._front.handover.end(self._older, grace)
         grace -= time.monotonic() - began
@@ -190,7 +188,7 @@ class Plugin:
         await self._endpoint.drain(grace)
 
     async def close(self) -> None:
-        """Ends the streams and the server, removes the names, and gives the resource up."""
+        """Ends the streams and the server, removes the names, and releases the ownership."""
         await self.resource.close()
         try:
             await self._endpoint.close()
@@ -200,6 +198,6 @@ class Plugin:
         self._newer.close()
 
     def abandon(self) -> None:
-        """Removes the names at once, whatever still runs; from any thread."""
+        """Removes the names at once, without waiting for tasks. May be called from any thread."""
         self._endpoint.abandon()
         self.resource.ownership.end()

@@ -24,7 +24,7 @@ from dpgateway.model import Device
 from dpgateway.resource.ledger import Ledger
 
 FEW = 1000
-"""Ids of which a placement takes three milliseconds. With more it takes up to half a second, so it runs on a thread."""
+"""Number of ids whose placement takes three milliseconds. With more, up to half a second: that runs on a thread."""
 
 
 class PreferredAllocation:
@@ -42,12 +42,12 @@ class PreferredAllocation:
 
     @property
     def available(self) -> bool:
-        """Whether the kubelet should ask."""
+        """Whether there is a preference, so that the kubelet should ask."""
         order, calls = self._by()
         return order is not None or calls is not None
 
     def _by(self) -> tuple[Order | None, Lanes | None]:
-        """The order of the gateway's own preference; else the driver's calls, if it has a preference."""
+        """The order of the gateway's own preference, or else the calls of a driver with ``prefer``."""
         config, calls = self._config.value, self._driver.calls
         if config.preference != "none":
             return config.preference, None
@@ -57,8 +57,8 @@ class PreferredAllocation:
         return ("spread" if config.shares.count > 1 else None), None
 
     async def answer(self, request: Preference) -> tuple[str, ...]:
-        """The best ids; none leaves the choice to the kubelet."""
-        # Allocate would refuse other ids than ours, and a request is no longer than the list then, whoever asks.
+        """The best ids; empty leaves the choice to the kubelet. Never raises."""
+        # Allocate would refuse unknown ids; and without them a request is no longer than the list.
         ours = tuple(id_ for id_ in dict.fromkeys(request.available) if self._ledger.device(id_))
         request, (order, calls) = replace(request, available=ours), self._by()
         try:
@@ -87,7 +87,7 @@ class PreferredAllocation:
             raise GatewayError(f"choosing from {len(ids)} ids takes more than {seconds:g} s") from error
 
     async def _ask(self, calls: Lanes, request: Preference) -> tuple[str, ...]:
-        """The driver chooses devices, and each that it names stands for one of the device's free shares."""
+        """Lets the driver choose devices, and takes one free share of a device each time that it is named."""
         available, must = self._devices(request.available), self._devices(request.must_include)
         if self._config.value.shares.distinct == "require":
             available = list({device.id: device for device in available}.values())
@@ -96,6 +96,7 @@ class PreferredAllocation:
             if device := self._ledger.device(offered):
                 free[device.id].append(offered)
 
+        # The kubelet wants the must-include ids in the answer, so the devices named for them take no further share.
         chosen, included = list(request.must_include), Counter(device.id for device in must)
         for device in await calls.prefer(available, must, request.size):
             if included[device.id]:

@@ -1,21 +1,25 @@
-"""Checks whether the answers that a kubelet stores still mean the devices that they were given for.
+"""Checks whether a kubelet's stored answers still mean the devices that they were given for.
 
 Theory of operation. A kubelet stores Allocate's answer in its checkpoint, and repeats it at each start of the container
-(from 1.9 on; 1.8 allocates again). The answer has paths, and a path may lead to other hardware by then. So the driver
-is asked what it gives for the container's devices now, and ``outdated`` compares that with the stored answer, which
-outlives gateways, kubelets and reboots. If they differ, then either
+(from 1.9 on; 1.8 allocates again). The answer outlives gateways, kubelets and reboots, while its paths may come to mean
+other hardware. So the driver is asked for the present answer for the container's devices, and ``outdated`` compares the
+two. If they differ, then either
 
-- the stored answer is the name of a CDI spec that a gateway wrote: the spec is renewed, and the container gets its own
-  device. While the device is away the spec is removed, so that no container starts with another one.
-- or the start is refused, because a path can't be taken back: the pod has to be made anew.
+- the stored answer names a CDI spec that a gateway wrote: the spec is renewed, and the container gets its own device.
+  While the device is away the spec is removed, so that no container starts with another one.
+- or the start is refused, because a path can't be revoked: the pod must be recreated.
 
 They are compared
 
-- before each start (:meth:`StoredAnswers.check`), where the kubelet asks before a start. 1.9 doesn't, nor does one that
-  has just started.
+- before each start (:meth:`StoredAnswers.check`), if the kubelet calls PreStartContainer. 1.9 doesn't, nor does a
+  kubelet that has just started.
 - whenever the checkpoint, a held device or the driver has changed (:meth:`StoredAnswers.follow`), for the log and the
-  status. Then a driver is asked by ``preview``. One without that is asked to allocate, which may do something to the
-  device, only where no start asks it; and never for a container whose pod has ended, because it may be releasing.
+  status. This asks the driver's ``preview``. A driver without it is asked to allocate, which may have side effects on
+  the device, only if no start asks it; and never for a container whose pod has ended, because it may be releasing.
+
+While another gateway serves the resource (``_resting``), :meth:`StoredAnswers.follow` compares nothing. ``_known`` are
+the inputs of the last comparison, ``_found`` the reasons behind :attr:`StoredAnswers.outdated`, both by the set of a
+container's ids.
 """
 
 from __future__ import annotations
@@ -43,14 +47,14 @@ DELETE = "delete the pod, because a kubelet repeats what it was told first"
 
 
 class StoredAnswers:
-    """Used from the event loop."""
+    """The stored answers of one resource. Used from the event loop."""
 
     def __init__(
         self, granting: Granting, holdings: ResourceHoldings, cdi: CdiDelivery, api: Callable[[], Api]
     ) -> None:
-        """``api``: the version that the kubelet speaks."""
+        """``api``: returns the kubelet's version of the API."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
-        """Why the container of an offered id can't start again."""
+        """Why the container of an offered id can't restart, by id."""
         self._resting = True
         """Whether another gateway serves the resource."""
         self._name, self._ledger = granting.inventory.name, granting.inventory.ledger
@@ -58,26 +62,26 @@ class StoredAnswers:
         self._holdings, self._cdi, self._api = holdings, cdi, api
         self._changed = asyncio.Event()
         self._known: dict[Ids, object] = {}
-        """What was compared last, by the ids of a container; the same isn't compared twice."""
+        """The inputs of the last comparison, by the ids of a container; the same inputs aren't compared twice."""
         self._found: dict[Ids, str] = {}
         """The reasons of :attr:`outdated`, by the ids of a container."""
         self._hung: Lanes | None = None
-        """A driver that didn't answer in time. It is asked before starts only, because each call that hangs takes a
+        """The calls of a driver that timed out. It is asked before starts only, because each hanging call occupies a
         thread."""
 
     # before a start
 
     def rest(self) -> None:
-        """From now on another gateway serves the resource."""
+        """Another gateway serves the resource from now on."""
         self._resting = True
 
     def go_on(self) -> None:
-        """This gateway serves it."""
+        """This gateway serves it from now on."""
         self._resting = False
 
     async def check(self, ids: Sequence[str], devices: Sequence[Device], calls: Lanes) -> None:
-        """Raises RequestError if the container of these ids would get other hardware than theirs, or if that isn't
-        known; and what the driver raises.
+        """Raises RequestError if the container of these ids would get other hardware than theirs, or if that is
+        unknown; and the driver's errors.
         """
         await self._holdings.read()
         note, wanted, reason = self._holdings.value.note, frozenset(ids), ""
@@ -101,8 +105,8 @@ class StoredAnswers:
         calls: Lanes,
         allocation: Allocation | None = None,
     ) -> str:
-        """Why the stored answer of one of the containers means other hardware than their ids; empty if none does.
-        ``allocation``: what the driver gives now, if that is known.
+        """Why one container's stored answer means other hardware than ``ids``; empty if none does. ``allocation``: the
+        driver's present answer, if it is known already.
         """
         stored = [self._read(one) for one in containers]
         if allocation is None:
@@ -113,7 +117,7 @@ class StoredAnswers:
                 reason = await self._differs(given, allocation, complete)
             except CdiError as error:
                 reason = str(error)
-            # An answer may depend on the order of the devices, which no kubelet keeps.
+            # An answer may depend on the order of the devices, which no kubelet stores: try the other order, too.
             mixed = len(devices) > 1 and same_hardware(given, answer(allocation))
             if reason and mixed and answer(await calls.repeat(devices[::-1])) != answer(allocation):
                 reason = ""
@@ -122,8 +126,8 @@ class StoredAnswers:
         return await self._renumbered(ids, stored)
 
     async def _renumbered(self, ids: Ids, stored: Sequence[Answer]) -> str:
-        """Why a path that is still what the ids give is other hardware than it was; empty if it isn't. A link may lead
-        elsewhere, because its name says which device it is.
+        """Why an unchanged path means other hardware than at the Allocate; empty if it doesn't. Links are exempt: the
+        name of a link identifies its device, wherever it leads.
         """
         unreleased = self._holdings.value.unreleased
         for offered in sorted(ids):
@@ -146,7 +150,8 @@ class StoredAnswers:
             raise RequestError(f"resource {self._name}: {text}") from error
 
     async def _differs(self, given: Answer, allocation: Allocation, complete: Allocation) -> str:
-        """Why the answer means something else. A spec of our own is renewed instead."""
+        """Why the stored answer is outdated; empty if it isn't. Renews a spec of our own instead."""
+        # Such a spec holds env, device nodes and mounts, so once it is renewed only the driver's names are compared.
         own = [name for name in given.cdi_devices if self._cdi.wrote(name)]
         if own:
             if await self._cdi.renew(own, complete):
@@ -155,24 +160,24 @@ class StoredAnswers:
             now = Answer(cdi_devices=allocation.cdi_devices)
             return outdated(given, now, now)
         if allocation.cdi_devices and not given.cdi_devices:
-            allocation = await self._cdi.expanded(allocation)  # this kubelet was told what the names stood for
+            allocation = await self._cdi.expanded(allocation)  # the stored answer was expanded, too
         return outdated(given, answer(allocation), answer(complete))
 
-    # whenever something has changed
+    # after changes
 
     def look(self) -> None:
-        """A held device may have changed, or the driver, or the gateway that serves the resource."""
+        """Triggers a comparison: a held device, the driver, or the serving gateway may have changed."""
         self._changed.set()
 
     async def follow_notes(self) -> None:
-        """Looks whenever the kubelet has written down something else; never returns."""
+        """Triggers a comparison whenever the checkpoint's content has changed; never returns."""
         note: Note | None = None
         while True:
             note = await self._holdings.wait_other(attrgetter("note"), note)
             self.look()
 
     async def follow(self) -> None:
-        """Compares again what has changed; never returns."""
+        """Repeats the comparisons whose inputs have changed; never returns."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -185,6 +190,7 @@ class StoredAnswers:
                     held.setdefault(ids, []).append(container)
             for ids, containers in held.items():
                 await self._compare(ids, containers, calls)
+            # Forgets containers that are gone.
             for ids in self._known.keys() - held.keys():
                 del self._known[ids]
             self._set(dict.fromkeys(self._found.keys() - held.keys(), ""))
@@ -204,31 +210,31 @@ class StoredAnswers:
                 await self._withdraw(containers)
         except DriverTimeout:
             self._hung = calls
-        except (GatewayError, OSError) as error:  # what the driver refuses now, it refuses before the next start
+        except (GatewayError, OSError) as error:  # the next start meets the same error, and reports it
             self._log.debug("what a container was given can't be compared: %s", error)
 
     async def _given_now(
         self, devices: Sequence[Device], containers: Iterable[Container], calls: Lanes
     ) -> Allocation | None:
-        """What the driver gives for the devices of a container now; None if it can't be asked before a start."""
+        """The driver's present answer for a container's devices; None if only a start may ask it."""
         if "preview" not in calls.abilities:
             return None if Call.PREPARE in self._api().by_call else await calls.repeat(devices)
         if len(devices) > 1 and any(
             self._cdi.wrote(name) for one in containers for name in self._read(one).cdi_devices
         ):
-            return await calls.repeat(devices)  # a spec has more in it than their hardware
+            return await calls.repeat(devices)  # a spec holds the whole answer, not only the hardware
         previews = [await calls.preview(device) for device in devices]
         return previews[0] if len(previews) == 1 else together(previews)
 
     async def _withdraw(self, containers: Iterable[Container]) -> None:
-        """Removes the specs of containers whose device is away, because its path may be another one's."""
+        """Removes the specs of containers whose device is away, because its path may now be another device's."""
         for container in containers:
             own = [name for name in self._read(container).cdi_devices if self._cdi.wrote(name)]
             if own and await self._cdi.renew(own, None):
                 self._log.info("CDI devices are withdrawn, because their hardware is away: %s", ", ".join(own))
 
     def _set(self, reasons: Mapping[Ids, str]) -> None:
-        """Publishes and logs new reasons, by the ids of a container; an empty one: the answer isn't outdated."""
+        """Publishes and logs new reasons, by the ids of a container; an empty reason clears the entry."""
         before = dict(self._found)
         for ids, reason in reasons.items():
             if reason:
@@ -247,7 +253,7 @@ class StoredAnswers:
 
 
 def _containers(note: Note, among: Ids | None = None) -> Mapping[Container, Ids]:
-    """The ids of each container with an answer; ``among``: of containers that have one of these ids."""
+    """The ids of each container with an answer. ``among``: only containers with at least one of these ids."""
     wanted = frozenset().union(*(note[id_].containers for id_ in among if id_ in note)) if among is not None else None
     found: dict[Container, set[str]] = {}
     for id_, noted in note.items():

@@ -1,4 +1,4 @@
-"""What a kubelet and a resource say to each other, in no version's words: the values of the calls in ``api``."""
+"""The arguments and results of a kubelet's calls, independent of the API's version (``api.table.Call``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRONT = "deviceplugin"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """DevicePluginOptions: which optional RPCs the kubelet should call."""
+    """DevicePluginOptions: the optional RPCs that the kubelet should call."""
 
     prepare: bool = False
     """PreStartContainer before each container start (1.10 and later)."""
@@ -22,11 +22,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What Register says of a resource."""
+    """Register's content."""
 
     resource: str
     endpoint: str
-    """The socket, relative to the kubelet's device-plugins directory."""
+    """The socket's path, relative to the kubelet's device-plugins directory."""
     options: Options
 
 
@@ -41,7 +41,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Allocate's answer for one container: the ids that it asked for, and what it gets with them."""
+    """Allocate's answer for one container: the requested ids, and their allocation."""
 
     ids: tuple[str, ...]
     allocation: Allocation
