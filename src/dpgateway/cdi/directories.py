@@ -1,9 +1,9 @@
-"""Resolves CDI names in the directories of specs. Blocks, so it is used on a thread.
+"""Resolves CDI names in the spec directories. Blocks, so it is used on a thread.
 
-Each lookup lists the directories, because the writer of a spec notifies nobody. A file is read only when its stat has
-changed since, and parsed only if its text has one of the kinds in question, because a node may have thousands of specs.
-If a name isn't found, all files are parsed, for the error lists everything there is. A broken spec is logged once and
-ignored.
+Theory of operation. Each lookup lists the directories, because spec files come without a notification. A node may have
+thousands of specs, so a file is read again only when its stat has changed, and parsed only if its text contains one of
+the wanted kinds; ``_known`` caches the result by file. If a name isn't found, all files are parsed, because the error
+lists all devices. A broken spec is logged once and ignored.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ from dpgateway.kit.files import NotAFileError, TooLongError
 from dpgateway.kit.files import read as read_file
 
 LARGEST = 1024 * 1024
-"""Bytes of a spec."""
+"""Most bytes of a spec."""
 MOST = 4096
-"""Files of one directory."""
+"""Most specs of one directory."""
 ENDINGS = frozenset({".json", ".yaml"})
-"""What the runtimes read (scanSpecDirs, pkg/cdi/spec-dirs.go)."""
+"""Suffixes of the files that the runtimes read (scanSpecDirs, pkg/cdi/spec-dirs.go)."""
 MOST_NAMED = 10
 PATIENCE = 5.0
-"""Seconds that a lookup waits for another one."""
+"""Timeout in seconds of a lookup that waits for another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """One directory as a lookup found it."""
+    """One directory's content at a lookup."""
 
     path: Path
     specs: Mapping[str, Spec]
-    """By file."""
+    """The valid specs, by file."""
     wrong: Mapping[str, str]
     """Why a file, or the directory itself, is ignored, by path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of one file."""
+    """The cached result of one file."""
 
     stamp: tuple[int, ...] = ()
-    """Of its stat; while that is the same, so is the rest."""
+    """Fields of its stat; the result is valid while they are the same."""
     spec: Spec | None = None
     wrong: str = ""
     lacks: frozenset[str] | None = None
-    """Kinds that don't occur in its text; None once it was parsed."""
+    """Kinds that its text doesn't contain; None once it was parsed."""
 
 
 class SpecDirectories:
     """May be used from several threads."""
 
     def __init__(self, directories: Sequence[Path], complaint: Complaint) -> None:
-        """``directories``: a later one wins over an earlier one. ``complaint`` gets what is wrong with specs."""
+        """``directories``: a later one has precedence. ``complaint`` gets the faults of specs."""
         self._directories, self._complaint = tuple(directories), complaint
         self._lock = threading.Lock()
         self._known: dict[Path, _Known] = {}
 
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
-        """The edits of each name. Raises CdiError, which says where it looked and what it found."""
+        """The edits of each name. Raises CdiError, which lists the directories and their devices."""
         if not self._lock.acquire(timeout=PATIENCE):  # a disk that hangs blocks one thread only
             raise CdiError(f"the CDI specs have been read for {PATIENCE:g} s: a disk hangs, or there are too many")
         names = tuple(names)
@@ -83,7 +83,7 @@ class SpecDirectories:
         return tuple(_resolved(name, found) for name in names)
 
     def _look(self, directory: Path, kinds: frozenset[str] | None) -> _Directory:
-        """``kinds``: of which specs may be asked for; None: all are parsed."""
+        """``kinds``: the wanted kinds; None: all files are parsed."""
         specs: dict[str, Spec] = {}
         wrong: dict[str, str] = {}
         there: list[Path] = []
@@ -103,6 +103,7 @@ class SpecDirectories:
                 specs[str(file)] = known.spec
             elif known.wrong:
                 wrong[str(file)] = known.wrong
+        # A removed file's result is dropped, so that the cache doesn't grow.
         for gone in {file for file in self._known if file.parent == directory}.difference(there):
             del self._known[gone]
         return _Directory(directory, specs, wrong)
@@ -119,7 +120,7 @@ class SpecDirectories:
             if stat.S_ISDIR(status.st_mode):
                 return _Known()
             text = _text(file, directory)
-            # a name has no white space, so YAML and JSON can write it in other letters with a backslash only
+            # a kind has no white space, so only a backslash lets YAML and JSON spell it differently
             if kinds is not None and "\\" not in text and not any(kind in text for kind in kinds):
                 known = _Known(stamp, lacks=kinds | lacks)
             else:
@@ -149,7 +150,9 @@ def _text(file: Path, directory: Path) -> str:
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:
-    """Refuses what another user could change, because a spec says which of the host's devices a container gets."""
+    """Refuses a file or directory that another user may change, because a spec gives containers devices of the host.
+    Raises CdiError.
+    """
     if os.geteuid() != 0:
         return
     if status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -171,8 +174,8 @@ def _having(name: str, directory: _Directory) -> list[Resolved]:
 
 
 def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:
-    """A later directory wins. Two specs of one directory with the same name: runtimes refuse the name, even if another
-    directory has it, too (refresh, pkg/cdi/cache.go).
+    """The device of the last directory that has it. A name in two specs of one directory is refused, as by the
+    runtimes, even if another directory has it, too (refresh, pkg/cdi/cache.go).
     """
     chosen: Resolved | None = None
     for directory in directories:
@@ -188,7 +191,7 @@ def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:
 
 
 def _contents(directory: _Directory, kind: str) -> str:
-    """What a directory has, of this kind first."""
+    """Describes a directory's devices for an error: those of this kind, or else all kinds."""
     if not directory.specs and not directory.wrong:
         return f"{directory.path}, which has no specs"
     same = [one.name for spec in directory.specs.values() if spec.kind == kind for one in spec.devices]
@@ -201,7 +204,7 @@ def _contents(directory: _Directory, kind: str) -> str:
 
 
 def look(path: str) -> HostNode | None:
-    """What is there on this host, for ``expansion``."""
+    """The host's file at ``path``, for ``expansion``; None if there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116  a spec's text, not a path of ours
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Expands CDI names to what every kubelet can pass on: env, mounts and device nodes. Pure.
+"""Expands CDI names to env, mounts and device nodes, which every kubelet can pass on. Pure.
 
-An edit that the device-plugin API can't express is refused, never dropped: a container that lacks a part of its device
-may work wrongly, or get more than the spec grants. The error names the CDI device, the spec's file and the edit.
+An edit that the device-plugin API can't express is refused, never dropped: without a part of its device a container may
+misbehave, or get more than the spec grants. The error names the CDI device, the spec's file and the edit.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount, place
 
 EXPRESSIBLE = frozenset({"bind", "rbind", "private", "rprivate", "rw", "ro"})
-"""Mount options that a kubelet's mount has anyway (rbind, rprivate), or that the API expresses."""
+"""Mount options that a kubelet's mount always has (rbind, rprivate), or that the API expresses."""
 BINDS = frozenset({"", "none", "bind"})
-"""Types of a bind mount. A mount of another type is a file system of its own."""
+"""Types of a bind mount. Any other type mounts a separate file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A name's edits."""
+    """The edits of one name."""
 
     name: str
     file: str
-    """The spec's."""
+    """The spec's file."""
     common: spec.Edits
-    """The spec's own edits, which a container gets once, with whichever of its devices."""
+    """The spec-wide edits, which a container gets once, however many of the spec's devices it has."""
     own: spec.Edits
-    """The device's."""
+    """The device's edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class HostNode:
     """A file of the host."""
 
     type: str
-    """``b`` or ``c``; empty if it is no device node."""
+    """``b`` or ``c``; empty for other files."""
     major: int
     minor: int
     mode: int
@@ -50,10 +50,10 @@ Look = Callable[[str], HostNode | None]
 
 
 def expand(allocation: Allocation, resolved: Iterable[Resolved], look: Look) -> Allocation:
-    """The allocation with its names expanded. Raises CdiError with every edit that can't be.
+    """The allocation with its names expanded. Raises CdiError, which lists every inexpressible edit.
 
-    A runtime changes the container after everything else, so a spec wins over the rest of the allocation, and a later
-    name over an earlier one (Apply, pkg/cdi/container-edits.go). A spec's common part comes once, before its devices.
+    As a runtime applies CDI edits last, a spec has precedence over the rest of the allocation, and a later name over an
+    earlier one (Apply, pkg/cdi/container-edits.go). A spec's common edits come once, before its devices'.
     """
     env = dict(allocation.env)
     given: tuple[DeviceNode | Mount, ...] = (*allocation.device_nodes, *allocation.mounts)
@@ -91,7 +91,7 @@ def _expressible(edits: spec.Edits) -> Iterator[DeviceNode | Mount]:
 
 
 def _inexpressible(edits: spec.Edits, look: Look) -> Iterator[str]:
-    """Edits that no kubelet can pass on."""
+    """Describes the edits that no kubelet can pass on."""
     for hook in edits.hooks:
         yield f"its hook {hook.hookName} {hook.path} can't be expanded"
     for net in edits.netDevices:
@@ -110,7 +110,7 @@ def _inexpressible(edits: spec.Edits, look: Look) -> Iterator[str]:
 
 
 def _unlike_host(node: spec.SpecNode, look: Look) -> Iterator[str]:
-    """Where the spec's node differs from the host's: a kubelet gives the host's node as it is."""
+    """Describes how the spec's node differs from the host's, because a kubelet passes the host's node on unchanged."""
     path = node.hostPath or node.path
     if node.permissions == "none":
         yield f"its device node {node.path} has no permissions at all, which the API can't say"

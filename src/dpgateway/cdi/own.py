@@ -1,8 +1,8 @@
 """Stores the gateway's own specs. Blocks, so it is used on a thread.
 
-A record of what was granted is written to ``state_dir`` first, and the spec is produced from the record. So a missing
-spec, after a reboot for example, is produced again, and only specs with a record are ever removed. Both files are
-replaced whole, under a lock that all gateways of the directory share: during an upgrade there are two.
+Theory of operation. Each grant's record is written to ``state_dir`` first, and the spec is produced from the record. So
+a missing spec, after a reboot for example, is produced again, and only specs with a record are ever removed. Both files
+are replaced atomically, under a file lock that all gateways of the directory share: during an upgrade there are two.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read,
 from dpgateway.model import Allocation
 
 PATIENCE = 5.0
-"""Seconds that a thread waits for another one that writes."""
+"""Timeout in seconds of a thread that waits for another writer."""
 TEMPORARY = ".dpgateway-"
-"""The beginning of the name of a file that isn't whole yet; runtimes read only what ends in .json or .yaml."""
+"""Name prefix of incomplete files; their suffix isn't .json or .yaml, so runtimes ignore them."""
 OVER = 60.0
-"""Seconds. A temporary file that is older was left by a gateway that died."""
+"""Seconds after which a temporary file was certainly left by a dead gateway."""
 
 
 _Real = tuple[str, HostNode | None]
@@ -44,9 +44,9 @@ class OwnSpec:
     record: Path
     """The record's file."""
     date: float
-    """When it was granted last, in seconds since 1970: the record's mtime."""
+    """The time of the last grant, in seconds since 1970: the record's mtime."""
     now: Granted | None
-    """As in :class:`Record`."""
+    """The present content, as in :class:`Record`."""
 
     @property
     def spec(self) -> Path:
@@ -54,28 +54,28 @@ class OwnSpec:
 
 
 class OwnSpecs:
-    """May be used from several threads, and beside another gateway."""
+    """May be used from several threads, and by two gateways at once."""
 
     def __init__(self, state_dir: Path, directory: Path, device_plugins_dir: Path, complaint: Complaint) -> None:
-        """``directory``: where new specs go, so that runtimes find them. ``complaint`` gets what stays undone."""
+        """``directory``: for new specs; runtimes must read it. ``complaint`` gets the records that can't be used."""
         self._records = state_dir / "cdi"
         self.directory, self._device_plugins_dir = directory, device_plugins_dir
         self._complaint = complaint
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[str, Record]] = {}
-        """Each record's last text, parsed: parsing takes half a millisecond."""
+        """Cache of parsed records, with their texts: parsing takes half a millisecond."""
         self._texts: dict[Path, tuple[dict[str, _Real], Granted, str]] = {}
-        """Of each record: its device nodes' real paths, its content, and the spec's text made of both, which takes half
-        a millisecond."""
+        """Cache of spec texts, by record, with the device nodes' real paths and the content that each was produced
+        from: producing one takes half a millisecond."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
-        """The allocation with a name in place of everything that a spec can express. Raises CdiError; then there is no
-        spec.
+        """Writes a spec with everything that it can express, and returns the allocation with the spec's name in its
+        place. Raises CdiError; then there is no spec.
         """
         said = sayable(allocation)
         if not any(said.values()):
             return allocation
-        held = tuple(sorted(ids))  # a kubelet names them in any order
+        held = tuple(sorted(ids))  # a kubelet's order is arbitrary
         what = Granted(str(self.directory), str(self._device_plugins_dir), resource, held, **said)
         text, record = text_of(what.name, what, _real), what.to_json()
         if max(len(text), len(record)) > LARGEST:
@@ -91,7 +91,7 @@ class OwnSpecs:
         return replace(allocation, **sayable(Allocation()), cdi_devices=(what.name, *allocation.cdi_devices))
 
     def all(self) -> tuple[OwnSpec, ...]:
-        """All specs that gateways of this kubelet wrote and didn't remove. Raises OSError."""
+        """The present specs of all gateways of this kubelet. Raises OSError."""
         found = []
         wrong = set()
         before, self._known = self._known, {}
@@ -108,7 +108,7 @@ class OwnSpecs:
         return tuple(found)
 
     def _recorded(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> Record:
-        """The parsed record. ``known``: as it was read before. Raises OSError or ValueError."""
+        """The parsed record. ``known``: the cache. Raises OSError or ValueError."""
         text = _read(record)
         said, what = known.get(record, ("", None))
         if what is None or said != text:
@@ -117,7 +117,7 @@ class OwnSpecs:
         return what
 
     def keep(self, written: Iterable[OwnSpec]) -> None:
-        """Repairs these specs: each is to be what its record says. Raises CdiError or OSError."""
+        """Repairs these specs from their records. Raises CdiError, which names up to three that failed, or OSError."""
         wrong = []
         for one in written:
             try:
@@ -129,7 +129,7 @@ class OwnSpecs:
             raise CdiError("; ".join(wrong[:3]))
 
     def _follow_record(self, one: OwnSpec) -> None:
-        """Writes the spec as its record has it. Raises CdiError or OSError."""
+        """Writes the spec from its record, or removes it. Raises CdiError or OSError."""
         if one.now is None:
             one.spec.unlink(missing_ok=True)
             return
@@ -140,9 +140,9 @@ class OwnSpecs:
         _update(one.spec, made[2])
 
     def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
-        """Rewrites the specs of these names with what their ids give now, because a kubelet repeats the names at each
-        start of a container. None: removes them, because the hardware is away. Names of other specs are ignored.
-        Returns how many changed. Raises CdiError or OSError.
+        """Rewrites the specs of these names with the present ``allocation`` of their ids, because a kubelet repeats the
+        names at each start of a container. None: removes them, because the hardware is away. Names of other specs are
+        ignored. Returns the number of changes. Raises CdiError or OSError.
         """
         changed = 0
         for name in names:
@@ -160,13 +160,13 @@ class OwnSpecs:
                 one = OwnSpec(said.given, record, record.stat().st_mtime, now)
                 if now != said.now:
                     write(record, Record(said.given, now).to_json().encode())
-                    os.utime(record, (one.date, one.date))  # it wasn't granted anew
+                    os.utime(record, (one.date, one.date))  # keeps the date of the grant
                     changed += 1
                 self._follow_record(one)
         return changed
 
     def remove(self, written: Iterable[OwnSpec]) -> int:
-        """Removes these specs, except those that were granted again meanwhile; returns how many. Raises OSError."""
+        """Removes these specs, except those granted again meanwhile; returns their number. Raises OSError."""
         removed = 0
         for one in written:
             with self._alone(), contextlib.suppress(FileNotFoundError):  # another gateway removed it
@@ -178,7 +178,7 @@ class OwnSpecs:
         return removed
 
     def sweep(self) -> None:
-        """Removes the temporary files of gateways that died while they wrote."""
+        """Removes the temporary files of gateways that died while writing."""
         now = time.time()
         for directory in (self._records, self.directory):
             for path in directory.glob(f"{TEMPORARY}*"):
@@ -207,7 +207,7 @@ def _read(path: Path) -> str:
 
 
 def _update(path: Path, text: str) -> None:
-    """Writes the file unless it has this text, because a change makes runtimes read all specs again."""
+    """Writes the file unless its text is the same, because a change makes runtimes read all specs again."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     check_owner(path.parent, path.parent.stat())
     try:

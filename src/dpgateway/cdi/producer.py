@@ -1,7 +1,7 @@
-"""Produces the gateway's own specs: one for each allocation, with one device. Pure.
+"""Produces the gateway's own specs: one per allocation, with one device. Pure.
 
-The name is a hash of what was granted, so that the same devices with the same allocation share a spec. A device node of
-the host is looked up each time that the text is produced, because a link may lead to another node by then.
+The name is a hash of the grant, so that the same devices with the same allocation share a spec. The host's device nodes
+are looked up each time the text is produced, because a link may lead to another node by then.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount
 
 VERSION = 1
-"""Of what :meth:`Granted.to_json` writes."""
+"""The version of :meth:`Granted.to_json`'s format."""
 VENDOR = "dpgateway"
-"""A vendor's name begins with a letter, and a resource's may begin with a digit."""
+"""Prefix of the vendor, which must begin with a letter, while a resource's domain may begin with a digit."""
 OLDEST = "0.3.0"
-"""Runtimes take nothing older (vEarliest, specs-go/version.go)."""
+"""The oldest version that runtimes accept (vEarliest, specs-go/version.go)."""
 OWN = re.compile(r"dpgateway-[0-9a-f]{32}\.json")
-"""Their files. No driver knows these names, so they are never resolved."""
+"""File names of the gateway's own specs. No driver gives their devices, so they are never resolved."""
 
 OWN_NAME = re.compile(r"dpgateway\.[^/=]+/[^/=]+=d([0-9a-f]{32})")
-"""The names of their devices."""
+"""Names of the devices in these specs."""
 
 Real = Callable[[str], tuple[str, HostNode | None]]
-"""A path of the host with all links followed, and the file there; None if there is none."""
+"""Resolves a host path: with all links followed, and the file there; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What an Allocate granted, as far as a spec can express it."""
+    """The expressible part of an Allocate's grant."""
 
     directory: str
-    """The spec's."""
+    """The directory of the spec."""
     device_plugins_dir: str
-    """Of the kubelet that asked."""
+    """The device-plugins directory of the kubelet."""
     resource: str
     ids: tuple[str, ...]
-    """As the kubelet knows them."""
+    """The offered ids."""
     env: Mapping[str, str]
     device_nodes: tuple[DeviceNode, ...]
     mounts: tuple[Mount, ...]
 
     @property
     def key(self) -> str:
-        """128 bits of a hash of all fields."""
+        """128 bits of a hash of all fields, in hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
 
     @property
@@ -61,7 +61,7 @@ class Granted:
 
     @property
     def name(self) -> str:
-        """The CDI device. A name that begins with a digit would need a newer specification."""
+        """The CDI device's name. A device that begins with a digit would need a newer specification."""
         return f"{kind(self.resource)}=d{self.key}"
 
     def to_json(self) -> str:
@@ -71,11 +71,11 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One spec: what was granted under its name, and what it says now, because hardware may move to other paths."""
+    """One spec: the grant behind its name, and its present content, because hardware may move to other paths."""
 
     given: Granted
     now: Granted | None
-    """None while the hardware is away: there is no spec then, so that no container starts with another device."""
+    """The present content; None while the hardware is away: without a spec no container starts with another device."""
 
     def to_json(self) -> str:
         if self.now == self.given:
@@ -85,7 +85,7 @@ class Record:
 
 
 def recorded(text: str, file: str) -> Record:
-    """What :meth:`Record.to_json` wrote, for the spec of this name. Raises ValueError for anything else."""
+    """Parses the text of :meth:`Record.to_json`. ``file``: the spec's name. Raises ValueError."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.pop("version", None) != VERSION:
         raise ValueError(f"expected a mapping with version: {VERSION}")
@@ -97,15 +97,15 @@ def recorded(text: str, file: str) -> Record:
 
 
 def kind(resource: str) -> str:
-    """Vendor and class, for people to read. A dot within a class would need a newer specification."""
+    """A readable vendor and class. A dot within a class would need a newer specification."""
     domain, _, name = resource.partition("/")
     class_ = re.sub(r"[^A-Za-z0-9_-]", "-", name)
     return f"{VENDOR}.{domain}/{class_ if class_[0].isalpha() else f'n{class_}'}"
 
 
 def text_of(name: str, what: Granted, real: Real) -> str:
-    """The text of the spec of this name, in the oldest version that has what it needs, and validated as any other
-    spec. Raises CdiError.
+    """The text of the spec with this device, in the oldest version that supports its fields, and validated like any
+    other spec. Raises CdiError.
     """
     vendor_class, _, device = name.partition("=")
     edits = {
@@ -126,8 +126,8 @@ def _text(document: Mapping[str, Any], version: str) -> str:
 
 
 def _node(node: DeviceNode, real: Real) -> Mapping[str, Any]:
-    """A runtime follows no links to a node, and finds none in directories (deviceInfoFromPath, pkg/cdi). Before 1.0 of
-    that library it makes a node that everybody may open, unless its mode is said.
+    """A spec's node, with links resolved and the mode set: runtimes follow no links and accept no directories
+    (deviceInfoFromPath, pkg/cdi), and before 1.0 of that library a node without a mode is open to all users.
     """
     path, found = real(node.host_path)
     if found is not None and not found.type:
@@ -141,11 +141,11 @@ def _node(node: DeviceNode, real: Real) -> Mapping[str, Any]:
 
 
 def _mount(mount: Mount) -> Mapping[str, Any]:
-    """As kubelets mount what a device plugin names."""
+    """A spec's mount, with the options of a kubelet's mount."""
     options = ["rbind", "rprivate", "ro" if mount.read_only else "rw"]
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
 def sayable(what: Allocation | Granted) -> dict[str, Any]:
-    """The fields that a spec can express. Runtimes refuse a spec in which all of them are empty."""
+    """The fields that a spec can express. Runtimes refuse a spec with all of them empty."""
     return {name: getattr(what, name) for name in ("env", "device_nodes", "mounts")}

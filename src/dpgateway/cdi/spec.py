@@ -1,7 +1,7 @@
-"""One CDI spec: what it says, typed, and what is wrong with it. Pure.
+"""One CDI spec, typed and validated. Pure.
 
-The fields have the specification's own names. As for the runtimes (ParseSpec, pkg/cdi/spec.go), an unknown field is an
-error, and so is a field that is newer than the version the spec declares (specs-go/version.go).
+The fields have the specification's own names. As in the runtimes, an unknown field is an error (ParseSpec,
+pkg/cdi/spec.go), and so is a field newer than the spec's declared version (specs-go/version.go).
 """
 
 # ruff: noqa: N815  the fields have the specification's names
@@ -21,7 +21,7 @@ from dpgateway.config.strict import typed
 from dpgateway.errors import CdiError, refuse
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
-"""Those that were released, oldest first."""
+"""The released versions, oldest first."""
 HOOKS = frozenset({"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"})
 
 _VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([\w.-]*[A-Za-z0-9])?", re.ASCII)
@@ -31,7 +31,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SpecNode:
-    """A node that the container gets. 0 of a number, and an empty text, mean that nobody said it, as in Go."""
+    """A device node in the container. As in Go, 0 and an empty text are unset."""
 
     path: str
     hostPath: str = ""
@@ -57,7 +57,7 @@ class SpecNode:
 
 @dataclass(frozen=True, slots=True)
 class SpecMount:
-    """A file or directory that the container gets, or a file system of its own."""
+    """A mount in the container: a file or directory of the host, or a separate file system."""
 
     hostPath: str
     containerPath: str
@@ -70,7 +70,7 @@ class SpecMount:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A program that the runtime runs for the container."""
+    """A program run by the runtime at a point of the container's life."""
 
     hookName: str
     path: str
@@ -95,7 +95,7 @@ class IntelRdt:
     schemata: tuple[str, ...] = ()
     enableMonitoring: bool = False
     enableCMT: bool = False
-    """Until 1.0.0, as the next."""
+    """Until 1.0.0; enableMBM, too."""
     enableMBM: bool = False
 
 
@@ -109,7 +109,7 @@ class NetDevice:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What changes in a container."""
+    """The changes to a container."""
 
     env: tuple[str, ...] = ()
     deviceNodes: tuple[SpecNode, ...] = ()
@@ -123,7 +123,7 @@ class Edits:
         refuse(f"env: expected NAME=value, found {one!r}" for one in self.env if one.find("=") < 1)
 
     def newest(self) -> Iterator[str]:
-        """The versions that brought what is used here."""
+        """The versions that introduced the fields in use."""
         rdt = self.intelRdt
         if self.netDevices or (rdt and (rdt.schemata or rdt.enableMonitoring)):
             yield "1.1.0"
@@ -176,7 +176,7 @@ class Spec:
             yield f"cdiVersion: expected at least {needed}, because it uses what came with that, found {version!r}"
 
     def needed_version(self) -> str:
-        """The oldest version that knows everything in it."""
+        """The oldest version that supports all fields in use."""
         found = ["0.1.0", *self.containerEdits.newest()]
         found += [version for device in self.devices for version in device.containerEdits.newest()]
         if any(device.name[0].isdecimal() for device in self.devices):
@@ -187,7 +187,7 @@ class Spec:
 
 
 def read(text: str, file: str) -> Spec:
-    """The spec that ``text`` is, in JSON or YAML; raises CdiError, which names ``file`` and all that is wrong."""
+    """Parses a spec in JSON or YAML. Raises CdiError, which names ``file`` and every fault."""
     problems: list[Problem] = []
     try:
         written = _written(text, file)
@@ -200,7 +200,7 @@ def read(text: str, file: str) -> Spec:
 
 
 def _written(text: str, file: str) -> Written | None:
-    """JSON is YAML, too, but is read faster as what it is."""
+    """Tries JSON first, because a JSON parser is much faster than YAML's."""
     try:
         return unplaced(json.loads(text), Place(file))
     except (ValueError, RecursionError):
