@@ -1,6 +1,6 @@
-"""The program's first moments, before the package ``dpgateway`` is imported.
+"""The entry point: handles signals while ``dpgateway`` is being imported.
 
-Importing takes some tenths of a second, in which signals come, too. This imports nothing but what they need.
+The import takes some tenths of a second, in which signals may come. So this package imports only signal handling.
 """
 
 import os
@@ -10,17 +10,17 @@ from types import FrameType
 
 
 def main() -> object:
-    """The command line. `run` takes signals from the start; ``dpgateway.daemon.signals`` follows."""
+    """The command line. For `run`, installs signal handlers, which ``dpgateway.daemon.signals`` later replaces."""
     if sys.argv[1:2] == ["run"]:
         _open_standard_streams()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _end_at_once)  # there is nothing yet to end in order
+            signal.signal(number, _end_at_once)  # nothing needs an orderly shutdown yet
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
     python = signal.getsignal(signal.SIGINT)
-    if python is signal.default_int_handler:  # it would print a traceback of what is being imported
+    if python is signal.default_int_handler:  # Ctrl+C would print a traceback of the import
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from dpgateway.cli import main as command_line  # noqa: PLC0415  this is what takes a while
+    from dpgateway.cli import main as command_line  # noqa: PLC0415  takes some tenths of a second
 
     if python is signal.default_int_handler:
         signal.signal(signal.SIGINT, python)
@@ -28,7 +28,7 @@ def main() -> object:
 
 
 def _open_standard_streams() -> None:
-    """Opens those that the process was started without, before another file gets their numbers."""
+    """Opens missing standard streams, before another file gets their descriptors."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,10 +1,10 @@
-"""Parses the configuration and finds the installed drivers in a child process that ends when it has.
+"""Parses the configuration and discovers installed drivers in a short-lived child process.
 
-A YAML parser and ``importlib.metadata`` take 5 MB, which would stay in the gateway for good. And while a process
-parses, nothing else of it runs: 0.1 ms for each value, at each reload.
+A YAML parser and ``importlib.metadata`` take 5 MB, which the gateway would never free. And parsing blocks the process:
+0.1 ms per value, at each reload.
 
-If the child can't be started, or fails, the gateway does the work itself. If the child doesn't answer, a disk hangs,
-and would hang the gateway as well.
+If the child can't be started, or fails, the gateway parses by itself. A child that doesn't answer means a hanging disk,
+which would hang the gateway, too.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from dpgateway.errors import describe
 from dpgateway.kit.log import bind
 
 SLOW, PATIENCE = 10.0, 60.0
-"""Seconds until the log says that the child hasn't answered, and further seconds until it is killed."""
+"""Seconds until the log reports a silent child, and further seconds until it is killed."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2)"""
 _CHILD = "import sys; sys.path[:] = {path!r}; from dpgateway.daemon import config_reader; config_reader.child()"
-"""The child imports what this process would import, from the same path."""
+"""The child's code. It imports from this process's path."""
 
 _log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigInputs:
-    """What a configuration is made of."""
+    """The inputs of a configuration."""
 
     files: Files
     installed: Points
 
 
 class ConfigReader:
-    """The child, which starts at once: the gateway's modules can be imported meanwhile."""
+    """The child process. It starts at once, while the gateway still imports its modules."""
 
     def __init__(self, config: Path, slow: float = SLOW, patience: float = PATIENCE) -> None:
         self._config, self._slow, self._patience = config, slow, patience
         self._process: subprocess.Popen[bytes] | None = None
-        # -P: the working directory has nothing to do with it
+        # -P: without the working directory in the path
         command = [sys.executable, "-P", "-c", _CHILD.format(path=sys.path), str(config), str(os.getpid())]
         try:
             self._process = subprocess.Popen(
@@ -59,7 +59,7 @@ class ConfigReader:
             self._warn(error)
 
     def result(self) -> ConfigInputs:
-        """Waits for the child. Raises InvalidConfiguration if it doesn't answer."""
+        """Waits for the child's result. Raises InvalidConfiguration if it doesn't answer in time."""
         if self._process is not None:
             try:
                 inputs: ConfigInputs = pickle.loads(self._answer(self._process))  # noqa: S301  from our own program
@@ -96,7 +96,7 @@ class ConfigReader:
 
 
 def child() -> None:
-    """The child's program. The kernel ends it with its parent."""
+    """The child's main function. The kernel kills the child with its parent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == int(sys.argv[2]):  # else the parent ended before prctl
         sys.stdout.buffer.write(pickle.dumps(_read(Path(sys.argv[1]))))

@@ -1,9 +1,9 @@
-"""The control socket, ``/run/dpgateway/control.sock``, at which root asks the running gateway for its status.
+"""The control socket, ``/run/dpgateway/control.sock``: root asks the running gateway for its status.
 
-A client sends one line: ``status`` or ``watch``, with a space and a resource's name if it wants only that, or
-``readiness``, or ``configuration``. The answer is one line of JSON; ``watch`` sends another line after each change,
-until the client has gone. Requests change nothing. Clients are few and have deadlines, so a slow one costs nobody
-anything; watchers have a limit of their own, because they stay.
+A client sends one line: ``status [RESOURCE]``, ``watch [RESOURCE]``, ``readiness`` or ``configuration``. The answer is
+one line of JSON; ``watch`` sends another line after each change, until the client disconnects. Requests change nothing.
+Clients are limited in number and time, so a slow one delays no other; watchers are limited separately, because they
+stay.
 
 Of several gateways the newest that serves owns the socket (``shared_socket``).
 """
@@ -25,39 +25,39 @@ from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
 MOST_WATCHERS = 8
-"""One more gets one answer, and the end."""
+"""Beyond this a ``watch`` is answered once, as ``status``."""
 LONGEST_REQUEST = 1024
-"""Bytes."""
+"""Bytes of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a client can ask for."""
+    """The gateway, as clients can query it."""
 
     status: Callable[[str], Status]
-    """Of one resource, or of all if the name is empty."""
+    """The status of one resource by name, or of all for an empty name."""
     changed: Signal
-    """Notified when the status may be another one."""
+    """Notified when the status may have changed."""
     readiness: Callable[[], object]
     """Whether the kubelet has every resource, for JSON."""
     configuration: Callable[[], object]
-    """The configuration that is served, for JSON."""
+    """The served configuration, for JSON."""
     serves: Callable[[], bool]
     """Whether the gateway serves a resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds."""
+    """Times in seconds."""
 
     patience: float = 5.0
-    """For a client to send its line, and to take each answer."""
+    """Timeout for a client to send its line, and to read each answer."""
     gathering: float = 0.2
     """Between two lines to a watcher."""
     look: float = 1.0
-    """Between two looks at a socket that another gateway owns."""
+    """Between two checks of a socket that another gateway owns."""
     hold: float = 5.0
-    """Between two looks at a socket that this one owns."""
+    """Between two checks of a socket that this one owns."""
 
 
 class Control:
@@ -69,14 +69,12 @@ class Control:
         self._clients = self._watchers = 0
 
     async def run(self) -> None:
-        """Answers until it is cancelled. Raises OSError if the socket can't be had, or others may write into its
-        directory.
-        """
+        """Serves until cancelled. Raises OSError if the path can't be bound, or others may write into its directory."""
         try:
             async with asyncio.TaskGroup() as group:
 
                 def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                    # The file's mode lets in root and our own user alone; this holds wherever the file is.
+                    # The file's mode admits only root and our own user; this check doesn't depend on the file.
                     uid = credentials(writer.get_extra_info("socket")).uid
                     if self._clients >= MOST_CLIENTS or uid not in {0, os.geteuid()}:
                         writer.transport.abort()
@@ -92,7 +90,7 @@ class Control:
             raise of_system.exceptions[0] from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.set_write_buffer_limits(0)  # a piece is written before the next one is made
+        writer.transport.set_write_buffer_limits(0)  # drain() then waits for each piece, so only one is in memory
         try:
             with contextlib.suppress(OSError, TimeoutError, ValueError):  # too slow, gone, or too long a line
                 await self._answer(reader, writer)
@@ -134,10 +132,10 @@ class Control:
             for piece in text:
                 writer.write(piece.encode())
                 await writer.drain()
-                await asyncio.sleep(0)  # a container that waits for its devices comes first
+                await asyncio.sleep(0)  # lets a kubelet's call go first
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:
-    """Returns when the client has closed the connection, or sent something, which a watcher doesn't."""
+    """Returns when a watcher closes the connection, or sends anything, which is against the protocol."""
     with contextlib.suppress(OSError):
         await reader.read(1)

@@ -1,12 +1,12 @@
-"""Lingering: a gateway that got SIGTERM serves on until a successor has taken over its resources.
+"""Lingering: after SIGTERM a gateway serves on until a successor has taken over its resources.
 
 When a pod is deleted, or a node moves to another DaemonSet, the old gateway may get SIGTERM before there is a new one.
-With ``--linger`` it serves on as if nothing had happened, until other gateways own all of its resources, its time is
-over, or a second signal comes.
+With ``--linger`` it serves on as before, until other gateways own all of its resources, its time is over, or a second
+signal comes.
 
-It can't ask the API server whether a successor will come, but it sees the directories of the node's pods. If none of
-them is another gateway's for UNSEEN seconds, no successor will come before this gateway has ended; so an uninstall
-takes seconds, not minutes. A file beside its sockets, which the chart's clean-up writes, says the same at once.
+It can't ask the API server for a successor, but it sees the directories of the node's pods. If none of them is another
+gateway's for UNSEEN seconds, no successor will come before this gateway has ended; so an uninstall takes seconds, not
+minutes. A file beside its sockets, written by the chart's clean-up, has the same effect at once.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
 
 UNSEEN = 15.0
-"""Seconds in which a successor's pod appears on the node: a controller, the scheduler and the kubelet have to see it
-first."""
+"""Seconds in which a successor's pod appears on the node, through controller, scheduler and kubelet."""
 UNASKED = 60.0
-"""Seconds in which a successor that has some resources takes over the others, if it has them: its drivers may load
-slowly. A resource that it doesn't have, because it has another name there, is given by neither meanwhile."""
+"""Seconds that a successor with some of the resources has for the next one, because its drivers may load slowly. A
+resource that it lacks, renamed there for example, is given by neither gateway meanwhile."""
 _LOOK = 1.0
-"""Seconds between two looks at the files, which send no events."""
+"""Seconds between two looks at the files, which are polled."""
 
 _log = bind(__name__)
 
 
 class Ending:
-    """Whether SIGTERM or SIGINT came, and how often. Used from the event loop."""
+    """Counts SIGTERM and SIGINT. Used from the event loop."""
 
     def __init__(self) -> None:
         self.told = asyncio.Event()
-        """The gateway is to end."""
+        """Set by the first signal: the gateway is to end."""
         self.at_once = asyncio.Event()
-        """It was told so twice: it doesn't linger."""
+        """Set by the second one: it is to end without lingering."""
 
     def tell(self) -> None:
         (self.at_once if self.told.is_set() else self.told).set()
@@ -46,16 +45,16 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a gateway lingers."""
+    """The conditions of lingering."""
 
     seconds: float = 0.0
-    """At most; 0: it doesn't linger."""
+    """The longest time; 0: no lingering."""
     pod: str = ""
-    """The uid of its own pod; empty if it is in none, or doesn't know it."""
+    """The uid of the gateway's own pod; empty without a pod, or if unknown."""
 
 
 async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -> None:
-    """Returns when there is nothing to wait for, or no time left."""
+    """Returns when there is nothing left to wait for, or no time."""
     seconds, now = patience.seconds, asyncio.get_running_loop().time
     if not seconds or not gateway.ours:
         return
@@ -63,7 +62,7 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
     _log.info(text, _named(gateway.ours), seconds)
     over = now() + seconds
     gateway.overview.linger(time.monotonic() + seconds)
-    gateway.say_ending(patience.pod)
+    gateway.say_ending(patience.pod)  # else two terminating gateways would wait for each other
     seen, taken, ours = now(), now(), gateway.ours
     while True:
         version = gateway.changed.version
@@ -83,18 +82,18 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds."""
+    """Times in seconds."""
 
     left: float
-    """For which it may linger still."""
+    """Until lingering ends anyway."""
     alone: float
-    """For which no other gateway's pod has been on the node."""
+    """Since another gateway's pod was last seen on the node."""
     unasked: float
-    """For which a gateway that has taken over some resources has taken no other one."""
+    """Since a successor last took over a resource; 0 before the first."""
 
 
 def _why_end(gateway: Gateway, at_once: asyncio.Event, waits: Waits) -> str:
-    """Why there is nothing to wait for; empty while there is."""
+    """The reason to end; empty while lingering makes sense."""
     if not gateway.ours:
         return "other gateways have taken over every resource"
     if at_once.is_set():

@@ -1,8 +1,8 @@
-"""Watches the configuration: a file, or what is directly in a directory.
+"""Watches the configuration: a file, or the entries of a directory.
 
-inotify's events are only hints to look, and so is the passing of time: what a look finds is compared with what the last
-one found. A mounted ConfigMap changes by its ``..data``, a link beside the files, which the kubelet renames over the
-older one (AtomicWriter in pkg/volume/util/atomic_writer.go, every release).
+inotify events and a timer only trigger a look; each look is compared with the last one. A mounted ConfigMap changes by
+its ``..data``, a link beside the files that the kubelet replaces by a rename (AtomicWriter in
+pkg/volume/util/atomic_writer.go, every release).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 POLL = 10.0
 """Seconds between two looks without an event."""
 SETTLING = 0.2
-"""Seconds without a change that end a change: editors and copies make several in a row."""
+"""Debounce time in seconds: editors and copies make several changes in a row."""
 
 _ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.ATTRIB
 _WATCHED = _ENTRY | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
@@ -35,15 +35,15 @@ _Found = tuple[tuple[object, ...], ...]
 
 
 class FileWatch:
-    """Notices what changes from the moment when it is made."""
+    """Detects every change since the object was created."""
 
     def __init__(self, path: Path, poll: float = POLL) -> None:
-        """``path`` is absolute."""
+        """``path``: absolute. ``poll``: seconds."""
         self._path, self._last, self._poll = path, _look(path), poll
         self._threads = Threads(idle=0)  # a disk may hang
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Calls ``changed`` after each change, until it is cancelled."""
+        """Calls ``changed`` after each change, until cancelled."""
         while True:
             with Watch() as watch:
                 while await self._watched_look(watch) == self._last:
@@ -56,7 +56,7 @@ class FileWatch:
             changed()
 
     async def _watched_look(self, watch: Watch) -> _Found:
-        """What changes after it makes an event, also in directories that weren't there at the last one."""
+        """A look, with watches set first, also on new directories: later changes make events."""
         for directory in await self._on_thread(lambda: set(_directories(self._path))):
             watch.add(directory, _WATCHED)
         return await self._on_thread(partial(_look, self._path))
@@ -66,7 +66,7 @@ class FileWatch:
 
 
 def _look(path: Path) -> _Found:
-    """Each name, and the state of the file that has it."""
+    """The names, each with the state of its file."""
     files = [path]
     with contextlib.suppress(OSError):
         files += sorted(path.iterdir())
@@ -84,7 +84,7 @@ def _state(file: Path) -> tuple[object, ...]:
 
 
 def _directories(path: Path) -> Iterator[Path]:
-    """Those with names that lead to the file, or to what is in the directory."""
+    """The directories with the names that lead to the file, or to the directory's entries."""
     for place in (path, Path(os.path.realpath(path))):
         yield place.parent
         if place.is_dir():

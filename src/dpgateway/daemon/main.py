@@ -1,15 +1,15 @@
-"""The story of the process, from the configuration that it was given to its last word.
+"""The life of the process, from the given configuration to its exit.
 
 :func:`run` starts an event loop, in which :class:`Daemon`
 
 1. starts the gateway: from then on kubelets get their devices;
-2. starts what goes with it: the control socket, the pages, systemd's notifications, reloading. No device depends on any
-   of them, so each is supervised: its failure is logged, and it starts again;
-3. waits for SIGTERM or SIGINT (``signals``), and then lingers, if it is to, until a successor serves (``ending``);
-4. closes the gateway, while a thread keeps the last word: LAST_WORD seconds later it ends the process.
+2. starts its companions: control socket, pages, systemd notifications, reloading. No device depends on them, so each is
+   supervised: its failure is logged, and it is restarted;
+3. waits for SIGTERM or SIGINT (``signals``), and with ``--linger`` until a successor serves (``ending``);
+4. closes the gateway, while a watchdog thread ends the process after LAST_WORD seconds.
 
-The process ends by ``os._exit``, because threads of drivers may hang. What keeps it from that is native code that holds
-the interpreter's lock: then systemd or the kubelet kills it, after its own grace period.
+The process ends by ``os._exit``, because threads of drivers may hang. Only native code that holds the interpreter's
+lock can prevent that; then systemd or the kubelet kills the process after its own grace period.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from dpgateway.web.pages import Sources, pages
 from dpgateway.web.serving import Serving
 
 LAST_WORD = 1.5
-"""Seconds from the beginning of the end to ``os._exit``, whatever still runs."""
+"""Timeout in seconds from the start of closing to ``os._exit``."""
 LAST_LINES = 0.05
-"""Seconds that the last lines of the log have to be written."""
+"""Timeout in seconds for writing the last lines of the log."""
 
 Abandon = Callable[[], None]
-"""What is left to do when nothing else can be waited for. It doesn't hang."""
+"""The clean-up of last resort. Doesn't block."""
 
 _log = log.bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A gateway and what goes with it, in one event loop."""
+    """A gateway and its companions, in one event loop."""
 
     node_name: str
     reloading: Reloading
-    """Has the configuration that is served first, too."""
+    """Also has the first configuration."""
     ending: Ending
     patience: Patience
-    """How long it lingers when it is told to end."""
+    """The conditions of lingering."""
     files: FileWatch | None = None
-    """The configuration's, whose changes reload it."""
+    """The watch on the configuration's files, whose changes trigger a reload."""
     control: Path | None = None
     """The socket for ``dpgateway status``."""
     closing: Callable[[Abandon], object] = lambda _: None
@@ -80,7 +80,7 @@ class Daemon:
                 if systemd is not None:
                     systemd.send("STOPPING=1")
                 await linger(gateway, self.patience, self.ending.at_once)
-                # while it lingers a new configuration is still taken over; what closes doesn't start again
+                # reloads go on while it lingers, but must start nothing while it closes
                 reloads.cancel()
                 self.closing(gateway.abandon)
                 await gateway.close()
@@ -89,7 +89,7 @@ class Daemon:
             _log.info("ended")
 
     def _accompany(self, gateway: Gateway, systemd: Notifier | None, group: asyncio.TaskGroup) -> asyncio.Task[None]:
-        """Starts what goes with the gateway. Returns the task that reloads."""
+        """Starts the gateway's companions. Returns the reloading task."""
 
         def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
             return group.create_task(supervised(name, run), name=name)
@@ -107,7 +107,7 @@ class Daemon:
         return start("reload", partial(self.reloading.run, gateway, systemd))
 
     async def _answer(self, gateway: Gateway, path: Path) -> None:
-        """Serves the control socket, which others may have, or whose directory may be wrong: that is no bug."""
+        """Serves the control socket. An OSError is no bug: the path may be taken, or its directory unsafe."""
         loop = asyncio.get_running_loop()
 
         def logged() -> None:
@@ -132,11 +132,11 @@ class Daemon:
 
 
 class _GatewayClosed(Exception):
-    """The gateway has closed: the task group ends."""
+    """Ends the task group once the gateway has closed."""
 
 
 def run(node_name: str, reloading: Reloading, files: FileWatch, control: Path, patience: Patience) -> None:
-    """Runs the gateway until SIGTERM or SIGINT, and then as long as it lingers. The process ends meanwhile."""
+    """Runs the gateway until SIGTERM or SIGINT and the end of lingering, then ends the process. Never returns."""
     last_word = _last_word()
     keep_what_is_there()
 
@@ -152,9 +152,9 @@ def run(node_name: str, reloading: Reloading, files: FileWatch, control: Path, p
 
 
 def _last_word() -> Callable[[Abandon], None]:
-    """Starts a thread that ends the process LAST_WORD seconds after it was given what is left to do.
+    """Starts the watchdog thread, and returns the function that arms it with the clean-up of last resort.
 
-    It is there from the start, because at the end the system may have no thread left.
+    The thread starts early, because at the end the system may have no thread left.
     """
     given: queue.SimpleQueue[Abandon] = queue.SimpleQueue()
 

@@ -1,8 +1,8 @@
-"""Reloads the configuration while the gateway runs: reads it again, refuses what is wrong with it, applies the rest.
+"""Reloads the configuration of the running gateway: reads it, refuses an invalid one, applies the changes.
 
-It is one task. SIGHUP and the watch over the files ask for a reload; all who ask before it begins get the same one.
-Files are read and configurations compared on a thread, because a disk may hang, and drivers check their options. A
-configuration that is refused changes nothing.
+It is one task. SIGHUP and the file watch request a reload; requests before it begins are merged. Files are read and
+configurations compared on a thread, because a disk may hang, and drivers validate their options. A refused
+configuration changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpgateway.kit.threads import Threads
 T = TypeVar("T")
 
 LONG = 30.0
-"""Seconds after which the log says that reading the configuration takes long."""
+"""Seconds after which the log reports a slow reload."""
 
 _log = bind(__name__)
 
@@ -39,19 +39,19 @@ class Reloading:
     """Used from the event loop."""
 
     def __init__(self, first: Configuration, read: Callable[[], Configuration]) -> None:
-        """``first`` is served. ``read`` returns what is to be served now, or raises InvalidConfiguration."""
+        """``first``: the present configuration. ``read`` returns the new one, or raises InvalidConfiguration."""
         self.wanted, self._read = first, read
         self.web = Observable(first.web)
-        """What the configuration says of the pages."""
-        self._threads = Threads(idle=0)  # it is needed seldom
+        """The configuration of the pages."""
+        self._threads = Threads(idle=0)  # reloads are rare
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Has the configuration read again."""
+        """Requests a reload."""
         self._asked.set()
 
     async def run(self, gateway: Gateway, systemd: Notifier | None) -> None:
-        """Reloads when asked to, until it is cancelled. Raises NoThread; run again, it tries that reload again."""
+        """Reloads on request, until cancelled. Raises NoThread; the next run then repeats that reload."""
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -83,7 +83,7 @@ class Reloading:
             await self._apply(new, gateway)
 
     async def _apply(self, new: Configuration, gateway: Gateway) -> None:
-        # Directories and sockets are opened once. What was wanted of them first stays, so that each reload says so.
+        # Directories and sockets are opened once. ``wanted`` keeps their first keys, so that each reload warns.
         for key in restart_keys(self.wanted, new):
             _log.warning("%s changes with the next start of the gateway only", key)
         self.wanted = replace(self.wanted, resources=new.resources, web=new.web)

@@ -1,8 +1,8 @@
 """A socket path that several gateways of a node share: the last one to claim it owns it.
 
 Each binds a name of its own and renames it over the path, so a client always finds a socket there. A lock on the
-directory keeps two gateways from renaming or removing it at once. An owner that has lost the path serves the
-clients that it has; it claims the path again when nobody answers there any more.
+directory serializes renames and removals. A gateway that has lost the path still serves its connected clients, and
+claims the path again once no gateway answers there.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from dpgateway.kit.files import make_private
 from dpgateway.kit.tasks import aligned
 
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
-"""Called with each client."""
+"""Called with each new client."""
 
 
 class SharedSocket:
     """Used from the event loop."""
 
     def __init__(self, path: Path, patience: float, longest: int) -> None:
-        """``patience``: seconds that another owner has to accept a connection. ``longest``: bytes of a request."""
+        """``patience``: timeout in seconds for another owner to accept. ``longest``: bytes of a request."""
         self.path = path
         self._patience, self._longest = patience, longest
         self._server: asyncio.Server | None = None
         self._bound: os.stat_result | None = None
 
     async def keep(self, connected: Connected, serves: Callable[[], bool], lost: float, owned: float) -> None:
-        """Claims the path once ``serves()``, and whenever nobody answers there, until it is cancelled.
+        """Claims the path once ``serves()``, and whenever no gateway answers there, until cancelled.
 
-        ``lost``, ``owned``: seconds between two looks while another gateway, or this one, owns the path. Raises
-        OSError if the path can't be had, or if others may write into its directory.
+        ``lost``, ``owned``: seconds between two checks while another gateway, or this one, owns the path. Raises
+        OSError if the path can't be bound, or if others may write into its directory.
         """
         claimed = False
         try:
@@ -47,7 +47,7 @@ class SharedSocket:
                         claimed = await self._claim(connected)
                 await asyncio.sleep(aligned(owned if self._owns() else lost))
         finally:
-            # If it can't be known whose it is, it stays: a socket at which nobody listens does no harm.
+            # If the owner is uncertain the file stays: a socket without a listener does no harm.
             with contextlib.suppress(OSError), self._locked() as locked:
                 if locked and self._owns():
                     self.path.unlink()
@@ -71,7 +71,7 @@ class SharedSocket:
         return True
 
     async def _claim(self, connected: Connected) -> bool:
-        """Returns False if another gateway is about to claim it."""
+        """Binds the path. Returns False if another gateway is claiming it."""
         with self._locked() as locked:
             if not locked:
                 return False

@@ -1,7 +1,7 @@
-"""The signals of the running gateway: which end it, which one reloads its configuration, and the rest.
+"""The signals of the running gateway: SIGTERM and SIGINT end it, SIGHUP reloads, others are ignored.
 
-Until :func:`follow` those handlers hold that ``dpgateway_start`` installed: SIGTERM and SIGINT end the process at once,
-since there is nothing to end in order, and the others are ignored. No reload is lost by that: the watch over the
+Before :func:`follow` the handlers of ``dpgateway_start`` apply: SIGTERM and SIGINT end the process at once, since
+nothing needs an orderly shutdown yet, and the others are ignored. No reload is lost by that: the watch on the
 configuration's files begins before they are read.
 """
 
@@ -17,13 +17,13 @@ from dpgateway.kit import log
 END = (signal.SIGTERM, signal.SIGINT)
 RELOAD = signal.SIGHUP
 USELESS = (signal.SIGUSR1, signal.SIGUSR2)
-"""Their default action would end the process, and operators send them to daemons."""
+"""Signals that operators send to daemons; their default action would end the process."""
 
 _log = log.bind(__name__)
 
 
 def follow(end: Callable[[], None], reload: Callable[[], None]) -> None:
-    """Has the running event loop call ``end`` at each SIGTERM or SIGINT, and ``reload`` at each SIGHUP."""
+    """Makes the running event loop call ``end`` at each SIGTERM or SIGINT, and ``reload`` at each SIGHUP."""
     loop = asyncio.get_running_loop()
     for number in END:
         loop.add_signal_handler(number, end)
@@ -35,8 +35,8 @@ def follow(end: Callable[[], None], reload: Callable[[], None]) -> None:
 
 
 def _restore_defaults() -> None:
-    """A child that a driver forks shares the socket through which the loop learns of signals. So the SIGTERM with which
-    ``multiprocessing`` ends a worker would end the gateway.
+    """Runs in a driver's forked child, which shares the loop's wake-up socket for signals: otherwise the SIGTERM by
+    which ``multiprocessing`` ends a worker would end the gateway.
     """
     signal.set_wakeup_fd(-1)
     for number in (*END, RELOAD, *USELESS):

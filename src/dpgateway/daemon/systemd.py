@@ -1,4 +1,4 @@
-"""sd_notify(3): tells systemd the state of the service, in datagrams of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
+"""sd_notify(3): reports the service's state to systemd, in datagrams of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
 
 Without that variable systemd doesn't listen.
 """
@@ -19,20 +19,20 @@ from dpgateway.kit.tasks import aligned
 from dpgateway.status import Report
 
 STARTING = 0.02
-"""Seconds between two looks before READY, which may come by the passing of time."""
+"""Seconds between two reports before READY, which may depend on time alone."""
 GATHERING = 1.0
-"""Seconds from a change to a look, after READY."""
+"""Seconds from a change to the next report, after READY."""
 SLOW = 30.0
-"""Seconds between two looks without a change."""
+"""Seconds between two reports without a change."""
 
 _log = bind(__name__)
 
 
 class Notifier:
-    """Sends the messages. One that can't be sent is no failure of the gateway."""
+    """Sends the messages. A failure to send is only logged."""
 
     def __init__(self, address: str, watchdog: float | None = None) -> None:
-        """``watchdog``: seconds within which systemd expects a message from us."""
+        """``watchdog``: systemd's timeout in seconds for our next message; None without a watchdog."""
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog = watchdog
         self._ready = False
@@ -40,7 +40,9 @@ class Notifier:
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> Notifier | None:
-        """None if systemd doesn't listen. Removes the variables, because they aren't for our child processes."""
+        """From ``environment``; None if systemd doesn't listen. Removes the variables, which child processes mustn't
+        inherit.
+        """
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
         ours = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
@@ -55,7 +57,7 @@ class Notifier:
             _log.debug("systemd can't be told: %s", error)
 
     async def follow(self, look: Callable[[], Report], changed: Signal) -> None:
-        """Sends the result of ``look`` whenever it has changed; ``changed`` is notified when it may have."""
+        """Sends the result of ``look`` whenever it has changed. ``changed``: notified when it may have."""
         status = ""
         while True:
             seen, now = changed.version, look()
@@ -67,7 +69,7 @@ class Notifier:
             await (_next_look(changed, seen) if self._ready else asyncio.sleep(STARTING))
 
     async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
-        """Feeds the watchdog, if there is one, as long as this event loop runs and ``works`` returns."""
+        """Feeds the watchdog, if any, while this event loop runs and ``works`` returns in time."""
         while self._watchdog is not None:
             try:
                 async with asyncio.timeout(self._watchdog / 4):
@@ -79,7 +81,7 @@ class Notifier:
 
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:
-        """Within, systemd sees a reload; unless it still waits for the first READY."""
+        """Reports a reload while inside; not before the first READY."""
         told = self._ready
         if told:
             self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
