@@ -1,7 +1,7 @@
-"""The connections that this process accepted on its unix sockets, the process at the other end, and what it has read.
+"""The process's accepted unix connections, with their peers, and whether those have read everything.
 
-gRPC accepts on its own and tells neither descriptor nor peer, so the descriptors of the process are looked through. A
-connection is known by its descriptor's number and inode, because numbers are used again at once.
+gRPC accepts on its own and exposes neither descriptor nor peer, so all descriptors of the process are scanned. A
+connection is identified by descriptor and inode, because descriptors are reused at once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from dpgateway.kit.unix import Credentials, credentials
 
 _READING = 0.002
-"""Seconds between two looks at what a peer has read."""
+"""Seconds between two polls of unread bytes."""
 _FRESH = 0.01
-"""Seconds for which a look at all descriptors counts when every resource wants one, as at the end."""
+"""Seconds for which a scan stays valid when every resource wants one, as at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One that was accepted."""
+    """An accepted connection."""
 
     descriptor: int
     inode: int
     path: str
-    """Of the listener, as it was bound."""
+    """The listener's path, as it was bound."""
     peer: Credentials
 
     @property
@@ -64,12 +64,12 @@ class Accepted:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, Connection | None]] = {}
-        """By descriptor, each socket's inode; None: no connection that was accepted on a unix socket."""
+        """Each socket's inode and connection, by descriptor; None for other sockets than accepted unix connections."""
         self._looked = float("-inf")
 
     def look(self, fresh: float = 0.0) -> None:
-        """Looks through all descriptors, which takes some tenths of a millisecond for 200; not again within ``fresh``
-        seconds.
+        """Scans all descriptors, unless a scan is younger than ``fresh`` seconds. 200 take some tenths of a
+        millisecond.
         """
         if time.monotonic() - self._looked < fresh:
             return
@@ -85,11 +85,11 @@ class Accepted:
         self._known, self._looked = known, time.monotonic()
 
     def at(self, paths: Collection[str]) -> list[Connection]:
-        """Those known from earlier looks that are open. ``paths``: as they were bound."""
+        """The open connections of the last scan at these ``paths``, as they were bound."""
         return [one for _, one in self._known.values() if one is not None and one.path in paths and one.is_open]
 
     async def read(self, paths: Collection[str], seconds: float) -> None:
-        """Returns when the peers have read all that was sent to them, or after ``seconds``."""
+        """Returns when the peers have read everything sent to them, or after ``seconds``."""
         end = time.monotonic() + seconds
         self.look(_FRESH)
         while any(one.is_unread for one in self.at(paths)) and time.monotonic() < end:
@@ -109,4 +109,4 @@ def _inspected(descriptor: int, inode: int) -> Connection | None:
 
 
 ACCEPTED = Accepted()
-"""There is one of it in a process, so that what one resource has looked at needn't be looked at by the next."""
+"""The process's only instance, so that resources share a scan."""

@@ -1,4 +1,4 @@
-"""Numbers of calls: how many, with which outcomes, and how long they took. Counting one takes about a microsecond."""
+"""Statistics of calls: numbers, outcomes and durations. Counting a call takes about a microsecond."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
-"""Seconds. A call takes a millisecond; a kubelet waits 30 s for a preparation."""
+"""Bounds of the histogram, in seconds. A call takes a millisecond; a kubelet waits 30 s for a preparation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Calls:
 
     outcomes: Mapping[str, int]
     durations: tuple[int, ...]
-    """How many took no longer than each of BOUNDS, but longer than the one before; the last: longer than all."""
+    """Histogram: the number of calls up to each of BOUNDS and above the one before; the last: above all of them."""
     seconds: float
-    """Of all calls together."""
+    """Sum of all durations."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class CallStats:
         self._counted: dict[str, _Counting] = {}
 
     def add(self, name: str, outcome: str, began: float) -> None:
-        """A call of this name ends now; it began at ``began``, by time.monotonic()."""
+        """Counts a call that ends now. ``began``: its start, by time.monotonic()."""
         seconds = time.monotonic() - began
         counted = self._counted.get(name)
         if counted is None:
@@ -47,7 +47,7 @@ class CallStats:
         counted.seconds += seconds
 
     def read(self) -> Mapping[str, Calls]:
-        """By name."""
+        """The statistics, by name."""
         return {
             name: Calls(dict(one.outcomes), tuple(one.durations), one.seconds) for name, one in self._counted.items()
         }

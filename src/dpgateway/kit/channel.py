@@ -20,7 +20,7 @@ _OPTIONS = [
 
 
 class Channel:
-    """Used from the event loop."""
+    """A channel. Used from the event loop."""
 
     def __init__(self, socket: Path, largest: int | None = None) -> None:
         """``largest``: bytes of an answer; gRPC's own limit is 4 MiB. Raises OSError if the directory isn't there."""
@@ -36,7 +36,7 @@ class Channel:
         return self._grpc.unary_stream(path)
 
     async def close(self, grace: float | None = None) -> None:
-        """``grace``: seconds that calls have to end. Suppresses errors, because the channel isn't needed any more."""
+        """``grace``: seconds for calls to end. Suppresses errors, because the channel isn't needed any more."""
         try:
             with contextlib.suppress(Exception):
                 await self._grpc.close(grace)

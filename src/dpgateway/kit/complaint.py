@@ -51,7 +51,7 @@ class Complaint:
                 self._log.log(self._level, message or self._message, encodable(text), exc_info=error, extra=extra)
 
     def over(self) -> None:
-        """There is no problem any more."""
+        """All problems are over."""
         if self.texts and self._recovered:
             self._log.info(self._recovered)
         self.texts = ()
@@ -79,7 +79,7 @@ class Reminder:
             self.since, self._timer = loop.time(), loop.call_later(EVERY, self._repeat)
 
     def close(self) -> None:
-        """Nothing is repeated any more."""
+        """Stops repeating."""
         self._closed = True
         self._stop()
 

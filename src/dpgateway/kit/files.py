@@ -1,4 +1,4 @@
-"""Reading a file that others write, writing one that others read, and private directories."""
+"""Reads and writes files shared with other processes, and makes private directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NotAFileError(OSError):
 
 
 class TooLongError(OSError):
-    """The file is longer than it may be."""
+    """The file exceeds the limit."""
 
 
 class Contents(NamedTuple):
@@ -56,8 +56,8 @@ def read(
 
 
 def at_once(file: IO[bytes], most: int) -> bytes:
-    """What a file that was opened with O_NONBLOCK has. Raises BlockingIOError if it has nothing to read yet: what calls
-    itself a regular file may be served by another program, or be /proc/kmsg.
+    """Reads a file opened with O_NONBLOCK. Raises BlockingIOError if nothing can be read yet: even a regular file may
+    be served by another program (FUSE), or be /proc/kmsg.
     """
     found: bytes | None = file.read(most)
     if found is None:
@@ -66,7 +66,7 @@ def at_once(file: IO[bytes], most: int) -> bytes:
 
 
 def write(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Replaces the file as a whole, with mode 0600; a reader sees the older content or the new one.
+    """Replaces the file atomically, with mode 0600: a reader sees the old content or the new one.
 
     ``sync``: a power cut doesn't undo it (fsync(2)). Raises OSError; then the file is as it was before.
     """
@@ -95,7 +95,7 @@ def _sync(directory: Path) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Makes it, and its parents. Raises OSError, also for a directory in which another user may write."""
+    """Creates the directory, with its parents. Raises OSError, also if another user may write into it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:

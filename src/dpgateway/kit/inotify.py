@@ -1,13 +1,13 @@
 """One inotify instance for the process, because fs.inotify.max_user_instances is 128 on many machines, for all of
 root's programs together, and a kubelet and log collectors need some, too.
 
-Theory of operation. An instance has one watch for a directory, with the union of all events that subscribers want. Each
-subscriber gets the events that it asked for in a queue of its own, and a descriptor that is readable while the queue
-isn't empty. A thread waits for the kernel's events; it begins with the first subscriber, and ends with the last.
-Everything is done under one lock, but for the system call that adds a watch, because a path may lead to a file system
-that hangs. While one is under way no watch is removed: it may be the same.
+Theory of operation. The instance has one watch per directory, with the union of the subscribers' masks. Each subscriber
+gets its events in its own queue, and a descriptor that is readable while the queue isn't empty. A thread reads the
+kernel's events; it starts with the first subscriber, and ends with the last. One lock guards everything but the system
+call that adds a watch, because a path may lead to a hanging file system. While such a call is under way no watch is
+removed, because it may return the same one.
 
-Watch first, then look: what happens until ``add`` has returned may make no event.
+Watch first, then look: changes before ``add`` has returned may make no event.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ import asyncinotify
 from asyncinotify import Inotify, Mask
 
 MOST = 16_384
-"""Events in a queue; as many wait in an instance by default (fs.inotify.max_queued_events)."""
+"""Most events in a queue; the kernel's default for an instance (fs.inotify.max_queued_events)."""
 _FOR_ALL = Mask.IGNORED | Mask.UNMOUNT | Mask.Q_OVERFLOW
-"""Events that need not be asked for (inotify(7))."""
+"""Events that come without being asked for (inotify(7))."""
 
 
 class FileEvent(NamedTuple):
     """One event of the kernel."""
 
     watch: int
-    """As :meth:`Subscription.add` returned it; -1 for Q_OVERFLOW."""
+    """The watch that :meth:`Subscription.add` returned; -1 for Q_OVERFLOW."""
     mask: Mask
     name: str | None = None
-    """In the directory; None: the directory itself."""
+    """The entry's name in the directory; None: the directory itself."""
 
 
 _OVERFLOW = FileEvent(-1, Mask.Q_OVERFLOW)
@@ -53,7 +53,7 @@ class _Watched:
 
 
 class _Instance:
-    """From the first subscriber to the last."""
+    """The shared instance. It lives from the first subscriber to the last."""
 
     def __init__(self) -> None:
         """Raises OSError."""
@@ -130,7 +130,7 @@ class _Instance:
         os.close(self._stop)
 
     def read(self) -> None:
-        """Puts the events that have come into the queues."""
+        """Moves pending events into the queues."""
         with self._lock:
             if self._ended:
                 return
@@ -155,7 +155,7 @@ class Subscription:
     """The queue of one subscriber. Its methods may be called from any thread; :meth:`get` from the event loop."""
 
     def __init__(self) -> None:
-        """Raises OSError, with EMFILE if there are as many instances as there may be."""
+        """Raises OSError, with EMFILE at the limit of instances."""
         self._events: deque[FileEvent] = deque()
         self._reading = threading.Lock()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -181,13 +181,13 @@ class Subscription:
             os.close(self.descriptor)
 
     def add(self, path: Path | str, mask: Mask) -> int:
-        """Watches it, also for what was asked for before, and returns the watch, which is the same for each path that
-        leads there. Raises OSError.
+        """Adds ``mask`` to the events of the path, and returns the watch, which is the same for all paths of one file.
+        Raises OSError.
         """
         return self._instance.add(self, path, mask)
 
     def remove(self, watch: int) -> None:
-        """Queues no more events of it."""
+        """Queues no more events of this watch."""
         self._instance.remove(self, watch)
 
     def put(self, events: Iterable[FileEvent]) -> None:
@@ -208,7 +208,7 @@ class Subscription:
         return events
 
     async def get(self) -> FileEvent:
-        """The next one. A caller that is cancelled loses none."""
+        """The next event. Cancellation loses none."""
         while True:
             with self._reading:
                 if self._events:
@@ -233,8 +233,8 @@ _shared: _Instance | None = None
 
 
 def _joined(subscriber: Subscription) -> _Instance:
-    """The instance, which is made if there is none. Raises OSError."""
-    global _shared  # noqa: PLW0603  the process has one of it
+    """The shared instance, created if necessary. Raises OSError."""
+    global _shared  # noqa: PLW0603  one per process
     with _joining:
         if _shared is None or not _shared.join(subscriber):
             _shared = _Instance()
@@ -243,14 +243,14 @@ def _joined(subscriber: Subscription) -> _Instance:
 
 
 class Watch:
-    """Events for a task that looks from time to time anyway, so it goes on where there are none: instances and watches
-    can be used up, a directory may be missing, and not every file system makes events. Used from the event loop.
+    """Events for a task that also polls, and so works without them: instances and watches can be used up, a directory
+    may be missing, and not every file system makes events. Used from the event loop.
     """
 
     def __init__(self) -> None:
         self._events: Subscription | None = None
         self.failure: OSError | None = None
-        """Why something couldn't be added."""
+        """The last error of :meth:`add`."""
 
     def __enter__(self) -> Self:
         return self
@@ -260,7 +260,7 @@ class Watch:
             self._events.close()
 
     def add(self, path: Path, mask: Mask) -> int | None:
-        """The watch, which the events name; None if there will be no events of the path. May be tried again."""
+        """Adds the path. Returns its watch; None if it will have no events. May be tried again."""
         try:
             if self._events is None:
                 self._events = Subscription()
@@ -270,7 +270,7 @@ class Watch:
             return None
 
     async def next(self, seconds: float | None = None) -> FileEvent | None:
-        """The next event; None if there is none for so many seconds."""
+        """The next event; None if none comes within ``seconds``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
                 if self._events is not None:

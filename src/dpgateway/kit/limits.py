@@ -11,14 +11,14 @@ from pathlib import Path
 _OWN, _FOR_EACH = 48, 8
 """Descriptors of the process, and of each resource: lock, socket, streams, and its driver's."""
 _OWN_TASKS = 20
-"""Processes and threads, besides one of each resource. With fewer gRPC aborts, or hangs silently."""
+"""Processes and threads, besides one per resource. With fewer gRPC aborts, or hangs silently."""
 _OWN_SPACE, _SPACE_FOR_EACH = 256, 16
-"""MiB of addresses, mostly for stacks of threads. With less gRPC aborts, or hangs silently."""
+"""MiB of address space, mostly for thread stacks. With less gRPC aborts, or hangs silently."""
 _MIB = 1024 * 1024
 
 
 def too_few(resources: int) -> str:
-    """The limit that is too low for that many resources, and how to raise it; empty if none is."""
+    """Describes the limit that is too low for so many resources, and its remedy; empty if none is."""
     return too_few_descriptors(resources) or _too_few_tasks(resources) or _too_little_space(resources)
 
 
@@ -72,9 +72,7 @@ def _shown(limit: int) -> str:
 
 
 def _pids_max() -> str:
-    """The limit of this process's cgroup, of either version, which in a container may be the visible root. Raises
-    OSError.
-    """
+    """The limit of this process's cgroup (v1 or v2), which in a container may be the visible root. Raises OSError."""
     limits = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

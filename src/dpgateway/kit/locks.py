@@ -1,7 +1,7 @@
 """Waits for a file's lock (flock) without a thread, because a thread that waits in flock(2) can't be called back.
 
 inotify reports a close of the file, which releases the owner's lock, just before the lock is free (fs/file_table.c,
-__fput). So after that event the lock is tried again, with backoff from a short pause.
+__fput). So after the event the lock is tried repeatedly, with backoff from a short pause.
 """
 
 from __future__ import annotations

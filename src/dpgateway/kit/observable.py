@@ -1,7 +1,7 @@
 """Values and events that several tasks of one event loop watch.
 
 A watcher waits for a version, or subscribes. Nothing is queued: all see the same value, a slow watcher skips to the
-newest, and one that stops takes nothing away from the others.
+newest, and one that stops doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Signal:
-    """An event without a value, and how often it has happened."""
+    """An event without a value; its version counts the occurrences."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -37,12 +37,12 @@ class Signal:
             changed()
 
     def subscribe(self, changed: Callable[[], object]) -> None:
-        """``changed`` is called at once, and so does next to nothing; twice the same is called once."""
+        """Calls ``changed`` synchronously at each change, so it must return quickly. Subscribing twice counts once."""
         if changed not in self._subscribers:
             self._subscribers = (*self._subscribers, changed)
 
     async def wait(self, version: int) -> int:
-        """Returns the version, once it is above ``version``."""
+        """Returns the version once it is above ``version``."""
         while self.version <= version:
             future = asyncio.get_running_loop().create_future()
             self._waiting = (*self._waiting, future)
@@ -54,10 +54,10 @@ class Signal:
 
 
 class Observable(Signal, Generic[T]):
-    """A value with one owner, who sets it. Its version counts the values that were news."""
+    """A value, set by one owner. Its version counts the values that were news."""
 
     def __init__(self, value: T, news: Callable[[T, T], bool] = operator.ne) -> None:
-        """``news(new, old)``: whether waiters have something to do. Subscribers hear of every other value."""
+        """``news(new, old)``: whether to wake waiters. Subscribers are called for every new object."""
         super().__init__()
         self.value = value
         self._news = news
@@ -79,7 +79,7 @@ class Observable(Signal, Generic[T]):
 
         def compare() -> None:
             nonlocal known
-            if (found := part(self.value)) is known or other.done():  # usually, and a comparison may be long
+            if (found := part(self.value)) is known or other.done():  # the usual case; comparing may be slow
                 return
             if found == known:
                 known = found

@@ -1,6 +1,6 @@
 """Messages, with descriptors, between two processes of one user on this node (unix(7): SOCK_SEQPACKET, SCM_RIGHTS).
 
-A message arrives whole or not at all, and the end of the other process is noticed at once.
+A message arrives whole or not at all, and the end of the peer's process is noticed at once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dpgateway.kit import unix
 LONGEST = 1024
 """Bytes of a message."""
 EXHAUSTED = 0.1
-"""Seconds until the next accept(2) after one failed for want of descriptors or memory."""
+"""Seconds until the next accept(2) after one failed for lack of descriptors or memory."""
 MOST_DESCRIPTORS = 253
-"""Of one message (SCM_MAX_FD, include/net/scm.h)."""
+"""Most descriptors of one message (SCM_MAX_FD, include/net/scm.h)."""
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Errors of accept(2)."""
+"""Errors of accept(2) for lack of descriptors or memory."""
 
 
 class Gone(OSError):
@@ -32,7 +32,7 @@ class Peer:
     """The other end of a connection. Used from the event loop."""
 
     def __init__(self, connected: socket.socket, most_descriptors: int = MOST_DESCRIPTORS) -> None:
-        """``most_descriptors``: of one message; the kernel closes the others."""
+        """``most_descriptors``: accepted per message; the kernel closes further ones."""
         self._socket, self._most = connected, most_descriptors
         self._descriptors: list[int] = []
         self._readable = asyncio.Event()
@@ -44,7 +44,7 @@ class Peer:
         return cls(unix.connect(path, socket.SOCK_SEQPACKET))
 
     def send(self, text: str, *descriptors: int) -> None:
-        """The peer gets copies of the descriptors. Raises OSError."""
+        """Sends a message; the peer gets duplicates of the descriptors. Raises OSError."""
         socket.send_fds(self._socket, [text.encode()], descriptors)
 
     @property
@@ -58,8 +58,8 @@ class Peer:
             return True
 
     async def receive(self) -> str:
-        """The next message, also after the peer has closed the connection. Raises OSError; Gone if none will come,
-        because either side has closed it.
+        """The next message, also one sent before the peer closed the connection. Raises OSError; Gone if no message is
+        left, because either side has closed the connection.
         """
         loop = asyncio.get_running_loop()
         while not self._closed:
@@ -101,10 +101,10 @@ class Peer:
 
 
 class Listener:
-    """Accepts connections at a path, and no descriptors over them. Used from the event loop."""
+    """Accepts connections at a path; descriptors sent over them are refused. Used from the event loop."""
 
     def __init__(self, path: Path, accepted: Callable[[Peer], None]) -> None:
-        """Takes the path over from another listener. Raises OSError."""
+        """Replaces another listener at the path, if any. Raises OSError."""
         self._accepted = accepted
         self._socket = unix.listen(path, socket.SOCK_SEQPACKET)
         self._again: asyncio.TimerHandle | None = None
@@ -126,7 +126,7 @@ class Listener:
         self._accepted(Peer(accepted, most_descriptors=0))
 
     def close(self) -> None:
-        """The path stays, because it may be another listener's by now."""
+        """Leaves the path, which may be another listener's by now."""
         if self._again is not None:
             self._again.cancel()
         asyncio.get_running_loop().remove_reader(self._socket)

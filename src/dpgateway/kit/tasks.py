@@ -20,10 +20,10 @@ def backoff(failures: int, longest: float, first: float = 1.0) -> float:
 
 
 def aligned(seconds: float) -> float:
-    """Seconds until the next whole multiple of ``seconds``; half of ``seconds`` at least, and one and a half at most.
+    """Seconds until a whole multiple of ``seconds``, between half and one and a half of ``seconds`` away.
 
-    A process that wakes finds its code and data outside the processor's caches. Many periodic tasks that wake together
-    cost little more than one of them.
+    Aligns periodic tasks: a process that wakes finds its code and data outside the processor's caches, so many tasks
+    that wake together cost little more than one.
     """
     left = seconds - asyncio.get_running_loop().time() % seconds
     return left if left > seconds / 2 else left + seconds
@@ -54,9 +54,7 @@ async def retry(
 
 
 async def first(*awaited: Coroutine[Any, Any, object], within: float | None = None) -> None:
-    """Returns when the first of them has returned, or after ``within`` seconds, and cancels the others. Raises its
-    exception.
-    """
+    """Awaits the first to return, ``within`` seconds at most, and cancels the others. Raises its exception."""
     tasks = [asyncio.ensure_future(one) for one in awaited]
     try:
         for done in (await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED))[0]:
@@ -67,7 +65,7 @@ async def first(*awaited: Coroutine[Any, Any, object], within: float | None = No
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``, which a cancellation of the caller doesn't interrupt; it is raised afterwards."""
+    """The result of ``work``. A cancellation of the caller doesn't interrupt it, and is raised afterwards."""
     task = asyncio.create_task(work, name="uncancelled")
     interrupted = None
     while not task.done():
@@ -81,11 +79,11 @@ async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_for(work: Awaitable[T], seconds: float, what: str = "it") -> T:
-    """The result of ``work``, which is cancelled after so many seconds. Raises TimeoutError then, which says that
-    ``what`` hasn't answered, also in a task that was cancelled and ends.
+    """The result of ``work``. After ``seconds`` cancels it and raises TimeoutError, which names ``what``; also in a
+    task that is being cancelled.
 
-    There ``asyncio.timeout`` raises CancelledError before Python 3.11.4 (python/cpython#102780), and what is to be done
-    after it isn't done. ``asyncio.wait_for`` loses a cancellation before Python 3.12 (python/cpython#86296).
+    In such a task ``asyncio.timeout`` raises CancelledError before Python 3.11.4 (python/cpython#102780), which would
+    skip the rest of the clean-up. ``asyncio.wait_for`` loses a cancellation before Python 3.12 (python/cpython#86296).
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,19 +1,18 @@
-"""Daemon threads for calls that block: as few as do the work, and as many as it takes when calls hang.
+"""A pool of daemon threads for blocking calls: small while calls return, growing while calls hang.
 
-They are threads of our own, not those of ``asyncio.to_thread``, because the interpreter waits for the threads of its
-executor when it exits, and a driver, or a lock, may hang for ever.
+``asyncio.to_thread`` won't do, because the interpreter joins its executor's threads at exit, and a driver, or a lock,
+may hang for ever.
 
 Theory of operation. A job goes to an idle thread; if there is none, to a new thread, up to the usual number. A thread
 whose job has lasted longer than the patience doesn't count there, because that job may hang. Otherwise the job waits
-until a thread is free, or until its own patience is over: then a thread is started for it. So calls that return share a
-few threads, and a call that hangs takes one thread away from the others, and nothing else. While a thread is free, no
-job waits.
+until a thread is free, or its own patience is over: then a thread is started for it. So calls that return share a few
+threads, and a hanging call costs one thread and nothing else. No job waits while a thread is free.
 
-If the system refuses a thread, the job waits for one of those that there are, and asks for a thread again each time its
-patience is over. It fails when there is none, or when all of them hang for so long.
+If the system refuses a thread, the job waits for one of the existing threads, and asks for a new one each time its
+patience is over. It fails if there is no thread, or after MOST_REFUSED refusals.
 
-Nobody polls: a caller's event loop has a timer while its job waits, and a caller without a loop blocks anyway. A caller
-that can do neither begins a job that doesn't wait (:meth:`Threads.begin`).
+There is no polling: a caller's event loop has a timer while its job waits, and a caller without a loop blocks anyway. A
+caller that can do neither begins a job that doesn't wait (:meth:`Threads.begin`).
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ T = TypeVar("T")
 _Inbox = queue.SimpleQueue["_Job"]
 
 IDLE = "idle"
-"""The name of a thread that has nothing to do."""
+"""The name of an idle thread."""
 
 MOST_REFUSED = 20
-"""Threads that the system may refuse for one job, which waits for one of ours meanwhile, before the job fails."""
+"""Refusals of a thread by the system after which a job fails; until then it waits for an existing thread."""
 
 
 class _Job:
-    """A function, and the waiter for its outcome: an event loop, or, without one, a thread.
+    """A function, and the future of its outcome, which an event loop awaits, or without one a thread.
 
-    Neither the job nor an error keeps what it doesn't need: a driver's object, and a traceback, can be large.
+    Neither the job nor an error keeps references longer than needed: a driver's object, or a traceback, can be large.
     """
 
     __slots__ = ("error", "function", "future", "loop", "name", "refused", "result")
@@ -71,7 +70,7 @@ class _Job:
         self.result, self.error = (None, None) if self.future.cancelled() else _outcome(function)
 
     def deliver(self) -> None:
-        """On the thread that ran the function."""
+        """Passes the outcome on; runs on the thread that ran the function."""
         if self.loop is None:
             self.settle()
         else:
@@ -84,7 +83,7 @@ class _Job:
         self.settle()
 
     def settle(self) -> None:
-        """Gives the outcome to the future and keeps none of it: a thread or a timer may hold this job longer."""
+        """Moves the outcome into the future: a thread or a timer may hold this job longer."""
         future, result, error = self.future, self.result, self.error
         del self.future, self.result, self.error
         if future.done():  # cancelled
@@ -100,7 +99,7 @@ class _Job:
 
 
 def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """A function of its own, because the error that it returns holds its frame."""
+    """Calls the function. Separate, because a returned error keeps this frame alive."""
     try:
         return function(), None
     except BaseException as error:
@@ -108,19 +107,19 @@ def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 class Threads:
-    """Runs blocking calls. All methods may be called from any thread; a thread has the name of the job that it runs."""
+    """Runs blocking calls. All methods may be called from any thread. A thread is named after its job."""
 
     def __init__(self, usual: int = 8, patience: float = 0.05, idle: float = 10.0) -> None:
-        """``usual``: threads at most while calls return quickly. ``patience``: seconds that a job waits for one of
-        them; less if its caller waits for less than ten times as long, because a call that hangs mustn't cost another
-        one its deadline. ``idle``: seconds without work after which a thread ends.
+        """``usual``: most threads while calls return quickly. ``patience``: seconds that a job waits for one of them,
+        or a tenth of its caller's timeout if that is less, so that a hanging call costs no other one its deadline.
+        ``idle``: seconds without a job after which a thread ends.
         """
         self._usual, self._patience, self._idle = usual, patience, idle
         self._lock = threading.Lock()  # guards the fields below
         self._count = 0
         self._began: dict[_Inbox, float] = {}
-        """When each thread that has a job began with it."""
-        self._free: list[_Inbox] = []  # taken from the end, so that threads that aren't needed stay idle, and end
+        """Start times of the running jobs, by thread."""
+        self._free: list[_Inbox] = []  # a stack, so that surplus threads stay idle, and end
         self._waiting: OrderedDict[_Job, None] = OrderedDict()
 
     # for callers
@@ -128,12 +127,12 @@ class Threads:
     def call(self, name: str, function: Callable[[], T], seconds: float = math.inf) -> asyncio.Future[T]:
         """Runs ``function`` on a thread, for the running event loop. Never blocks.
 
-        ``seconds``: how long the caller is going to wait. Nothing ends then.
+        ``seconds``: the caller's timeout, which only affects the patience.
 
-        The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
-        as the cause of a RuntimeError. It gets a NoThread when the system has no thread left and none of ours could run
-        the function. Cancelling the future abandons the result: a function that has begun runs to its end, and one that
-        hasn't is dropped.
+        The future gets the function's result or exception; SystemExit and others that would steer the event loop come
+        as the cause of a RuntimeError. It gets a NoThread if the system has no thread left and none of ours could run
+        the function. Cancelling the future abandons the result: a running function runs to its end, a waiting one is
+        dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -143,14 +142,14 @@ class Threads:
         return future
 
     async def call_within(self, name: str, function: Callable[[], T], seconds: float) -> T:
-        """What ``function``, which waits for a disk, returns or raises. Raises TimeoutError after ``seconds``."""
+        """Runs ``function``, which waits for a disk. Raises its exception, or TimeoutError after ``seconds``."""
         return await wait_for(self.call(name, function, seconds), seconds, "the disk")
 
     def run(self, name: str, function: Callable[[], T], seconds: float) -> T:
         """Runs ``function`` on a thread and waits for it, ``seconds`` at most. Not for an event loop's own thread.
 
-        Raises TimeoutError when the time is over, and the call goes on; nobody gets its result. Raises what the
-        function raises, which may be a TimeoutError of its own; for other errors see ``call``.
+        Raises TimeoutError when the time is over; the call goes on, and its result is dropped. Raises the function's
+        exception, which may be a TimeoutError, too; for other errors see ``call``.
         """
         future: Future[T] = Future()
         job = _Job(name, function, future)
@@ -170,7 +169,7 @@ class Threads:
     def begin(self, name: str, function: Callable[[], T]) -> Future[T]:
         """Runs ``function`` at once, on one more thread if none is free. Never blocks.
 
-        The future gets what the function returns or raises; for other errors see ``call``.
+        The future gets the function's result or exception; for other errors see ``call``.
         """
         future: Future[T] = Future()
         job = _Job(name, function, future)
@@ -181,7 +180,7 @@ class Threads:
     # a thread for a job
 
     def _place(self, job: _Job) -> bool:
-        """Gives the job to a thread. Returns whether it has to wait for one."""
+        """Gives the job to a thread. Returns whether the job must wait for one."""
         with self._lock:
             if self._free:
                 self._free.pop().put(job)
@@ -201,7 +200,7 @@ class Threads:
         loop.call_later(patience, start)
 
     def _start_waiting(self, job: _Job) -> bool:
-        """Starts one more thread for a job that still waits. Returns whether it has to wait even so."""
+        """Starts another thread for a job that still waits. Returns whether it must wait even so."""
         with self._lock:
             if job not in self._waiting:
                 return False
@@ -210,7 +209,7 @@ class Threads:
         return self._start(job)
 
     def _start(self, job: _Job) -> bool:
-        """Starts a thread, which is counted already, for the job. Returns whether the job has to wait."""
+        """Starts an already counted thread for the job. Returns whether the job must wait."""
         inbox: _Inbox = queue.SimpleQueue()
         inbox.put(job)
         self._began[inbox] = time.monotonic()
@@ -234,13 +233,13 @@ class Threads:
     # the life of a thread
 
     def _serve(self, inbox: _Inbox) -> None:
-        """While the thread waits, it holds nothing of an earlier job."""
+        """The thread's main function. While it waits, it holds no reference to an earlier job."""
         thread = threading.current_thread()
         job: _Job | None = inbox.get()
         while job is not None:
             thread.name = job.name
             self._began[inbox] = time.monotonic()
-            job.run()  # and drops the function: the last reference to a driver may run code that hangs when it goes
+            job.run()  # also drops the function, while this thread counts as busy: a driver's finalizer may hang
             del self._began[inbox]
             following: _Job | None = None
             with self._lock:
@@ -249,12 +248,12 @@ class Threads:
                 else:
                     self._free.append(inbox)
                     thread.name = IDLE
-            job.deliver()  # last, so that the caller that has the result finds this thread free
+            job.deliver()  # last, so that a caller with the result finds this thread free
             job = None
             job = following or self._rest(inbox)
 
     def _rest(self, inbox: _Inbox) -> _Job | None:
-        """The next job that comes; None if none came for so long that the thread ends."""
+        """The next job; None if none came in time, so that the thread ends."""
         try:
             return inbox.get(timeout=self._idle)
         except queue.Empty:
@@ -267,7 +266,7 @@ class Threads:
 
 
 def _done(future: Future[Any], seconds: float) -> bool:
-    """Waits until there is an outcome, ``seconds`` at most. Returns whether there is one."""
+    """Waits for an outcome, ``seconds`` at most. Returns whether there is one."""
     try:
         future.exception(min(max(seconds, 0), threading.TIMEOUT_MAX))
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Times as people and programs read them: RFC 3339, UTC, to the second."""
+"""Time stamps for people and programs: RFC 3339, UTC, to the second."""
 
 from __future__ import annotations
 

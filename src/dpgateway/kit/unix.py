@@ -1,4 +1,4 @@
-"""Unix sockets: addresses of any length, listening at a path in place of another process, connecting, and the peer.
+"""Unix sockets: addresses of any length, listening at a path that another process may have, connecting, credentials.
 
 The kernel's limit for a socket's path is 107 bytes (struct sockaddr_un). A socket with a longer path is reached through
 a descriptor of its directory: /proc/self/fd gives that directory a short path.
@@ -21,7 +21,7 @@ _UCRED = struct.Struct("3i")
 
 
 class Address:
-    """Where gRPC binds or dials the socket ``path``. The path of its directory may have any length.
+    """The address at which gRPC binds or dials the socket ``path``, whose directory's path may have any length.
 
     Keep it until the server or the channel has stopped, then close it. Raises OSError if the directory isn't there.
     """
@@ -32,7 +32,7 @@ class Address:
             self._directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             path = Path(f"/proc/self/fd/{self._directory}/{path.name}")
         self.path = str(path)
-        """As the kernel knows it."""
+        """The path as given to the kernel."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
@@ -50,8 +50,8 @@ class Address:
 
 
 def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
-    """A listening socket of mode 0600 that replaces the one at the path: bound under another name, and renamed. Raises
-    OSError.
+    """A listening socket of mode 0600 that atomically replaces the one at the path: bound under another name, then
+    renamed. Raises OSError.
     """
     new = path.with_name(f"{path.name}.{os.getpid()}-{time.time_ns()}")
     listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -69,7 +69,7 @@ def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.s
 
 
 def connect(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM, seconds: float = 0.0) -> socket.socket:
-    """A connection to the listener at the path. ``seconds``: its timeout; 0: it never blocks. Raises OSError."""
+    """A connection to the listener at the path. ``seconds``: its timeout; 0: non-blocking. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC)
     try:
         connection.settimeout(seconds)
@@ -85,11 +85,11 @@ class Credentials(NamedTuple):
     """A process as this one sees it, at the time of its connect(2) or listen(2)."""
 
     pid: int
-    """0: in a pid namespace that isn't below ours, as the host's isn't below a container's (pid_namespaces(7))."""
+    """0 if the process isn't in our pid namespace or below it, as seen from a container (pid_namespaces(7))."""
     uid: int
     gid: int
 
 
 def credentials(connected: socket.socket) -> Credentials:
-    """Of the peer: SO_PEERCRED, unix(7). Raises OSError."""
+    """The peer's credentials: SO_PEERCRED, unix(7). Raises OSError."""
     return Credentials(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))

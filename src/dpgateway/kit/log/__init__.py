@@ -1,10 +1,10 @@
 """The log: text for people, JSON lines for machines, and nothing else on standard error.
 
-lines    what a line looks like
+lines    formats a line
 queued   a thread that writes the lines
-events   the last lines that matter, as values
-printed  makes lines of what drivers print
-setup    where the log goes, in which format, and from which level on
+events   the last important lines, as values
+printed  turns drivers' prints into lines
+setup    stream, format and level of the log
 """
 
 from dpgateway.kit.log.events import LogEvent

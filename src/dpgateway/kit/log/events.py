@@ -1,7 +1,7 @@
-"""The last lines of the log that matter, as values, for the status: its readers may have no log at hand.
+"""The last important lines of the log, as values, for the status: its readers may not have the log.
 
-Those are the gateway's own lines and drivers' warnings, from the log's level on. They are bounded in number and size,
-because their texts may be a driver's.
+These are the gateway's own lines and drivers' warnings, from the log's level on. They are bounded in number and size,
+because a text may be a driver's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dpgateway.errors import encodable
 from dpgateway.kit.log.lines import DRIVERS, MOST_NAMED, message, shown, timestamp
 
 MOST = 200
-"""Events."""
+"""Most events."""
 MOST_CHARACTERS = 128 * 1024
-"""Characters of all events together."""
+"""Most characters of all events together."""
 LONGEST_TEXT = 1000
-"""Characters of one message, and of one name."""
+"""Most characters of a message, and of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class LogEvent:
     level: str
     message: str
     resource: str
-    """Empty if the line is about no single resource."""
+    """The resource's name; empty if the line isn't about one resource."""
     devices: tuple[str, ...]
-    """The first ten."""
+    """The first ten device ids."""
 
 
 class Events:
-    """Used from any thread."""
+    """A bounded queue of events. Used from any thread."""
 
     def __init__(self) -> None:
         self._kept: deque[LogEvent] = deque()
@@ -48,12 +48,12 @@ class Events:
         """Called after each event, on the thread that logged it."""
 
     def last(self) -> tuple[LogEvent, ...]:
-        """The oldest one first."""
+        """The kept events, oldest first."""
         with self._adding:
             return tuple(self._kept)
 
     def add(self, record: logging.LogRecord) -> None:
-        """Keeps the line if it matters."""
+        """Keeps the record if it is important."""
         name = shown(record.name)
         driver, own = name.startswith(DRIVERS), name.startswith("dpgateway.")
         if not own or record.levelno < (logging.WARNING if driver else logging.INFO):

@@ -1,7 +1,7 @@
-"""Formats a record as one line of text or JSON, whatever the record says.
+"""Formats any record as one line of text or JSON.
 
-Records may be a driver's. Nothing in one ends a line of JSON, passes for another line of text, moves a terminal's
-cursor, or takes the process's memory.
+A record may be a driver's. Its content can't end a JSON line, forge another line of text, move a terminal's cursor, or
+exhaust the process's memory.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FIELDS = (
     *("resource", "resources", "driver", "api", "rpc", "method"),
     *("devices", "ids", "holders", "count", "seconds", "reason"),
 )
-"""The gateway's own fields, which come first, in this order. docs/reference/log.md says what they mean."""
+"""The gateway's own fields, which come first, in this order; docs/reference/log.md explains them."""
 IN_PROSE = frozenset({"driver", "rpc", "method", "holders", "count", "seconds", "reason"})
-"""Those that text leaves out of the gateway's own lines: the message says them already, or the configuration does."""
+"""Fields that text omits from the gateway's own lines: the message, or the configuration, contains them already."""
 DRIVERS = "dpgateway.driver."
-"""How the names of the drivers' loggers begin."""
+"""Prefix of the drivers' logger names."""
 
 LONGEST = 32 * 1024
-"""Characters of a message, of a field's value and of an exception."""
+"""Most characters of a message, of a field's value and of an exception."""
 MOST_NAMED = 10
-"""Names of a list in a line of text. A line of JSON has them all."""
+"""Names of a list in a line of text. JSON has all of them."""
 
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "exception"}
 
@@ -56,7 +56,7 @@ class _Fields(logging.Formatter):
 
 
 class TextFormatter(_Fields):
-    """``time LEVEL message key=value ...``, then the traceback, if any, on lines that are indented."""
+    """``time LEVEL message key=value ...``, then the traceback, if any, on indented lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         name = shown(record.name)
@@ -99,7 +99,7 @@ def timestamp(record: logging.LogRecord) -> str:
 def shown(value: object) -> str:
     try:
         return _cut(str(value))
-    except BaseException as error:  # a driver may log what it likes
+    except BaseException as error:  # a driver may log any object
         return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
 
 
@@ -108,7 +108,7 @@ def _cut(text: str) -> str:
 
 
 def _value(value: object) -> object:
-    """As JSON has it. A list is never cut."""
+    """The value for JSON. A list is never cut."""
     if type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
         return value
     if isinstance(value, list | tuple):
@@ -117,7 +117,7 @@ def _value(value: object) -> object:
 
 
 def _word(value: object) -> str:
-    """As text has it: in quotes where it would look like several words."""
+    """The value for text: quoted if it would look like several words."""
     if isinstance(value, list | tuple):
         more = len(value) - MOST_NAMED
         text = ",".join(map(shown, value[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")

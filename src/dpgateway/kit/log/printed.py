@@ -1,6 +1,6 @@
-"""Makes lines of the log of what is printed in the process: a driver's ``print`` would break JSON lines.
+"""Turns printed output into lines of the log, because a driver's ``print`` would break JSON lines.
 
-What C code and child processes write to the descriptors goes to standard error as it is, and may join a line.
+Output of C code and of child processes goes to the descriptors directly, and may be mixed into a line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _PrintedLines(io.RawIOBase):
-    """Makes a record of each line, for the log's own handler: another one might print the record, without end."""
+    """Makes a record of each line, for the log's own handler only: another one might print it, recursing endlessly."""
 
     def __init__(self, name: str, level: int, handler: logging.Handler, descriptor: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _PrintedLines(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """For child processes, and for what is written when the process crashes."""
+        """For child processes, and for crash dumps."""
         return self._descriptor
 
     def write(self, data: ReadableBuffer, /) -> int:

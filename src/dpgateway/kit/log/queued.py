@@ -1,4 +1,4 @@
-"""A thread that writes the log, so that a reader that has stopped reading holds up nothing else."""
+"""A thread that writes the log, so that a stuck reader of the log blocks nothing else."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dpgateway.kit.log.events import Events
 from dpgateway.kit.log.lines import JsonFormatter, shown
 
 GATHERING = 0.01
-"""Seconds after a line in which further lines are gathered, to be written together. To wake the thread for each line
-would cost its caller more than all the rest of the line, because both threads want the interpreter."""
+"""Seconds in which lines are batched. Waking the thread for each line would cost the caller more than the rest of the
+line, because both threads contend for the interpreter's lock."""
 MOST_WAITING = 8 * 1024 * 1024
-"""Bytes of memory that lines may take until somebody reads them. Further lines are lost, and counted."""
+"""Most bytes of unwritten lines. Further lines are dropped, and counted."""
 
 
 class Queued(logging.Handler):
-    """Never raises. Formats each record where it was logged, without a lock, because formatting what a driver logs may
-    hang.
+    """Never raises. Formats each record on the thread that logged it, without a lock, because formatting a driver's
+    record may hang.
     """
 
     def __init__(self, stream: TextIO, formatter: logging.Formatter | None) -> None:
@@ -31,11 +31,11 @@ class Queued(logging.Handler):
         self.events = Events()
         self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._hurry = threading.Event()
-        """Set while a caller waits until its lines are written."""
+        """Set while a caller waits for its lines to be written."""
         self._counting = threading.RLock()  # may be entered twice: a collected object may log while a line is counted
         self._bytes = self._lost = 0
         self.lost = 0
-        """How many lines were lost so far."""
+        """Number of lines lost so far."""
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def handle(self, record: logging.LogRecord) -> bool:
@@ -43,7 +43,7 @@ class Queued(logging.Handler):
         return True
 
     def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(Exception):  # what can't be an event is a line all the same
+        with contextlib.suppress(Exception):  # the line is logged even if its event fails
             self.events.add(record)
 
         line = None
@@ -65,7 +65,7 @@ class Queued(logging.Handler):
         return self._lines.format(logging.makeLogRecord({"levelname": level, "name": logger, "msg": message}))
 
     def written(self, seconds: float) -> None:
-        """Waits until every line that was logged before is written, ``seconds`` at most."""
+        """Waits until every earlier line is written, ``seconds`` at most."""
         mark = threading.Event()
         self._waiting.put(mark)
         self._hurry.set()

@@ -1,7 +1,7 @@
 """Sets ``logging`` up: one stream, one format, one level for the process.
 
-:func:`setup` also logs what would bypass logging: warnings and uncaught exceptions. A driver shares ``logging`` with
-the gateway; one that sets it up anew changes the gateway's log, too.
+:func:`setup` also logs warnings and uncaught exceptions, which would bypass logging. Drivers share ``logging`` with the
+gateway, so one that reconfigures it changes the gateway's log, too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dpgateway.kit.log.printed import printed
 from dpgateway.kit.log.queued import Queued
 
 CHATTY = ("asyncio", "grpc")
-"""Libraries that log each call at the level debug; nobody who looks for a fault of a driver wants that."""
+"""Libraries that log each call at the level debug, which is noise when debugging a driver."""
 LAST_LINES = 1.0
-"""Seconds that the last lines have to be written when a command ends."""
+"""Timeout in seconds for writing the last lines when a command ends."""
 
 
 class Bound(logging.LoggerAdapter[logging.Logger]):
@@ -81,7 +81,7 @@ def _prints(handler: logging.Handler) -> bool:
 
 @contextlib.contextmanager
 def captured() -> Iterator[None]:
-    """Within, drivers run: a thread writes the log, and what they print becomes its lines."""
+    """While inside, a thread writes the log, and printed output becomes its lines. For running drivers."""
     streams = sys.stdout, sys.stderr
     if (handler := in_background()) is not None:
         sys.stdout = printed("stdout", logging.INFO, handler, 1)
@@ -94,7 +94,7 @@ def captured() -> Iterator[None]:
 
 
 def in_background() -> Queued | None:
-    """From now on a thread writes the log, so that no caller waits until somebody reads it."""
+    """Moves writing to a thread, so that no caller waits for the log's reader."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Handler):
@@ -109,13 +109,13 @@ def _queued() -> Queued | None:
 
 
 def recent() -> Events:
-    """The last events; none in a process that has no thread to write its log."""
+    """The last events; none without the thread of :func:`in_background`."""
     queued = _queued()
     return queued.events if queued is not None else _NO_EVENTS
 
 
 def lost() -> int:
-    """How many lines were lost so far, because nobody read the log."""
+    """Number of lines lost so far, because the log wasn't read."""
     queued = _queued()
     return queued.lost if queued is not None else 0
 
