@@ -7,10 +7,10 @@ Four formats (pkg/kubelet/deviceplugin, later cm/devicemanager/checkpoint):
     1.11-1.19   {"Data": {the same}, "Checksum": n}
     1.20-       {"Data": {the same, but DeviceIDs: {NUMA node: [...]}}, "Checksum": n}
 
-The checksum isn't verified: a kubelet that finds it wrong forgets the pods, whose containers still run.
+The checksum isn't verified: a kubelet that finds it wrong forgets the pods, but their containers still run.
 
-Parsing runs on a thread. A long file is decoded in Python, ten times slower than in C, because a C function lets no
-other thread run until it returns.
+Parsing runs on a thread. A long file is decoded in Python, ten times slower than in C, because the C decoder blocks all
+other threads until it returns.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from dpgateway.node.versions import Layout
 NAME = "kubelet_internal_checkpoint"
 
 WRITING = 1.0
-"""Longest time, in seconds, that a kubelet takes to write the file. A file that is damaged for longer stays damaged
-until the next write; a kubelet that started from a damaged file has forgotten its content."""
+"""Longest duration of a write, in seconds. A file that is damaged for longer stays damaged until the next write, and a
+kubelet that has started from it has forgotten its content."""
 
 SHORT = 128 * 1024
-"""Bytes that C decodes within a millisecond or two."""
+"""Bytes that the C decoder takes a millisecond or two for."""
 
 _LAST_NODE = 2**31 - 1
-"""-1 is no node (nodeWithoutTopology, pkg/kubelet/cm/devicemanager)."""
+"""The largest number of a NUMA node; -1 means none (nodeWithoutTopology, pkg/kubelet/cm/devicemanager)."""
 
 
 class Content(NamedTuple):
@@ -134,7 +134,7 @@ def _answer(entry: dict[str, Any]) -> bytes:
 
 
 def _list(value: object) -> list[Any]:
-    """A kubelet writes an empty list as null, and never as anything else."""
+    """A list; Go writes an empty one as null."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -145,5 +145,5 @@ def _list(value: object) -> list[Any]:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a string, found {value!r:.100}")
-    value.encode()  # JSON can say half a character, which can't be listed
+    value.encode()  # JSON can contain a lone surrogate, which can't be listed
     return value

@@ -1,4 +1,4 @@
-"""The kubelet's device-plugins directory: its places, the checkpoint file, and why no kubelet is or can be there."""
+"""The kubelet's device-plugins directory: its paths, the checkpoint file, and reasons for a missing kubelet."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dpgateway.node import checkpoint
 
 SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 8 * 1024 * 1024
-"""Bytes. A kubelet writes each registered id and each container's allocation: about a megabyte for a thousand pods and
-ten thousand devices. Parsing takes ten times as much memory."""
+"""Most bytes of a checkpoint. It has each registered id and each container's allocation: about a megabyte for a
+thousand pods and ten thousand devices. Parsing takes ten times as much memory."""
 PATIENCE = 10.0
 """Seconds without a kubelet until a warning: a restart takes less."""
 
@@ -28,7 +28,7 @@ class Places:
     """Paths of one kubelet."""
 
     device_plugins: Path
-    """The directory of its socket for device plugins, and of its checkpoint."""
+    """The directory of ``kubelet.sock`` and of the checkpoint."""
     pod_resources: Path
     """The socket of its PodResources API."""
     runtimes: Sequence[Path] = ()
@@ -51,15 +51,15 @@ def read_checkpoint(directory: Path) -> Contents:
 
 
 def stamped(stamp: float) -> float:
-    """A file's time stamp as a time of the monotonic clock; now, if the stamp is in the future.
+    """Converts a file's time stamp to the monotonic clock; a stamp in the future becomes now.
 
-    The clock of the stamps may be set, and times from before and after that don't compare.
+    The system clock may be set, so stamps from before and after that can't be compared.
     """
     return time.monotonic() - max(0.0, time.time() - stamp)
 
 
 def is_there(directory: Path) -> bool:
-    """Whether it is a directory; False also without permission, for which Path.is_dir() raises."""
+    """Whether it is a directory; False also without permission, where Path.is_dir() raises."""
     try:
         return directory.is_dir()
     except OSError:
@@ -79,7 +79,7 @@ def misplaced(directory: Path) -> str:
 
 
 def forbidden(directory: Path) -> str:
-    """Why this user can't serve there; empty if it can, or if the directory is missing. Always empty for root."""
+    """Why this user can't serve in the directory; empty if it can, if it is missing, and for root."""
     uid = os.geteuid()
     if uid == 0 or os.access(directory, os.W_OK | os.X_OK):
         return ""
@@ -118,7 +118,7 @@ class Absence:
 
 
 def why_none(directory: Path) -> str:
-    """What was found in place of a kubelet's socket."""
+    """Describes why there is no kubelet's socket, and the remedy."""
     try:
         (directory / SOCKET).stat()
     except FileNotFoundError:

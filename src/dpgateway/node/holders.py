@@ -1,4 +1,4 @@
-"""Who has an id, as each source says it: the kubelet's checkpoint, and PodResources."""
+"""The holders of an id, in the terms of each source: the kubelet's checkpoint, and PodResources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Container(NamedTuple):
     name: str
     answer: bytes = b""
     """The plugin's answer to Allocate, which the kubelet repeats at each start of the container: a serialized
-    ``ContainerAllocateResponse``. Empty if it gives nothing; also of 1.8, which allocates again instead."""
+    ``ContainerAllocateResponse``. Empty for an empty answer, and for 1.8, which allocates again instead."""
 
 
 class Holder(NamedTuple):
@@ -28,21 +28,22 @@ class Holder(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """What the kubelet wrote down of one id."""
+    """The checkpoint's entries for one id."""
 
     numa_nodes: tuple[int, ...] = ()
-    """The NUMA nodes that the kubelet knew the id to be near."""
+    """The id's NUMA nodes, as the kubelet knew them."""
     containers: frozenset[Container] = frozenset()
+    """The containers that hold the id."""
 
     @property
     def pods(self) -> frozenset[str]:
         return frozenset(container.pod_uid for container in self.containers)
 
     def joined(self, other: Noted) -> Noted:
-        """What two entries for the same id say together."""
+        """Merges two entries for the same id."""
         nodes = tuple(sorted({*self.numa_nodes, *other.numa_nodes}))
         return Noted(nodes, self.containers | other.containers)
 
 
 Note = Mapping[str, Noted]
-"""The ids that the kubelet wrote down."""
+"""The ids of a resource in the checkpoint."""

@@ -1,6 +1,12 @@
-"""One node's kubelet: whether it is there, which incarnation of it, and when it may have written its checkpoint.
+"""One node's kubelet: its presence, its incarnation, and the times when it may have written its checkpoint.
 
-Its owner is called when a kubelet comes or goes. The node knows no front, and what containers hold is the front's.
+Theory of operation
+    - The directory watch triggers looks at ``kubelet.sock``. ``_incarnations`` turns each look into a ``Change``, which
+      is queued (``_changes``).
+    - A task takes the changes from the queue, and waits for the checkpoint to be read before it reports a new kubelet:
+      that kubelet's first list must have the held ids. Kubelets that came and went meanwhile are skipped.
+    - ``appeared`` is set at the look, ``kubelet`` with the report; in between they may differ.
+    - The node is independent of the fronts. A front is called back for changes, and keeps the holdings.
 """
 
 from __future__ import annotations
@@ -19,13 +25,13 @@ from dpgateway.node.incarnation import Change, Incarnations, SocketFile
 from dpgateway.node.watch import DirectoryWatch
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""Another text after each boot of the node (proc_sys_kernel(5)); the same in its containers."""
+"""A random id, new at each boot of the node (proc_sys_kernel(5)); the same in its containers."""
 
 _log = bind(__name__)
 
 
 class Node:
-    """Used from the event loop."""
+    """The kubelet of one directory. Used from the event loop."""
 
     def __init__(
         self,
@@ -34,31 +40,32 @@ class Node:
         streaming: Callable[[], bool],
         read: Callable[[], Awaitable[None]],
     ) -> None:
-        """``changed`` gets what became of ``kubelet.sock``; ``streaming`` says whether a kubelet's stream is open;
-        ``read`` returns when its checkpoint, as it is after the call, has been read.
+        """``changed`` gets the changes of ``kubelet.sock``; ``streaming`` returns whether a kubelet's stream is open;
+        ``read`` reads the checkpoint, and returns when the present one has been read.
         """
         self.directory = directory
         """The kubelet's device-plugins directory."""
         self.there = asyncio.Event()
-        """Set once there is such a directory."""
+        """Set once the directory exists."""
         self._changed, self._streaming, self._read = changed, streaming, read
         self._incarnations = Incarnations()
         self._absence = Absence(directory)
         self.written = Signal()
-        """When the kubelet may have written its checkpoint."""
+        """Notified when the kubelet may have written its checkpoint."""
         self._watch = DirectoryWatch(directory, self._look, self.written.notify)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self.appearances = 0
-        """How many kubelets have appeared."""
+        """Number of incarnations seen."""
         self.appeared: Observable[tuple[float, str] | None] = Observable(None)
-        """When this kubelet appeared, and which incarnation it is; told before ``changed`` is called."""
+        """The time of this kubelet's appearance, in seconds of the monotonic clock, and its incarnation; set before
+        ``changed`` is called."""
         self.kubelet = False
-        """Whether there is a kubelet's socket, as ``changed`` was told last."""
+        """Whether there is a kubelet's socket, by the last call of ``changed``."""
         self.since = time.monotonic()
-        """When it appeared or went, or when this process began to look."""
+        """The time at which the kubelet appeared or went, or at which this process started."""
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watches until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow_changes(), name="what became of kubelet.sock")
@@ -68,7 +75,7 @@ class Node:
 
     @property
     def incarnation(self) -> str:
-        """Which kubelet was there last; empty if none ever was."""
+        """The last kubelet's incarnation; empty if there was none."""
         return self.appeared.value[1] if self.appeared.value else ""
 
     def _look(self, created: bool) -> None:
@@ -94,11 +101,11 @@ class Node:
                 self._changed(change)
 
     async def _news(self) -> tuple[Change, ...]:
-        """What became of ``kubelet.sock``, and once there is a new kubelet also what its containers hold is known: its
-        directory may have come with it, and the first list must have these ids.
+        """The next changes. For a new kubelet, returns once the checkpoint was read: the directory may have come with
+        it, and the first list must have the held ids.
 
-        Of kubelets that came and went meanwhile only the last is told of. If each were, the last would get a Register
-        for every one of them, and each of these ends the streams and the calls of the one before.
+        Of the kubelets that came and went meanwhile, only the last is reported. Otherwise the last would get a Register
+        for each of them, and every Register ends the streams and calls of the one before.
         """
         news, looked_at = [await self._changes.get()], 0
         with contextlib.suppress(TimeoutError):
@@ -112,7 +119,7 @@ class Node:
 
 
 def boot() -> str:
-    """Which boot of the node this is; empty if it can't be read."""
+    """The id of the node's present boot; empty if it can't be read."""
     try:
         return BOOT.read_text(errors="replace").strip()
     except OSError:

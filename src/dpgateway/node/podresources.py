@@ -1,7 +1,7 @@
 """A client of the kubelet's PodResources API, whose List names the container of each device.
 
-v1 is served since 1.20, v1alpha1 from 1.13 on (pkg/kubelet/apis/podresources). From 1.27 on a kubelet refuses more than
-100 calls a second, and a burst of 10.
+v1 is served since 1.20, v1alpha1 since 1.13 (pkg/kubelet/apis/podresources). From 1.27 on a kubelet limits the rate to
+100 calls a second with bursts of 10.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dpgateway.node.wire import podresources_pb2 as wire
 
 APIS = "v1", "v1alpha1"
 DEADLINE = 5.0
-"""Seconds."""
+"""Timeout of a call in seconds."""
 LARGEST = 16 * 1024 * 1024
-"""Bytes, the limit of the kubelet's own clients (pkg/kubelet/apis/podresources/client.go)."""
+"""Most bytes of an answer: the limit of the kubelet's own clients (pkg/kubelet/apis/podresources/client.go)."""
 
 LONGEST_NAME = 253
-"""Characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery)."""
+"""Most characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery)."""
 
 Listing = Mapping[str, Mapping[str, Holder]]
 """The holder of each id, by resource."""
@@ -40,10 +40,10 @@ class PodResources:
         self._socket, self._threads, self._deadline = socket, threads, deadline
         self._apis: tuple[str, ...] = APIS
         self.api: str | None = None
-        """The version that this kubelet answered in."""
+        """The version in which this kubelet answered; None before."""
 
     def new_kubelet(self) -> None:
-        """Another kubelet may speak another version."""
+        """Starts over with the newest version."""
         self._apis, self.api = APIS, None
 
     async def list(self, resources: Collection[str]) -> Listing:
@@ -56,7 +56,7 @@ class PodResources:
         return await self._threads.call("read the answer to List", partial(holders, raw, tuple(resources)))
 
     async def _answer(self, channel: Channel) -> bytes:
-        """In the newest version that the kubelet speaks."""
+        """List's answer, in the newest version that the kubelet serves."""
         while self._apis:
             call = channel.unary_unary(f"/{self._apis[0]}.PodResourcesLister/List")
             try:
@@ -75,7 +75,7 @@ class PodResources:
 def holders(raw: bytes, resources: Collection[str]) -> Listing:
     """Parses a ListPodResourcesResponse of either version. Raises KubeletError.
 
-    A container has the same resource several times, once for each NUMA node or device.
+    A container lists the same resource several times, once per NUMA node or device.
     """
     try:
         answer = wire.ListPodResourcesResponse.FromString(raw)

@@ -1,8 +1,8 @@
-"""The kubelet's directories of pods, each named by its pod's uid, which tell that a pod is gone.
+"""The kubelet's pod directories, each named by its pod's uid. A missing one shows that the pod is gone.
 
 A kubelet creates the directory when it starts the pod, just after the pod's Allocates, and removes it once nothing of
-the pod runs any more (cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go, every version; it looks every 2 s). The
-directory of a pod that has ended stays until the pod is deleted.
+the pod runs any more (cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go, every version; polled every 2 s). The
+directory of a completed pod stays until the pod is deleted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from asyncinotify import Mask
 from dpgateway.kit.inotify import Watch
 
 STARTED = 60.0
-"""Seconds from an Allocate until the pod certainly has its directory, while its kubelet runs."""
+"""Seconds from an Allocate within which a running kubelet has certainly created the pod's directory."""
 POLL = 30.0
 """Seconds between attempts to watch."""
 
 GATEWAYS = Path("volumes/kubernetes.io~empty-dir/dpgateway-run")
-"""In a pod's directory: the volume that only the chart's gateways have."""
+"""A volume in a pod's directory, which only the chart's gateways have."""
 ENDING = "dpgateway-ending"
-"""In that volume: a file that a terminating gateway creates."""
+"""A file in that volume, which a terminating gateway creates."""
 
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _EVENTS = Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR
@@ -31,11 +31,11 @@ _LOST = Mask.IGNORED | Mask.UNMOUNT | _SELF
 
 
 def other_of_us(directory: Path, own: str) -> bool | None:
-    """Whether another gateway's pod is on this node, and isn't terminating; None if not even the pod ``own`` is found.
+    """Whether the node has another gateway's pod that isn't terminating; None if not even the pod ``own`` is found.
 
     A kubelet makes a pod's volumes before it pulls images (syncPod in pkg/kubelet/kubelet.go), so a gateway that starts
     slowly, or has a wrong image, is found, too. A terminating one doesn't count, because two of them would wait for
-    each other. ``directory``: of all pods. Blocks.
+    each other. ``directory``: the parent of the pods' directories. Blocks.
     """
     if not own or not (directory / own / GATEWAYS).is_dir():
         return None
@@ -44,8 +44,8 @@ def other_of_us(directory: Path, own: str) -> bool | None:
 
 
 def say_ending(directory: Path, own: str, mounted: Path = Path("/run")) -> None:
-    """Marks the gateway in the pod ``own`` as terminating. ``mounted``: where its volume is mounted, because the
-    directory of all pods may be read-only. Raises OSError.
+    """Marks the gateway in the pod ``own`` as terminating. ``mounted``: the mount point of its volume, because
+    ``directory`` may be read-only. Raises OSError.
     """
     volume = directory / own / GATEWAYS
     if own and volume.is_dir():
@@ -57,7 +57,7 @@ class PodDirectories:
     """The subdirectories of ``/var/lib/kubelet/pods``. Used from the event loop."""
 
     def __init__(self, directory: Path, changed: Callable[[], None], poll: float = POLL) -> None:
-        """``changed`` is called when a pod's directory was created or removed."""
+        """``changed``: called when a pod's directory was created or removed. ``poll``: seconds."""
         self._directory, self._changed, self._poll = directory, changed, poll
         self.seen = False
         """Whether the last look could list the directory."""
@@ -66,11 +66,12 @@ class PodDirectories:
         self.starting: frozenset[str] = frozenset()
         """The pods without a directory at the last look that may still get one."""
         self.started: frozenset[str] | None = None
-        """All pods at the last look; None if an admitted pod may still get its directory."""
+        """All pods with a directory at the last look; None if an admitted pod may still get its directory."""
         self._known: frozenset[str] = frozenset()
+        """The asked-for pods whose directory was seen at any look."""
 
     async def run(self) -> None:
-        """Watches until it is cancelled; tries again while the directory can't be watched."""
+        """Watches until cancelled; retries while the directory can't be watched."""
         with Watch() as watch:
             while True:
                 self.watched = watch.add(self._directory, _EVENTS) is not None
@@ -85,9 +86,9 @@ class PodDirectories:
     def gone(self, uids: Iterable[str], *, started: bool, sure: bool = False) -> frozenset[str]:
         """The ``uids`` whose pods are gone.
 
-        ``started``: all were admitted more than STARTED seconds ago; else a missing directory may still come, unless it
-        was seen before. ``sure``: the kubelet uses this directory; else an empty one proves nothing about pods that
-        were never seen in it.
+        ``started``: all were admitted more than STARTED seconds ago; otherwise a missing directory may still come,
+        unless it was seen before. ``sure``: the kubelet is known to use this directory; otherwise an empty one proves
+        nothing about pods that were never seen in it.
         """
         wanted = frozenset(uids)
         try:

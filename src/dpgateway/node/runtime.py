@@ -1,6 +1,6 @@
 """A client of the container runtime: Version and Status of the Container Runtime Interface (CRI).
 
-Their answers tell whether the runtime handles names of CDI devices, or drops them silently.
+The answers show whether the runtime handles names of CDI devices, or silently drops them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOCKETS = tuple(map(Path, _USUAL))
 """The default sockets of container runtimes."""
 SERVICE = "/runtime.v1.RuntimeService"
 DEADLINE = 1.0
-"""Seconds, for which an Allocate waits."""
+"""Timeout of a call in seconds; an Allocate waits for it."""
 
 _KNOWS_CDI = {"containerd": (2, 0, 0), "cri-o": (1, 28, 0)}
 """The first versions that handle names over CRI by default (containerd #9621, cri-o #6944)."""
@@ -63,7 +63,7 @@ def enables_cdi(info: Mapping[str, str]) -> bool | None:
 
 
 def spec_dirs(info: Mapping[str, str]) -> tuple[str, ...]:
-    """``cdiSpecDirs``, beside ``enableCDI``; empty if it isn't there."""
+    """``cdiSpecDirs`` of the same configuration; empty if it isn't there."""
     found = _configured(info, "cdiSpecDirs")
     return tuple(found) if isinstance(found, list) and all(isinstance(one, str) for one in found) else ()
 
@@ -82,7 +82,7 @@ class CdiSupport(NamedTuple):
     by_name: bool | None
     """Whether it gives devices to containers by name; None if unknown."""
     spec_dirs: tuple[str, ...] = ()
-    """Where it reads specs; empty if unknown."""
+    """The directories whose specs it reads; empty if unknown."""
 
     def of(self, *directories: Path) -> bool | None:
         """Whether it handles names whose specs are in these directories."""
@@ -95,7 +95,7 @@ class CdiSupport(NamedTuple):
 
 
 def _plain(directory: str | Path) -> str:
-    """Without /var/run, which is a link to /run on the host, and needn't be one in the gateway's container."""
+    """Replaces /var/run, a link to /run on the host, which may be missing in the gateway's container."""
     return re.sub(r"^/var/run/", "/run/", os.path.normpath(directory))
 
 
@@ -111,7 +111,7 @@ class Runtime:
     """Used from the event loop."""
 
     def __init__(self, socket: Path | None, usual: Sequence[Path] = SOCKETS) -> None:
-        """Without a ``socket`` it is the only one of the ``usual`` sockets that exists."""
+        """Without a ``socket``, uses the only existing one of the ``usual`` sockets."""
         self._candidates: Sequence[Path] = usual if socket is None else (socket,)
         self._known: tuple[object, Said] | None = None
 
@@ -121,8 +121,8 @@ class Runtime:
         return said.cdi if said else CdiSupport(None)
 
     async def said(self) -> Said | None:
-        """Asked once for each socket file, which a runtime creates when it starts. None if there isn't exactly one
-        runtime, or it doesn't answer.
+        """Its answers, asked for once per socket file, which a runtime creates when it starts. None if there isn't
+        exactly one runtime, or it doesn't answer.
         """
         there = serving(self._candidates)
         if there is None:
@@ -139,7 +139,7 @@ class Runtime:
 
 
 def serving(candidates: Sequence[Path]) -> tuple[Path, tuple[int, ...]] | None:
-    """The socket that exists, and the file's identity; None unless exactly one does."""
+    """The existing socket, and its file's identity; None unless there is exactly one."""
     there = []
     for one in candidates:
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Pods that have ended, by the container runtime: their sandboxes are stopped, and no container of them runs.
+"""Pods that have ended, by the container runtime: their sandboxes are stopped, and none of their containers runs.
 
 A pod's containers live in its sandbox, which a kubelet stops after the last container, up to 2 s before it removes the
-pod's directory. A failed sandbox is stopped, too, and the kubelet then makes another one for the pod. So a stopped
-sandbox proves the end of a pod only if its kubelet doesn't list the pod any more; that alone proves nothing, because a
+pod's directory. A failed sandbox is stopped, too, and the kubelet then creates another one for the pod. So a stopped
+sandbox proves the end of a pod only if the kubelet no longer lists the pod; that alone proves nothing, because a
 kubelet doesn't list a static pod while it terminates it.
 """
 
@@ -23,9 +23,9 @@ from dpgateway.node.runtime import SERVICE, called, serving
 from dpgateway.node.wire import cri_pb2 as wire
 
 POD = "io.kubernetes.pod.uid"
-"""The label of a pod's sandboxes and containers, by every kubelet (pkg/kubelet/types/labels.go)."""
+"""The pod's uid as a label of its sandboxes and containers, in every version (pkg/kubelet/types/labels.go)."""
 MOST_EVENTS, PAUSE = 100, 0.5
-"""Throttle: after so many events, a pause in seconds, because an endless stream of events would take a core."""
+"""Throttle: a pause in seconds after so many events, because an endless stream of events would take a core."""
 
 _NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
 
@@ -36,13 +36,13 @@ class Sandboxes:
     """The sandboxes of one runtime. Used from the event loop."""
 
     def __init__(self, candidates: Sequence[Path], stopped: Callable[[str], None], pause: float = PAUSE) -> None:
-        """The runtime serves on the only one of ``candidates`` that exists. ``stopped`` gets the uid of each pod whose
+        """``candidates``: for the runtime's socket; exactly one must exist. ``stopped`` gets the pod's uid when a
         sandbox stops.
         """
         self._candidates, self._stopped, self._pause = candidates, stopped, pause
 
     async def run(self) -> None:
-        """Follows the runtime's events until it is cancelled; retries while there are none."""
+        """Follows the runtime's events until cancelled; retries without a stream of events."""
         await retry(self._follow, self._failed)
 
     def _failed(self, error: Exception) -> None:
@@ -81,7 +81,7 @@ class Sandboxes:
 
 
 async def _has_ended(channel: Channel, uid: str) -> bool:
-    """Sandboxes are asked for first, because no container starts in a stopped one."""
+    """Asks for sandboxes first, because no container starts in a stopped one."""
     labels = {POD: uid}
     of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector=labels))
     found = await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)

@@ -1,7 +1,7 @@
 """Differences between the kubelets of Kubernetes 1.8 to 1.37 that matter in an upgrade: the gateway's only such table.
 
-A row for each minor version that changed something, read like a change log; it holds for the newest patch. Other
-modules read fields of a version, and never compare versions. Each cell was observed: docs/reference/kubelets.md.
+It has a row for each minor version that changed something, like a change log, valid for the newest patch. Other modules
+read fields of a version, and never compare versions. Each cell was observed: docs/reference/kubelets.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = re.compile(r"v?1\.(\d{1,4})(?:\.\d{1,4})?\Z", re.ASCII)
 
 
 class Layout(enum.Enum):
-    """How a kubelet writes its checkpoint (``checkpoint`` has all four in full)."""
+    """Formats of the kubelet's checkpoint (``checkpoint`` shows them in full)."""
 
     PER_DEVICE = "per device"
     PER_CONTAINER = "per container"
@@ -38,9 +38,9 @@ class KubeletVersion:
     """The device-plugin API that it accepts, by its name in the configuration."""
     writes: Layout
     reads: frozenset[Layout]
-    """After any other checkpoint it starts as if no container held anything."""
+    """The layouts that it can read; from any other it starts as if no container held anything."""
     reads_lately: frozenset[Layout]
-    """Of these, the layouts that its first patches can't read."""
+    """Those of ``reads`` that its first patches can't read."""
     gated: bool
     """Whether device plugins need the feature gate DevicePlugins, which is off by default."""
     prepare: bool
@@ -57,9 +57,9 @@ class KubeletVersion:
     pod_resources: str | None
     """The newest version of PodResources that it serves."""
     needs_healthy: bool
-    """Whether it refuses to admit a pod again while no container of it runs and a device of it isn't Healthy."""
+    """Whether it refuses to re-admit a pod without a running container if one of the pod's devices isn't Healthy."""
     unlisted_crashes: bool
-    """Whether a list without an id that a container holds can crash it."""
+    """Whether a list that lacks a held id can crash it."""
     cri_v1_only: bool
     """Whether it requires v1 of the Container Runtime Interface."""
     refuses_cgroup_v1: bool
@@ -125,7 +125,7 @@ ALL = _all()
 
 
 def kubelet_version(version: str) -> KubeletVersion:
-    """Of "1.37", "v1.37" or "1.37.1". Raises ConfigurationError for another text, or an unknown version."""
+    """Parses "1.37", "v1.37" or "1.37.1". Raises ConfigurationError for another text, or an unknown version."""
     found = _VERSION.match(version)
     minor = int(found[1]) if found else -1
     if OLDEST <= minor <= NEWEST:
@@ -135,7 +135,7 @@ def kubelet_version(version: str) -> KubeletVersion:
 
 
 class Span(NamedTuple):
-    """The possible versions of a kubelet, from the oldest to the newest."""
+    """A range of versions, both ends included."""
 
     oldest: KubeletVersion
     newest: KubeletVersion
@@ -150,7 +150,7 @@ class Span(NamedTuple):
         return ALL[self.oldest.minor - OLDEST : self.newest.minor - OLDEST + 1]
 
     def within(self, other: Span) -> Span | None:
-        """The versions in both; None if there is none."""
+        """The intersection; None if it is empty."""
         first, last = max(self.oldest.minor, other.oldest.minor), min(self.newest.minor, other.newest.minor)
         return Span(ALL[first - OLDEST], ALL[last - OLDEST]) if first <= last else None
 
@@ -159,6 +159,6 @@ ANY = Span(ALL[0], ALL[-1])
 
 
 def span(fits: Callable[[KubeletVersion], bool]) -> Span:
-    """From the oldest to the newest version that fits, of which there must be one."""
+    """The span from the oldest to the newest version that fits; at least one must."""
     found = [one for one in ALL if fits(one)]
     return Span(found[0], found[-1])

@@ -1,10 +1,10 @@
 """Watches the kubelet's device-plugins directory for changes of ``kubelet.sock`` and of the checkpoint.
 
 Theory of operation. The watch is installed before the first look, so no change is missed. While the directory is
-missing, its nearest existing parent is watched; the directory is never created. After each event of another place than
-the directory, and at each poll, it is checked that the watched place is still the nearest one, by device and inode,
-because a directory can be replaced, or renamed with one of its parents. The poll comes every POLL seconds, and every
-POLL_BLIND seconds without inotify, whose instances and watches can be used up.
+missing, its nearest existing parent is watched; the directory is never created. At each poll, and after each event from
+outside the directory, the watched place must still be the nearest one, by device and inode, because a directory can be
+replaced, or renamed with one of its parents. Polls come every POLL seconds, and every POLL_BLIND seconds without
+inotify, whose instances and watches can be used up.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _log = bind(__name__)
 
 
 class DirectoryWatch:
-    """One task: :meth:`run`."""
+    """Runs as one task: :meth:`run`."""
 
     def __init__(
         self, directory: Path, look: Callable[[bool], None], read: Callable[[], None], poll: float = POLL
     ) -> None:
-        """``look(created)`` is called when kubelet.sock may have changed, with True if it may be a new file; ``read()``
-        when the checkpoint may have changed.
+        """``look(created)``: called when kubelet.sock may have changed, with True if it may be a new file. ``read()``:
+        called when the checkpoint may have changed. ``poll``: seconds.
         """
         self._directory, self._look, self._read, self._poll = directory, look, read, poll
         self._complaint = Complaint(_log, "can't watch %s", f"watching {directory} with inotify again")
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watches until cancelled."""
         while True:
             with Watch() as watch:
                 await self._follow(watch)
 
     async def _follow(self, watch: Watch) -> None:
-        """Returns when another place must be watched, or inotify tried again."""
+        """Returns when another place must be watched, or inotify retried."""
         watched = self._nearest()
         place, _ = watched
         number = watch.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
@@ -90,7 +90,7 @@ class DirectoryWatch:
     def _tell(self, failure: OSError | None) -> None:
         if failure is None:
             self._complaint.over()
-        elif not isinstance(failure, FileNotFoundError):  # which was removed just now
+        elif not isinstance(failure, FileNotFoundError):  # else the place was just removed
             self._complaint.say(
                 f"{self._directory} ({failure}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' "
                 "or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
