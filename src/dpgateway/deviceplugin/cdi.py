@@ -88,6 +88,7 @@ class CdiDelivery:
         """Blocks."""
         always = to.wanted == "always"
         resolved = self._specs.resolve(allocation.cdi_devices)
+        # The runtime must read the directory of each spec, and with ``always`` also of the one to be written.
         directories = [*([self._own.directory] if always else []), *{Path(one.file).parent for one in resolved}]
         why = to.why_expanded(runtime, directories)
         if not why:

@@ -155,6 +155,7 @@ class Plugin:
             self._group.create_task(following(), name=f"{self.name} {name}")
         try:
             await retry(self._serve, self._failed)
+            # shield: a cancellation here mustn't cancel the coordinator's future.
             given = await asyncio.shield(self._older.over)
         except TakenBack as error:
             level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
@@ -165,12 +166,14 @@ class Plugin:
         return given
 
     async def _serve(self) -> None:
+        # Each step may be repeated, because any failure starts over from the first one.
         await self._front.holdings.node.there.wait()
         await self._endpoint.open(partial(self._newer.ask, self.resource.warm) if self._follows else None)
         await self.resource.begin(took_over=self._newer.took_over)
         self._calls.answers.go_on()
         self._calls.answers.look()
         await self._newer.register(self.registrar)
+        # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).
         self._older.listen(partial(self._front.handover.asked, self._older))
 
     def _failed(self, error: Exception) -> None:

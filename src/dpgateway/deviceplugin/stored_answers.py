@@ -184,6 +184,7 @@ class StoredAnswers:
             calls, note = self._driver.calls, self._holdings.value.note
             if self._resting or calls is None or note is None:
                 continue
+            # A pod that has ended may be releasing its devices, so the driver isn't asked about them.
             held: dict[Ids, list[Container]] = {}
             for container, ids in _containers(note).items():
                 if container.pod_uid not in self._holdings.value.gone:
@@ -202,7 +203,7 @@ class StoredAnswers:
         known = frozenset(containers), tuple(devices.values()), calls, self._api()
         if self._known.get(ids) == known or calls is self._hung or self._resting:
             return
-        self._known[ids] = known
+        self._known[ids] = known  # before the comparison: one that fails isn't repeated with the same inputs
         try:
             if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls)):
                 self._set({ids: await self._reason(ids, containers, tuple(devices.values()), calls, allocation)})

@@ -69,6 +69,7 @@ class NewerSide:
         told = False
         while True:
             await self._backoff.pause()
+            # Warm before asking, because the kubelet's calls wait from the handover's start until this gateway serves.
             healthy = await warm()
             try:
                 return await self._ask_once(healthy=healthy)

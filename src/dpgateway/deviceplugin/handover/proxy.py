@@ -58,6 +58,7 @@ class Proxy:
 
         ``patience``: the answer's timeout in seconds, once the newer gateway serves.
         """
+        # shield: all waiting calls share this future, and a kubelet may cancel one of them.
         if (channel := await asyncio.shield(self._channel)) is None:
             return None
         decides, seconds, died = rpc.call in _DECIDING, patience + MARGIN, False

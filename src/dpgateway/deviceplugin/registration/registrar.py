@@ -112,11 +112,13 @@ class Registrar:
         """The kubelet with this user agent has opened a stream."""
         self._resource.listed_for(agent)
         self._endpoint.tidy()
+        # Only the first stream after a handover overlaps with the older gateway's.
         stream, seamless = Stream(), self._seamless
         self._seamless = False
         self._streams.add(stream)
         self.record.settled()
         self._feed(Trigger.STREAM_OPEN)
+        # The table ignores REDO until a stream is open.
         self.options_changed()
         return StreamCallbacks(partial(self._stream_listed, stream), partial(self._stream_closed, stream), seamless)
 
@@ -202,6 +204,7 @@ class Registrar:
         """Sends one Register, and feeds its result to the table."""
         trigger = Trigger.FAILED
         try:
+            # Before Register, within which a kubelet may already call, in this version.
             self._resource.speak(api)
             options = self._resource.options()
             registration = Registration(self._resource.name, await self._endpoint.link(), options)

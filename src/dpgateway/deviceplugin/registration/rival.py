@@ -71,6 +71,7 @@ class Rival:
         text = self.complaint.value
         if registered != self._registered:  # each registration of ours replaces another plugin's
             text, self._registered = "", registered
+        # Only a checkpoint written after the kubelet had our list can reveal a rival.
         if registered is not None:
             listed = max(registered, ours.since)
             if theirs.since > listed + LISTED_WITHIN or (theirs.since > listed and now > listed + SETTLED):

@@ -39,6 +39,7 @@ class Callers:
     def opened(self, kubelets: Callable[[], StreamCallbacks]) -> StreamCallbacks | None:
         """Classifies a new stream. ``kubelets``: makes the callbacks of a kubelet's stream; None for other clients'."""
         connection = self._unused()
+        # A scan is costly, and usually another resource's has found the connection already.
         if connection is None:
             ACCEPTED.look()
             connection = self._unused()

@@ -105,6 +105,7 @@ class Endpoint:
     def tidy(self) -> None:
         """A kubelet streams from the newest endpoint: removes older links, and stops older servers without a stream."""
         self._names.keep_newest()
+        # The only stream is the one that was just opened, so the older servers have none.
         if self.handlers.running(STREAMS) == 1:
             *older, newest = self._servers
             self._servers, self._older = [newest], [*self._older, *older]

@@ -160,6 +160,7 @@ class Handlers:
 
     async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes:
         api, rpc = await self._begin(api, rpc, context)
+        # The newer gateway counts the calls that it answers.
         answered = None
         if self._forward is not None:
             answered = await self._forward(api, rpc, raw, self._resource.patience(rpc.call, api))
@@ -209,6 +210,7 @@ class Handlers:
         agent, end, stream = _agent(context), End(), NOBODY
         self._ends.add(end)  # before any callback, which may end the streams
         try:
+            # Other clients are served as well, but without callbacks, so they change no state.
             if agent.startswith(KUBELET_AGENT):
                 stream = self._opened(agent) or NOBODY
             forgets = agent.startswith(api.forgetful) and not stream.seamless

@@ -46,6 +46,7 @@ class ListThrottle:
         async with self._turns:
             loop = asyncio.get_running_loop()
             await asyncio.sleep(self._next - loop.time())
+            # A write since the last list shows that the directory watch works, and that the list was stored.
             if self._written.version > self._sent:
                 self._blind = False
             elif writes and not self._blind:
