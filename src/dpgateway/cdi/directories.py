@@ -75,6 +75,7 @@ class SpecDirectories:
         kinds = frozenset(name.partition("=")[0] for name in names)
         try:
             found = [self._look(directory, kinds) for directory in self._directories]
+            # A missing name is rare, and its error lists every device, so then all files are parsed.
             if not all(any(_having(name, directory) for directory in found) for name in names):
                 found = [self._look(directory, None) for directory in self._directories]
             self._complaint.say(*(text for directory in found for text in directory.wrong.values()))

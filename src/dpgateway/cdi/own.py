@@ -83,6 +83,7 @@ class OwnSpecs:
         try:
             with self._alone():
                 one = OwnSpec(what, self._records / what.file, 0.0, what)
+                # The record first: a spec without one would never be removed.
                 write(one.record, record.encode())
                 _update(one.spec, text)
         except OSError as error:
@@ -171,6 +172,7 @@ class OwnSpecs:
         for one in written:
             with self._alone(), contextlib.suppress(FileNotFoundError):  # another gateway removed it
                 if one.record.stat().st_mtime == one.date:
+                    # The record last, for the same reason as in write().
                     one.spec.unlink(missing_ok=True)
                     one.record.unlink()
                     self._texts.pop(one.record, None)

@@ -109,6 +109,7 @@ class Control:
         elif verb == "status" or (verb == "watch" and self._watchers >= MOST_WATCHERS):
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
+            # Watchers stay, so they mustn't use up the places of short-lived clients.
             self._watchers += 1
             self._clients -= 1
             try:
@@ -122,6 +123,7 @@ class Control:
         await self._send(writer, pieces(last))
         while True:
             await self._gateway.changed.wait(seen)
+            # One line for several changes; those of other resources only make the same status again.
             await asyncio.sleep(self._times.gathering)
             seen = self._gateway.changed.version
             if (now := self._gateway.status(name)) != last:

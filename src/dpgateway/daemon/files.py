@@ -45,6 +45,7 @@ class FileWatch:
     async def run(self, changed: Callable[[], None]) -> None:
         """Calls ``changed`` after each change, until cancelled."""
         while True:
+            # Fresh watches after each change, because a directory may have been replaced.
             with Watch() as watch:
                 while await self._watched_look(watch) == self._last:
                     await watch.next(aligned(self._poll))

@@ -42,6 +42,7 @@ class SharedSocket:
             while True:
                 make_private(self.path.parent)
                 if not self._owns():
+                    # A gateway claims a path in use only once, so two gateways never compete for it for ever.
                     newest = serves() and not claimed
                     if newest or not await self._is_answered():
                         claimed = await self._claim(connected)

@@ -94,6 +94,7 @@ class _Instance:
         with self._lock:
             self._adding += 1
         try:
+            # MASK_ADD keeps the events of other subscribers to the same file (inotify(7)).
             watch = self._inotify.add_watch(path, mask | Mask.MASK_ADD)
         except BaseException:
             with self._lock:
@@ -138,6 +139,7 @@ class _Instance:
             for event in self._inotify:
                 number = event.watch.wd if event.watch is not None else -1
                 one = FileEvent(number, event.mask, None if event.name is None else str(event.name))
+                # An overflow may have lost events of any watch, so all subscribers must look.
                 if one.mask & Mask.Q_OVERFLOW:
                     masks = dict.fromkeys(self._subscribers, _FOR_ALL)
                 else:
@@ -145,7 +147,7 @@ class _Instance:
                 for subscriber, mask in masks.items():
                     if one.mask & (mask | _FOR_ALL):
                         queues.setdefault(subscriber, []).append(one)
-                if one.mask & Mask.IGNORED:
+                if one.mask & Mask.IGNORED:  # the kernel has removed the watch
                     self._watched.pop(number, None)
             for subscriber, events in queues.items():
                 subscriber.put(events)

@@ -87,6 +87,7 @@ class Node:
         if change is Change.NEW:
             self.appearances += 1
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
+            # The file's time, because this process may have started long after the kubelet.
             self.since = stamped(found.ctime / 1e9) if found else time.monotonic()
             self.appeared.set((self.since, str(found)))
         if change in (Change.GONE, Change.BACK):

@@ -65,7 +65,7 @@ class PodResources:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     why = (error.details() or "").rpartition(" error: ")[2]  # behind gRPC's own words
                     raise KubeletError(f"{self._socket}: {error.code().name}: {why}") from error
-                self._apis = self._apis[1:]
+                self._apis = self._apis[1:]  # until the next kubelet
             else:
                 self.api = self._apis[0]
                 return answer

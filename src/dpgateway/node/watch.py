@@ -66,6 +66,7 @@ class DirectoryWatch:
         if place != place.parent:
             watch.add(place.parent, _NAME)
         self._tell(watch.failure)
+        # While another place is watched, the CREATE event of kubelet.sock goes unseen, so it may be a new file.
         self._look_everywhere(created=place != self._directory)
 
         clock = asyncio.get_running_loop().time
@@ -85,6 +86,7 @@ class DirectoryWatch:
             elif within:
                 continue  # this was the right place a moment ago, and something happens in it
             here = self._nearest() == watched
+        # Events were lost, or another directory is there: kubelet.sock may be a new file.
         self._look_everywhere(created=True)
 
     def _tell(self, failure: OSError | None) -> None:

@@ -83,6 +83,7 @@ class Queued(logging.Handler):
             self._say(line)
             with self._counting:
                 self._bytes -= sys.getsizeof(line)
+                # Reported once the queue is half empty, so that one warning covers a burst.
                 lost = self._lost if self._bytes < MOST_WAITING // 2 else 0
                 self._lost -= lost
             if lost:
