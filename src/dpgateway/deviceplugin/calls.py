@@ -64,7 +64,7 @@ class KubeletCalls:
         return calls is None or calls.idle
 
     def patience(self, call: Call, api: Api) -> float:
-        """The answer's timeout in seconds."""
+        """The answer's timeout in seconds. A kubelet has one of its own only for PreStartContainer, 30 s."""
         timeouts = self._config.value.timeouts
         if call is Call.PREPARE:
             return timeouts.prepare.total_seconds()

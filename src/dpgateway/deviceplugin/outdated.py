@@ -41,7 +41,7 @@ def together(allocations: Iterable[Allocation]) -> Allocation | None:
             mounts=tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
             cdi_devices=tuple(name for one in given for name in one.cdi_devices),
         )
-    except ValueError:  # their paths depend on what else the container gets
+    except ValueError:  # their paths depend on the container's other devices
         return None
 
 

@@ -1,6 +1,7 @@
 """GetPreferredAllocation: by the gateway's own preference (``placement``), or by the driver's ``prefer``.
 
-The answer is only a hint. After a failure, which is logged, the answer is empty, and the kubelet chooses.
+The answer is only a hint, but an error would fail the pod (callGetPreferredAllocationIfAvailable,
+pkg/kubelet/cm/devicemanager). So a failure is logged, the answer is empty, and the kubelet chooses.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ two. If they differ, then either
 They are compared
 
 - before each start (:meth:`StoredAnswers.check`), if the kubelet calls PreStartContainer. 1.9 doesn't, nor does a
-  kubelet that has just started.
+  kubelet that has just started, until the plugin has registered.
 - whenever the checkpoint, a held device or the driver has changed (:meth:`StoredAnswers.follow`), for the log and the
   status. This asks the driver's ``preview``. A driver without it is asked to allocate, which may have side effects on
   the device, only if no start asks it; and never for a container whose pod has ended, because it may be releasing.

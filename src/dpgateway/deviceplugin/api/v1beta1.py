@@ -16,6 +16,7 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
 def to_register(registration: Registration) -> bytes:
+    # From 1.25 on kubelets ignore these options, and call GetDevicePluginOptions instead.
     return wire.RegisterRequest(
         version=API.version,
         endpoint=registration.endpoint,

@@ -76,7 +76,7 @@ class NewerSide:
             except Misunderstood as error:
                 level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
                 self._log.log(level, "the gateway that serves it can't hand it over: %s", error)
-            except OSError as error:  # nobody listens, or the older gateway has closed the connection
+            except OSError as error:  # no listener, or the older gateway has hung up
                 level = logging.DEBUG if healthy or told else logging.WARNING
                 why = "" if healthy else "; this one has no healthy device, and nothing is taken from one that has any"
                 self._log.log(level, "the gateway that serves it doesn't hand it over: %s%s", error, why)

@@ -13,9 +13,11 @@ States
 Rules
     - Nothing is registered before it is ready.
     - A new kubelet gets a Register at once, from every ready state. Streams of the older kubelet are disowned, not
-      closed: they die with that kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration).
-    - A deleted kubelet.sock changes nothing while a stream is open or may be; of the ready states only WAITING leads to
-      AWAY.
+      closed: they die with that kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration,
+      kubernetes #121994).
+    - A deleted kubelet.sock changes nothing while a stream is open or may be, because the kubelet goes on allocating;
+      of the ready states only WAITING leads to AWAY.
+    - A kubelet never reconnects (kubernetes #92958), so the end of its last stream leads to a new attempt.
     - At most one Register of a resource is in flight: the RPC is cancelled before the next one begins.
     - A result belongs to an attempt. Results of older attempts, and replaced timers, are dropped before the table.
 

@@ -1,4 +1,4 @@
-"""Registers one resource with the kubelet, and again whenever the lifecycle table says so.
+"""Registers one resource with the kubelet, and again whenever the lifecycle table requires it.
 
 Theory of operation
     - Events are method calls, the result of a Register, and the timer; actions may cause events, too.
@@ -204,7 +204,7 @@ class Registrar:
         """Sends one Register, and feeds its result to the table."""
         trigger = Trigger.FAILED
         try:
-            # Before Register, within which a kubelet may already call, in this version.
+            # Version and socket come before Register, within which kubelets from 1.25 on dial and call (#112395).
             self._resource.speak(api)
             options = self._resource.options()
             registration = Registration(self._resource.name, await self._endpoint.link(), options)

@@ -37,9 +37,9 @@ class Callers:
         self._streams: set[_Stream] = set()
 
     def opened(self, kubelets: Callable[[], StreamCallbacks]) -> StreamCallbacks | None:
-        """Classifies a new stream. ``kubelets``: makes the callbacks of a kubelet's stream; None for other clients'."""
+        """The callbacks of a new stream, made by ``kubelets``, if it is the kubelet's; None for other clients'."""
         connection = self._unused()
-        # A scan is costly, and usually another resource's has found the connection already.
+        # A scan is costly, and another resource's may have found the connection already.
         if connection is None:
             ACCEPTED.look()
             connection = self._unused()

@@ -157,5 +157,5 @@ class Endpoint:
             self._names.remove()
 
     def abandon(self) -> None:
-        """Removes the names at once, whatever still runs."""
+        """Removes the names at once, without waiting for calls."""
         self._names.remove()

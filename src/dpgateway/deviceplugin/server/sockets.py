@@ -5,10 +5,10 @@
                               /<hash>-<n>.new   a socket being bound, then renamed to <hash>.sock
                               /<hash>.next      where the next gateway asks for the resource
 
-A starting kubelet cleans its directory, but touches no sub-directory, so these sockets survive; and 1.37 refuses a name
-that it is connected to. The owner of the resource owns all of its names, and may remove every ``<hash>-*``. When a gRPC
-server stops, it unlinks its bound path, even if another file is there by then, so no two servers ever bind the same
-path.
+A starting kubelet cleans its directory (CleanupPluginDirectory, pkg/kubelet/cm/devicemanager), but no sub-directory, so
+these sockets survive; and 1.37 refuses a name that it is connected to (kubernetes #135437). The owner of the resource
+owns all of its names, and may remove every ``<hash>-*``. When a gRPC server stops, it unlinks its bound path, even if
+another file is there by then, so no two servers ever bind the same path.
 
 A killed gateway leaves its names behind. Those of resources that are no longer configured are removed, too, once no
 gateway owns them.

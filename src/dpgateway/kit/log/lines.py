@@ -47,12 +47,12 @@ class _Fields(logging.Formatter):
         return known | {encodable(shown(key)): value for key, value in extra.items() if key not in known}
 
     def exception(self, record: logging.LogRecord) -> str:
-        made = getattr(record, "exception", None)  # a text: who logs it didn't want to keep the exception
+        made = getattr(record, "exception", None)  # a text, where a caller doesn't keep the exception
         if made is not None:
             return shown(made)
         parts = [self.formatException(record.exc_info)] if record.exc_info and record.exc_info[0] else []
         text = "\n".join(parts + ([self.formatStack(record.stack_info)] if record.stack_info else []))
-        return text if len(text) <= LONGEST else f"... {text[-LONGEST:]}"  # its end says what went wrong
+        return text if len(text) <= LONGEST else f"... {text[-LONGEST:]}"  # the end names the error
 
 
 class TextFormatter(_Fields):

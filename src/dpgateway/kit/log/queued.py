@@ -47,7 +47,7 @@ class Queued(logging.Handler):
             self.events.add(record)
 
         line = None
-        if self._bytes < MOST_WAITING:  # else it would be formatted in vain
+        if self._bytes < MOST_WAITING:  # otherwise it would be dropped anyway
             try:
                 line = self._lines.format(record)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""The descriptor pool of the generated messages. In the process-wide pool others' stubs would collide with them."""
+"""The descriptor pool of the generated messages, which would collide with drivers' stubs in the process-wide pool."""
 
 from google.protobuf.descriptor_pool import DescriptorPool
 
