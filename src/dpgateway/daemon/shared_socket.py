@@ -30,6 +30,7 @@ class SharedSocket:
         self._patience, self._longest = patience, longest
         self._server: asyncio.Server | None = None
         self._bound: os.stat_result | None = None
+        """The stat of our socket's file: this gateway owns the path while it leads to this file."""
 
     async def keep(self, connected: Connected, serves: Callable[[], bool], lost: float, owned: float) -> None:
         """Claims the path once ``serves()``, and whenever no gateway answers there, until cancelled.

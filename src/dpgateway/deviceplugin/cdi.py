@@ -5,7 +5,7 @@ names are given only where both are known to pass them on. Elsewhere a name is e
 nodes, or the Allocate fails. It also fails for a name that no spec has, because the runtime would refuse the container
 for ever.
 
-With ``cdi: always`` every allocation gets a name, of a spec that the gateway writes.
+With ``cdi: always`` also an allocation without names gets one, of a spec that the gateway writes.
 """
 
 from __future__ import annotations

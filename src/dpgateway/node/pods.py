@@ -54,7 +54,11 @@ def say_ending(directory: Path, own: str, mounted: Path = Path("/run")) -> None:
 
 
 class PodDirectories:
-    """The subdirectories of ``/var/lib/kubelet/pods``. Used from the event loop."""
+    """The subdirectories of ``/var/lib/kubelet/pods``. Used from the event loop.
+
+    A missing directory proves the end of a pod that had one before, or whose admission is long past; the latter only if
+    the kubelet uses this directory at all.
+    """
 
     def __init__(self, directory: Path, changed: Callable[[], None], poll: float = POLL) -> None:
         """``changed``: called when a pod's directory was created or removed. ``poll``: seconds."""

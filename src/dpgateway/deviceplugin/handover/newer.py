@@ -1,7 +1,7 @@
 """The newer gateway's side of a handover: asks for a resource, serves it, registers it (``protocol``).
 
-:meth:`Plugin.run` calls in this order: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
-lock, then the resource is served, then :meth:`NewerSide.register` registers it. ``Plugin.run`` retries all of it after
+The order is that of :meth:`Plugin.run`: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
+lock, then the resource is served, then :meth:`NewerSide.register` registers it. ``Plugin.run`` repeats all of it after
 any failure, so each step first checks whether it is already done.
 """
 

@@ -1,4 +1,10 @@
-"""A thread that writes the log, so that a stuck reader of the log blocks nothing else."""
+"""A thread that writes the log, so that a stuck reader of the log blocks nothing else.
+
+Theory of operation. A caller formats its line and appends it to ``_waiting``; the thread writes the lines in this
+order. ``_bytes``, the size of the waiting lines, is limited: beyond MOST_WAITING lines are dropped, and counted in
+``_lost`` until a warning reports them. :meth:`Queued.written` appends an event, which the thread sets in its turn, when
+all earlier lines are written.
+"""
 
 from __future__ import annotations
 
