@@ -99,9 +99,10 @@ class OwnSpecs:
         for record in sorted(self._records.glob("dpgateway-*.json")):
             try:
                 what = self._recorded(record, before)
+                # The gateway of another kubelet may use the same state_dir.
                 if what.given.device_plugins_dir == str(self._device_plugins_dir):
                     found.append(OwnSpec(what.given, record, record.stat().st_mtime, what.now))
-            except FileNotFoundError:
+            except FileNotFoundError:  # another gateway has just removed it
                 continue
             except (OSError, ValueError) as error:
                 wrong.add(f"{record}: not a record that a gateway wrote, so its spec stays: {error}")

@@ -115,6 +115,7 @@ def text_of(name: str, what: Granted, real: Real) -> str:
     }
     said = {key: value for key, value in edits.items() if value}
     document = {"kind": vendor_class, "devices": [{"name": device, "containerEdits": said}]}
+    # Only a parsed spec knows the version that it needs, so it is parsed once as the newest version.
     needed = spec.read(_text(document, spec.VERSIONS[-1]), what.file).needed_version()
     text = _text(document, max(OLDEST, needed, key=spec.VERSIONS.index))
     spec.read(text, what.file)

@@ -123,7 +123,7 @@ class Control:
         await self._send(writer, pieces(last))
         while True:
             await self._gateway.changed.wait(seen)
-            # One line for several changes; those of other resources only make the same status again.
+            # One line for several changes.
             await asyncio.sleep(self._times.gathering)
             seen = self._gateway.changed.version
             if (now := self._gateway.status(name)) != last:

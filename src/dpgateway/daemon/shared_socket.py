@@ -77,6 +77,7 @@ class SharedSocket:
         with self._locked() as locked:
             if not locked:
                 return False
+            # An older listener is at no path any more; its connected clients stay.
             self._close()
             listener = unix.listen(self.path)
             try:

@@ -70,6 +70,7 @@ class _Table:
         self._nodes: dict[str, Nodes] = {}
         self._device: dict[str, str] = {}
         for offered in (*must, *free):
+            # An id without a device gets a name that no device has.
             device = device_of(offered)
             self._device[offered] = device.id if device else f"\0{offered}"
             self._nodes[self._device[offered]] = frozenset(device.numa_nodes if device else ())

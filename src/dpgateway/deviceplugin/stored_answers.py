@@ -83,6 +83,7 @@ class StoredAnswers:
         """Raises RequestError if the container of these ids would get other hardware than theirs, or if that is
         unknown; and the driver's errors.
         """
+        # The present checkpoint, which has the answer of the container that is about to start.
         await self._holdings.read()
         note, wanted, reason = self._holdings.value.note, frozenset(ids), ""
         if note is None:
@@ -90,6 +91,7 @@ class StoredAnswers:
                 f"resource {self._name}: it isn't known what the container of {', '.join(ids)} was given, "
                 "because the kubelet's checkpoint can't be read; the log says why"
             )
+        # PreStartContainer names all of a container's ids, so a container with other ids isn't the one.
         if containers := [one for one, held in _containers(note, wanted).items() if held == wanted]:
             reason = await self._reason(wanted, containers, devices, calls)
         self._set({wanted: reason})

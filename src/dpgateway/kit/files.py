@@ -83,7 +83,7 @@ def write(path: Path, content: bytes, *, sync: bool = True) -> None:
         new.unlink(missing_ok=True)
         raise
     if sync:
-        _sync(path.parent)
+        _sync(path.parent)  # the rename is a change of the directory (fsync(2))
 
 
 def _sync(directory: Path) -> None:

@@ -59,6 +59,7 @@ def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.s
         with Address(new) as address:
             listener.bind(address.path)
         new.chmod(0o600)
+        # Renamed once it listens, so that no client finds a socket that refuses it.
         listener.listen()
         new.rename(path)
     except BaseException:

@@ -79,7 +79,7 @@ class PodDirectories:
         with Watch() as watch:
             while True:
                 self.watched = watch.add(self._directory, _EVENTS) is not None
-                if self.watched:
+                if self.watched:  # changes before the watch made no event
                     self._changed()
                 while self.watched:
                     event = await watch.next()

@@ -130,7 +130,7 @@ class Runtime:
         if self._known is None or self._known[0] != there:
             said = await _ask(there[0])
             if not said.name:
-                return None
+                return None  # not remembered: the runtime may still be starting
             word = {True: "knows", False: "doesn't know", None: "may know"}[said.cdi.by_name]
             where = f", and reads specs in {' and '.join(said.cdi.spec_dirs)}" if said.cdi.spec_dirs else ""
             _log.info("the container runtime %s %s %s CDI%s", said.name, said.version, word, where)

@@ -49,6 +49,7 @@ class Refusals:
             del self._answers[name]
         if not refused:
             return
+        # One resource's answers stand for all, because they are one kubelet's.
         answers = next(iter(refused.values()))
         _log.warning(
             "the kubelet speaks none of the APIs that it was offered, so %d resource%s not registered; it answered %s; "
