@@ -1,31 +1,31 @@
-"""The simulated kubelet: its device manager, the pods that it admits, and how it is started, stopped and misled.
+"""The simulated kubelet: its device manager, its pods, and the user's controls over both.
 
-kubelet          what a user can ask of it, tell it, and do to it
-restartable      from incarnation to incarnation: start, stop, kill, restart, upgrade
-node             what stays when it ends: its node, and what it is told to do wrong or late
-incarnation      one life of it: what its parts share, and the tasks that end with it
-releases         what changed in which release
-behaviour        what one release does, as a value
-device_manager   the device manager, put together
-registration     Register: the checks of a request, and what becomes of one that passes
-connections      who is registered for a resource, up to 1.24
+kubelet          the user's interface: queries, pods, calls without a pod, mischief
+restartable      start, stop, kill, restart, upgrade: one incarnation after another
+node             state that outlives an incarnation: the node, and injected faults
+incarnation      one kubelet process: shared state, and the tasks that end with it
+releases         the changes of each release
+behaviour        one release's behaviour, as a value
+device_manager   the device manager: its composition and its start
+registration     Register: the checks, and the hand-over of a request that passes
+connections      plugins registered per resource, up to 1.24
 clients          the same from 1.25 on
-endpoint         one registered plugin: its lists, and whether it still counts
+endpoint         one registered plugin: dialling, its lists, whether it is stopped
 plugin           the RPCs to one plugin
-ledger           what the device manager keeps in memory
+ledger           the device manager's memory
 checkpoint       the four formats of `kubelet_internal_checkpoint`
-store            the directory: what a start deletes, and the checkpoint file
+store            the device-plugins directory: cleaning it, and the checkpoint file
 workload         the pods of one incarnation
-pods             pods and their containers, and whether the node has what they ask for
-admission        admitting pods and starting containers, in the order of each release
+pods             pods, containers, and the general predicate
+admission        pod admission and container start, in the order of each release
 topology         the topology manager
-choice           which devices a container gets
+choice           the choice of a container's devices
 allocation       Allocate, and the record of its answer
-starting         PreStartContainer, and what a container starts with
+starting         PreStartContainer, and the options that a container starts with
 pod_directories  the directory of each pod
 pod_resources    PodResources List
-status           what it reports of capacity and of containers
-events           what it sees and does, to follow or wait for
-clock            a clock that can be turned forward
-errors           what can go wrong, by whose fault
+status           reported capacity, and the devices of a container
+events           the event log, to follow or wait on
+clock            a clock that can be advanced
+errors           the exceptions, by whose fault they are
 """

@@ -1,7 +1,12 @@
-"""Admitting pods and starting containers: the order of things in each release.
+"""Pod admission and container start, in the order of each release.
 
-1.8 asks a plugin when a container starts; 1.9 to 1.17 for the whole pod when it is admitted (lifecycle/predicate.go);
-from 1.18 on container by container, after the topology manager (cm/topologymanager/scope*.go).
+Allocate is called at the start of each container in 1.8; for the whole pod at its admission in 1.9 to 1.17
+(lifecycle/predicate.go); from 1.18 on container by container, after the topology manager
+(cm/topologymanager/scope*.go). The general predicate comes last in all of them.
+
+Two caches live as long as the incarnation. `_affinities` contains the topology manager's choice, keyed by (pod,
+container). `_reusable` contains the devices that init containers leave to later containers, for the pod admitted last
+only, as the kubelet's devicesToReuse.
 """
 
 from collections.abc import Mapping
@@ -16,7 +21,7 @@ from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 
 
 class PodRefusedError(Exception):
-    """The pod fails, for good; `reason` is its status.reason, the text its status.message."""
+    """The pod fails for good. `reason` is its status.reason, the error's text its status.message."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -24,7 +29,7 @@ class PodRefusedError(Exception):
 
 
 class Admission:
-    """The admissions of one incarnation. `pods` are those that the kubelet has, the one in question included."""
+    """The admissions of one incarnation. `pods`: every active pod by name, including the one being admitted."""
 
     def __init__(self, incarnation: Incarnation, connections: PluginConnections, pods: Mapping[str, Pod]) -> None:
         self._incarnation, self._connections, self._pods = incarnation, connections, pods
@@ -50,11 +55,14 @@ class Admission:
         self._check_node(pod)
 
     async def start(self, pod: Pod, container: PodContainer) -> starting.RunOptions | None:
-        """What the container runs with; None if it has no devices. Raises AllocationError."""
+        """The options that the container runs with; None without devices. Raises AllocationError."""
         if self._behaviour.allocates == "start":
             if self._ledger.keep_only(self._pods):  # 1.8 doesn't wait for the pod sources
                 self._ledger.recount()
             return await starting.allocate(self._incarnation, self._connections, pod, container)
+
+        # GetDeviceRunContainerOptions: PreStartContainer runs at every start, per resource, before the missing
+        # holdings are noticed.
         again = False
         for resource, number in container.resources.items():
             if not self._ledger.is_plugin_resource(resource) or not (number or self._behaviour.zero_pre_starts):
@@ -63,6 +71,8 @@ class Admission:
                 request = Request(pod.name, container.name, resource, number)
                 await starting.pre_start(self._incarnation, self._connections, request)
             again |= self._ledger.held(pod.name, container.name, resource) is None
+
+        # A plugin that registered after the pod's admission leaves the container without holdings.
         if again:
             await self._reallocate(pod, container)
         holdings = self._ledger.of_container(pod.name, container.name)
@@ -70,7 +80,7 @@ class Admission:
         return starting.merged(self._behaviour, answers, f"{pod.name}-{container.name}") if holdings else None
 
     def _check_node(self, pod: Pod) -> None:
-        """The general predicate, which comes after the allocation."""
+        """The general predicate. It runs after Allocate, so a refused pod's plugins have been called already."""
         others = [one for name, one in self._pods.items() if name != pod.name]
         counts = status.capacity(self._incarnation, self._connections)["allocatable"]
         node = pods.allocatable(self._ledger, counts, pod.name)
@@ -94,7 +104,7 @@ class Admission:
         await self._allocator.allocate(pod, container, self._reusable[pod.name], self._affinity)
 
     async def _reallocate(self, pod: Pod, container: PodContainer) -> None:
-        """A plugin's resource without holdings of the container: a race at the node's restart, say its authors."""
+        """Allocates again for a container without holdings; the kubelet's comment calls it a race at node restart."""
         if self._behaviour.reallocates == "pod":
             try:
                 await self._allocate_all(pod)
@@ -108,6 +118,7 @@ class Admission:
 
     def _place(self, pod: Pod, container: PodContainer) -> None:
         """The topology manager's decision for one container."""
+        # Hints count free devices, so terminated pods' devices are freed first.
         self._allocator.collect()
         numa, crashes = self._incarnation.node.numa, self._behaviour.vanished_crashes
         try:
@@ -126,6 +137,8 @@ class Admission:
 
     def _candidates(self, pod: Pod, container: PodContainer, resource: str, number: int) -> topology.Candidates:
         nodes = {device.id: device.nodes for device in self._ledger.known.get(resource, {}).values()}
+
+        # A container that is admitted again (kubelet restart) can only get its own devices.
         held = frozenset(self._ledger.held(pod.name, container.name, resource) or ())
         if held:
             return topology.Candidates(nodes, held, frozenset(), number, possible=len(held) == number)

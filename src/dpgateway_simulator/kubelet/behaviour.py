@@ -1,4 +1,4 @@
-"""What one kubelet release does, as a value. `releases` has the values."""
+"""One kubelet release's behaviour, as a value. `releases` contains the values."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Layout = Literal["per device", "per container", "with checksum", "by NUMA node"]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """One release. `*_error` are the kubelet's own texts; where they are used, `{}` in them is filled in."""
+    """One release. Fields named `*_error` are the kubelet's own messages, format strings with at most one `{}`."""
 
     version: str
     minor: int
@@ -19,16 +19,16 @@ class Behaviour:
     receive_limit: int | None  # bytes in one message, None: unlimited
     # registering
     version_error: str
-    empty_name_error: str | None  # None: name_error says it
+    empty_name_error: str | None  # None: name_error covers it
     name_error: str
     qualified_names: bool
     clients: Literal["first list", "replaced", "newest", "one", "many"]
     blocking_dial: bool
     synchronous: bool  # Register dials and asks for the options before it answers
-    register_context: bool  # the kubelet gives up a Register when its caller does
+    register_context: bool  # the kubelet abandons a Register that its caller cancels
     options_stay: bool  # options belong to the resource, and stay when its plugin is gone
     replaced_keep_health: bool  # kubernetes #62773
-    disconnect_crashes: bool  # the kubelet panics when a client ends whose resource is forgotten
+    disconnect_crashes: bool  # the kubelet panics when a client disconnects after its resource was forgotten
     # devices
     list_replaces: bool  # False: only the difference to the endpoint's last list counts
     hides_unhealthy: bool
@@ -67,6 +67,6 @@ class Behaviour:
     resource_status: bool  # a container's status names its devices and their health
     # PodResources
     lists: tuple[str, ...]  # the versions of its API
-    list_entries: Literal["resource", "node", "device"]  # what has a ContainerDevices of its own
-    lists_finished: bool  # also pods whose containers have ended, without devices, until they are deleted
-    list_burst: int | None  # calls at once, and ten times as many a second; None: unlimited
+    list_entries: Literal["resource", "node", "device"]  # one ContainerDevices for each
+    lists_finished: bool  # also lists finished pods, without devices, until their deletion
+    list_burst: int | None  # burst of the rate limiter, which refills ten times that a second; None: unlimited

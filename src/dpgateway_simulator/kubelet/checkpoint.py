@@ -1,7 +1,7 @@
-"""`kubelet_internal_checkpoint` in its four formats, and which releases write and read each. Pure: text in, text out.
+"""`kubelet_internal_checkpoint`: its four formats and the releases that use each. Pure: text in, text out.
 
 "per device", of 1.8: {"Entries": [...]}. "per container", of 1.9 and 1.10: {"PodDeviceEntries", "RegisteredDevices"}.
-"with checksum", of 1.11 to 1.19: both under "Data". "by NUMA node", since 1.20: the same, and each node's ids apart.
+"with checksum", of 1.11 to 1.19: both under "Data". "by NUMA node", since 1.20: the same, with ids keyed by node.
 The checksum is FNV-1a over the text that davecgh/go-spew prints of the Go struct
 (pkg/kubelet/checkpointmanager/checksum, pkg/util/hash).
 """
@@ -22,12 +22,12 @@ Entry = dict[str, Any]
 
 
 class CorruptError(ValueError):
-    """A checkpoint that this release can't read; it starts without any allocation."""
+    """A checkpoint that this release can't read; the kubelet then starts without any allocation."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file says: which container holds what, and which resources were registered."""
+    """A file's content: holdings, and the names of registered resources."""
 
     holdings: tuple[Holding, ...] = ()
     registered: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def _entries(layout: Layout, holdings: Iterable[Holding]) -> list[Entry]:
 
 
 def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
-    """What a file says to a release that reads these layouts. CorruptError if the file has none of them."""
+    """A file's content, in the first of `layouts` that fits. CorruptError if none fits."""
     problems = []
     for layout in layouts:
         try:
@@ -81,7 +81,7 @@ def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
 
 
 def _read(layout: Layout, content: object) -> Checkpoint:
-    """Go's encoding/json ignores unknown keys: to 1.9 a file of 1.8 is an empty one, and to 1.8 one of 1.9."""
+    """Go's encoding/json ignores unknown keys: 1.9 reads a file of 1.8 as empty, and 1.8 a file of 1.9."""
     if not isinstance(content, dict):
         raise CorruptError("not an object")
     if layout == "per device":
@@ -89,7 +89,7 @@ def _read(layout: Layout, content: object) -> Checkpoint:
     data = content
     if layout != "per container":
         data = content.get("Data") or {"PodDeviceEntries": None, "RegisteredDevices": None}
-        _shape(layout, data)
+        _shape(layout, data)  # Go decodes, and fails on a wrong type, before it verifies the checksum
         if content.get("Checksum") != checksum(data):
             raise CorruptError("checkpoint is corrupted")
     _shape(layout, data)
@@ -128,7 +128,7 @@ def checksum(data: Entry) -> int:
 
 
 def spew(data: Entry) -> str:
-    """What spew's `%#v` with sorted keys prints for checkpoint.checkpointData."""
+    """checkpoint.checkpointData as spew's `%#v` prints it with sorted keys; the checksum is over this text."""
     entries, registered = data.get("PodDeviceEntries"), data.get("RegisteredDevices")
     rows = "<nil>" if entries is None else "[" + " ".join(map(_entry, entries)) + "]"
     table = "<nil>" if registered is None else _map(registered)

@@ -1,6 +1,8 @@
-"""Which devices a container gets: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
+"""The choice of a container's devices: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
 
-Go picks ids in the random order of its maps; here they are taken in sorted order.
+In order: devices that an init container left, then devices on the NUMA nodes of the topology manager's affinity, then
+the rest. A plugin with GetPreferredAllocation chooses within one of the last two sets. Go picks ids in the random order
+of its maps; here they are taken in sorted order.
 """
 
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ _SHORT = "requested number of devices unavailable for {}. Requested: {}, Availab
 
 @dataclass(frozen=True)
 class Request:
-    """So many devices of a resource for a container."""
+    """A container's request for `number` devices of one resource."""
 
     pod: str
     container: str
@@ -28,7 +30,7 @@ class Request:
 
 
 class Choice:
-    """The devices for one request."""
+    """The choice for one request: `_chosen` grows and `_needed` shrinks with every `_take`."""
 
     def __init__(self, incarnation: Incarnation, connections: PluginConnections, request: Request) -> None:
         self._incarnation, self._connections, self._request = incarnation, connections, request
@@ -37,7 +39,7 @@ class Choice:
         self._needed = request.number
 
     async def choose(self, reusable: set[str], affinity: frozenset[int] | None) -> set[str]:
-        """The ids to ask the plugin for; none when there is nothing to do."""
+        """The ids for Allocate; empty if nothing is to be allocated."""
         if not self._check():
             return set()
         if self._take(reusable):
@@ -45,6 +47,8 @@ class Choice:
         available = self._ledger.available(self._request.resource)
         if len(available) < self._needed:
             raise AllocationError(_SHORT.format(self._request.resource, self._needed, len(available)))
+
+        # The preference is asked only where it has a choice: not if the aligned devices are all needed.
         aligned, unaligned, nowhere = self._by_affinity(available, affinity)
         if self._needed < len(aligned):
             return await self._from(aligned, (aligned,))
@@ -64,14 +68,20 @@ class Choice:
     def _check(self) -> bool:
         """Whether anything is to be allocated; AllocationError if the request can't be granted."""
         does, resource = self._behaviour, self._request.resource
+
+        # A container admitted again holds its devices from the checkpoint and needs no Allocate.
         held = self._ledger.held(self._request.pod, self._request.container, resource)
         if held is not None:
             self._needed -= len(held)
             if self._needed:
                 raise AllocationError(self._changed(len(held)))
+
+        # kubernetes #118635: a container that the runtime found running passes before its plugin is back.
         running = (self._request.pod, self._request.container) in self._incarnation.found_running
         if does.spares_running and running and not self._incarnation.sources_ready:
             return False
+
+        # From #116376 on the checks below apply to a request of 0 as well.
         if not does.needs_healthy and not self._needed:
             return False
         if resource not in self._ledger.healthy:
@@ -81,7 +91,7 @@ class Choice:
         return self._needed > 0
 
     def _check_health(self, held: set[str]) -> None:
-        """kubernetes #109595: 1.25.10, 1.26.5, 1.27.2 and later."""
+        """kubernetes #109595, in 1.25.10, 1.26.5, 1.27.2 and later: no start with stale devices after a reboot."""
         healthy, resource = self._ledger.healthy[self._request.resource], self._request.resource
         if not healthy:
             raise AllocationError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
@@ -95,7 +105,7 @@ class Choice:
         return f"{what} from {held} to {request.number}"
 
     def _take(self, some: set[str]) -> bool:
-        """Takes from `some`; whether that was enough."""
+        """Takes from `some`, as many as are needed; true if the request is complete."""
         taken = self._ledger.allocated.setdefault(self._request.resource, set())
         for device in sorted(some - self._chosen)[: self._needed]:
             taken.add(device)
@@ -104,7 +114,7 @@ class Choice:
         return self._needed == 0
 
     def _by_affinity(self, available: set[str], affinity: frozenset[int] | None) -> tuple[set[str], set[str], set[str]]:
-        """filterByAffinity: on the chosen NUMA nodes, on others, on none."""
+        """filterByAffinity: the devices on NUMA nodes of the affinity, on other nodes only, and on no node."""
         known = self._ledger.known.get(self._request.resource, {})
         if affinity is None or not any(device.nodes for device in known.values()):
             return set(), set(), available

@@ -1,7 +1,11 @@
-"""Registration from 1.25 on: the kubelet connects and asks for the options before it answers Register (PR #109016).
+"""Registration from 1.25 on: Register returns after the dial and GetDevicePluginOptions (kubernetes #109016).
 
-Up to 1.36 a resource has one client, which the end of any stream disconnects (kubernetes #121994). From 1.37 on it has
-a client for each socket path.
+A *client* is a connection, an *endpoint* the connection that the device manager calls. Up to 1.36 a resource has one
+client, and the end of any of its streams disconnects it, even a newer one (kubernetes #121994). From 1.37 on a resource
+has a client per socket path, and a path can't register again while it is connected.
+
+Order of a registration: client stored, dial, options, endpoint connected, then ListAndWatch in a task of its own. A
+failure before the endpoint is connected removes the client and leaves the old endpoint in place.
 """
 
 import asyncio
@@ -31,7 +35,7 @@ class SingleConnections(PluginConnections):
             self._remove(endpoint)
             self._failed(endpoint, error)
             raise
-        except asyncio.CancelledError:  # the caller gave up; only kubelets from 1.35 on notice
+        except asyncio.CancelledError:  # the caller cancelled Register; only kubelets from 1.35 on see it
             self._remove(endpoint)
             self._incarnation.emit("register given up", **endpoint.about)
             raise
@@ -46,7 +50,7 @@ class SingleConnections(PluginConnections):
             raise RefusedError(f"failed to get device plugin options: {error}") from error
 
     async def _run(self, endpoint: PluginEndpoint) -> None:
-        """When a stream ends the client is looked up by its resource, and may be a newer one: kubernetes #121994."""
+        """Follows the stream. At its end the kubelet looks up the client anew, and may find a newer one (#121994)."""
         await follow(self._incarnation, endpoint)
         client = self._client(endpoint)
         if client is None:
@@ -85,7 +89,8 @@ class ManyConnections(SingleConnections):
         await super()._greet(endpoint, request)
         stored = self._connected_at.setdefault(endpoint.resource, {})
         if endpoint.path in stored:
-            # `register` then removes the path's client, the connected one too, as the kubelet does
+            # `register` removes every client of the path on this error, and so orphans the connected one, as the
+            # kubelet does.
             raise RefusedError(f"device plugin already connected: {endpoint.path}")
         stored[endpoint.path] = endpoint
 

@@ -1,4 +1,4 @@
-"""The simulated kubelet's clock. A caller may turn it forward, past the kubelet's 10 s and 5 minutes of patience."""
+"""The simulated kubelet's clock. A caller may advance it, past the 10 s dial timeout or the 5 min grace period."""
 
 import asyncio
 import contextlib
@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class KubeletClock(Protocol):
-    """Counts seconds. Only differences of its times mean anything."""
+    """A clock in seconds. Its zero is arbitrary."""
 
     def time(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def advance(self, seconds: float) -> None:
-        """Turns the clock forward by `seconds`, and wakes the sleepers that are due."""
+        """Advances the clock by `seconds` and wakes the sleepers that are due."""
 
 
 class RealClock:
-    """Real time, plus all that the clock was turned forward."""
+    """Monotonic time plus the sum of all advances."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
@@ -41,7 +41,7 @@ class RealClock:
 
 
 class ManualClock:
-    """Time that passes only by `advance`."""
+    """A clock that stands still between calls of `advance`."""
 
     def __init__(self) -> None:
         self._now = 0.0

@@ -1,8 +1,12 @@
-"""Who is registered for a resource: what all releases have in common, and registration up to 1.24.
+"""The plugins registered per resource: the base of all releases, and registration up to 1.24.
 
-Up to 1.24 Register answers at once, and the kubelet connects afterwards. In 1.8 to 1.11 a new plugin replaces the old
-one, whose stream the kubelet ends. In 1.12 to 1.24 the newest is called; older streams go on and their lists count.
-`clients` has the later releases.
+Up to 1.24 Register returns at once, and the kubelet connects afterwards. In 1.8 to 1.11 a new plugin replaces the old
+one, and the kubelet ends the old stream. In 1.12 to 1.24 calls go to the newest plugin; older streams stay open, and
+their lists still replace the resource's devices. `clients` covers the later releases.
+
+`endpoints` contains the plugin that calls go to, keyed by resource; `_opened` contains every connection of the
+incarnation, also replaced ones, because the end of the process closes them all. At a stream's end its task changes the
+resource's devices only if its endpoint is still the current one: another plugin may have registered meanwhile.
 """
 
 import dataclasses
@@ -17,7 +21,7 @@ from dpgateway_simulator.wire.dialects import Registration
 
 
 class PluginConnections(ABC):
-    """`endpoints` has the plugins that the device manager calls, by resource. `register` raises RefusedError."""
+    """The connections of one incarnation. `register` raises RefusedError."""
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
@@ -28,18 +32,18 @@ class PluginConnections(ABC):
     async def register(self, request: Registration) -> None: ...
 
     def expect(self, resource: str) -> None:
-        """A resource of the checkpoint: a stopped endpoint."""
+        """Adds a stopped endpoint for a resource that the checkpoint names; the grace period runs from now."""
         self.endpoints[resource] = PluginEndpoint(
             resource, "", self._incarnation.node.directory, stopped_at=self._incarnation.now()
         )
 
     def close(self) -> None:
-        """Ends all connections, as the end of the process does."""
+        """Closes all connections, as the end of a process does."""
         for endpoint in self._opened:
             endpoint.close()
 
     def drop(self, resource: str | None = None) -> int:
-        """Breaks the connections to the plugins of a resource, or to all; returns how many."""
+        """Breaks the connections to a resource's plugins, or to all plugins; returns their number."""
         broken = [one for one in self._opened if resource in (None, one.resource) and one.stopped_at is None]
         for endpoint in broken:
             endpoint.close()
@@ -61,7 +65,7 @@ class PluginConnections(ABC):
 
 
 class FirstListConnections(PluginConnections):
-    """1.8: a plugin counts from its first list on, and its end deletes all its devices (deviceplugin/manager.go)."""
+    """1.8: a plugin is current from its first list on, and its end deletes its devices (deviceplugin/manager.go)."""
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)
@@ -91,7 +95,8 @@ class ReplacingConnections(PluginConnections):
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         old = self.endpoints.get(endpoint.resource)
         if old is not None:
-            # Before the fix of kubernetes #62773 their health stayed, so that a list with them Healthy changed nothing.
+            # kubernetes #62773: before the fix they kept their health, so an equal list was no difference and the
+            # resource stayed at 0.
             keeps = self._incarnation.behaviour.replaced_keep_health
             inherited = (one if keeps else dataclasses.replace(one, health="Unhealthy") for one in old.devices.values())
             endpoint.devices = {one.id: one for one in inherited}
@@ -115,7 +120,7 @@ class ReplacingConnections(PluginConnections):
 
 
 class NewestConnections(PluginConnections):
-    """1.12 to 1.24: the newest is called; older streams go on and their lists count (runEndpoint)."""
+    """1.12 to 1.24: calls go to the newest plugin; older streams stay open and their lists count (runEndpoint)."""
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)

@@ -1,4 +1,4 @@
-"""The device manager of one incarnation: its parts put together, and its start.
+"""The device manager of one incarnation: its composition and its start.
 
 Start in pkg/kubelet/cm/devicemanager/manager.go.
 """
@@ -55,7 +55,7 @@ class DeviceManager:
         return self.incarnation.node.directory / store.SOCKET
 
     async def start(self) -> None:
-        """Reads the checkpoint, cleans the directory, listens: in this order, as every release does."""
+        """Reads the checkpoint, then cleans the directory, then listens: every release's order."""
         behaviour, directory = self.incarnation.behaviour, self.incarnation.node.directory
         self._load()
         store.prepare(directory, behaviour)
@@ -66,10 +66,11 @@ class DeviceManager:
         self.incarnation.emit("started", version=behaviour.version, directory=str(directory))
 
     async def listen(self) -> None:
-        """Creates kubelet.sock and serves on it; connections that are open already stay."""
+        """Creates kubelet.sock and serves on it. Connections on an older kubelet.sock stay open."""
         sock = sockets.bound(self.socket)
         self.incarnation.emit("socket created", path=str(self.socket))
         try:
+            # bind() creates the file, listen() comes later: a client that watches for CREATE may be refused.
             if self.incarnation.node.misbehaviour.late_listen:
                 await self.incarnation.sleep(self.incarnation.node.misbehaviour.late_listen)
             await self._server.listen(sock)
@@ -87,6 +88,8 @@ class DeviceManager:
         for holding in found.holdings:
             ledger.hold(holding)
         ledger.recount()
+
+        # Registered resources count as known without devices until their plugins are back.
         for resource in found.registered:
             ledger.expect(resource)
             self.connections.expect(resource)

@@ -1,4 +1,4 @@
-"""One registered plugin: dialling it, following its lists, and whether it still counts.
+"""One registered plugin: dialling it, following its lists, and whether it is stopped.
 
 pkg/kubelet/cm/devicemanager/endpoint.go, from 1.25 on also plugin/v1beta1/client.go.
 """
@@ -21,7 +21,7 @@ _FIRST_BACKOFF, _BACKOFF_FACTOR = 1.0, 1.6  # grpc-go's connection back-off, wit
 
 @dataclass(eq=False)
 class PluginEndpoint:
-    """A registered plugin. One that only the checkpoint knows has no `plugin`, and is stopped from the beginning."""
+    """A registered plugin. An endpoint from the checkpoint has no `plugin` and is stopped from the beginning."""
 
     resource: str
     name: str  # as it was registered
@@ -37,13 +37,13 @@ class PluginEndpoint:
         return {"resource": self.resource, "endpoint": self.name}
 
     def reach(self) -> PluginClient:
-        """The plugin to call; AllocationError if it is stopped."""
+        """The client to call; AllocationError if the endpoint is stopped."""
         if self.plugin is None or self.stopped_at is not None:
             raise AllocationError(f"endpoint &{{{self.resource} {self.path}}} has been stopped")
         return self.plugin
 
     def close(self) -> None:
-        """Ends the connection, if there is one."""
+        """Closes the connection, if any."""
         if self.plugin is not None:
             self.plugin.close()
 
@@ -56,14 +56,14 @@ class PluginEndpoint:
 
 
 def opened(incarnation: Incarnation, request: Registration) -> PluginEndpoint:
-    """An endpoint that isn't connected yet; the endpoint field is joined as Go's filepath.Join does."""
+    """An endpoint, not connected yet. Register's endpoint field is joined as by Go's filepath.Join."""
     path = Path(os.path.normpath(f"{incarnation.node.directory}/{request.endpoint}"))
     plugin = PluginClient(incarnation.behaviour, request.resource, path, request.endpoint)
     return PluginEndpoint(request.resource, request.endpoint, path, plugin)
 
 
 async def dial(incarnation: Incarnation, endpoint: PluginEndpoint) -> None:
-    """grpc.WithBlock: tries again and again for 10 seconds, then RefusedError."""
+    """grpc.WithBlock: retries with backoff for 10 seconds, then raises RefusedError."""
     trying = incarnation.tasks.spawn(f"kubelet: dialling {endpoint.name}", _try(incarnation, endpoint))
     waiting = incarnation.tasks.spawn(f"kubelet: patience with {endpoint.name}", incarnation.sleep(DIAL_TIMEOUT))
     try:
@@ -88,7 +88,7 @@ async def _try(incarnation: Incarnation, endpoint: PluginEndpoint) -> None:
 
 
 async def follow(incarnation: Incarnation, endpoint: PluginEndpoint, first: Callable[[], None] | None = None) -> None:
-    """Takes list after list until the stream ends, also by a failure; calls `first` after the first list."""
+    """Takes lists until the stream ends or fails; calls `first` after the first list."""
     reason = "EOF"
     incarnation.emit("stream opened", **endpoint.about)
     try:
@@ -103,7 +103,7 @@ async def follow(incarnation: Incarnation, endpoint: PluginEndpoint, first: Call
 
 
 def take(incarnation: Incarnation, endpoint: PluginEndpoint, devices: tuple[Device, ...]) -> None:
-    """One list into the ledger: whole, or what changed since the endpoint's last one."""
+    """Puts one list into the ledger: the whole list, or its difference to the endpoint's previous one."""
     held_before = _health_of_held(incarnation, endpoint.resource)
     if incarnation.behaviour.list_replaces:
         incarnation.ledger.replace(endpoint.resource, devices)
@@ -119,7 +119,7 @@ def take(incarnation: Incarnation, endpoint: PluginEndpoint, devices: tuple[Devi
 
 
 def _difference(endpoint: PluginEndpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
-    """Up to 1.11: additions and changes of health, and removals."""
+    """Up to 1.11: (devices added or changed in health, devices removed)."""
     cached, kept, seen = endpoint.devices, [], set()
     for device in devices:
         seen.add(device.id)
@@ -137,7 +137,7 @@ def _health_of_held(incarnation: Incarnation, resource: str) -> dict[str, str | 
 
 
 def _report_health(incarnation: Incarnation, resource: str, before: dict[str, str | None]) -> None:
-    """KEP-4680: a pod's status is written when a held device changes its health or returns, not when it goes."""
+    """KEP-4680: a pod's status is updated when a held device changes health or returns, not when it vanishes."""
     after = _health_of_held(incarnation, resource)
     changed = {device for device, health in after.items() if health is not None and health != before.get(device)}
     pods = {one.pod for one in incarnation.ledger.holdings.values() if one.resource == resource and one.ids & changed}

@@ -1,12 +1,12 @@
-"""What can go wrong with a simulated kubelet, named by whose fault it is."""
+"""The simulated kubelet's exceptions, by whose fault they are."""
 
 
 class Crashed(RuntimeError):
-    """The kubelet panicked, as the real release does; the text is the reason."""
+    """The kubelet panicked, as the real release does; the text is the panic's."""
 
 
 class NotRunningError(RuntimeError):
-    """A kubelet that isn't running was asked for something."""
+    """A call on a kubelet that isn't running."""
 
 
 class RefusedError(Exception):
@@ -14,8 +14,8 @@ class RefusedError(Exception):
 
 
 class PluginError(Exception):
-    """An RPC to the plugin failed; the text is what grpc-go would print, `rpc error: code = ... desc = ...`."""
+    """An RPC to the plugin failed; the text is grpc-go's, `rpc error: code = ... desc = ...`."""
 
 
 class AllocationError(Exception):
-    """The device manager can't give a container what it asks for."""
+    """The device manager can't satisfy a container's request."""

@@ -1,4 +1,4 @@
-"""What a simulated kubelet sees and does, as a list of events to follow or wait for."""
+"""The event log of a simulated kubelet, to follow or wait on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class KubeletEvent:
-    """One thing that happened: its kind, such as `registered` or `list received`, and its details."""
+    """One event: its kind, such as `registered` or `list received`, its time in seconds, and its details."""
 
     kind: str
     time: float
@@ -28,7 +28,11 @@ def _short(value: object, limit: int = 8) -> str:
 
 
 class EventLog:
-    """The events of all incarnations of one simulated kubelet. Writing an event never awaits anything."""
+    """The events of all incarnations of one simulated kubelet.
+
+    `emit` never awaits: listeners run inside it, and waiting tasks wake up afterwards. Each wake-up replaces
+    `_changed`, so that every waiter of the old event runs once and nothing has to clear it.
+    """
 
     def __init__(self, time: Callable[[], float]) -> None:
         self.events: list[KubeletEvent] = []
@@ -49,18 +53,18 @@ class EventLog:
         return lambda: self._listeners.remove(listener)
 
     def wake(self) -> None:
-        """Lets every waiting task look again."""
+        """Has every waiting task evaluate its predicate again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait(self, predicate: Callable[[], T]) -> T:
-        """The predicate's first true value; it is asked at once and after every event."""
+        """The predicate's first true value; it is evaluated now and after every event."""
         while not (value := predicate()):
             await self._changed.wait()
         return value
 
     async def follow(self, start: int = 0) -> AsyncIterator[KubeletEvent]:
-        """Yields every event from the `start`-th on, and never ends."""
+        """Yields every event from index `start` on; never ends."""
         while True:
             while start < len(self.events):
                 start += 1

@@ -1,4 +1,9 @@
-"""One incarnation of a kubelet, from its start to its end: what all its parts share, and the tasks that end with it."""
+"""One incarnation of a kubelet: the state that its parts share, and the tasks that end with it.
+
+An incarnation stands for a process, so its end is synchronous: `end` sets `ended`, cancels all tasks and runs the
+`at_end` callbacks without an await, and nothing writes a checkpoint afterwards. `tasks.end` then waits for the
+cancelled tasks; Restartable calls it before the next incarnation starts on the same directory.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,9 +20,10 @@ _NIL = "invalid memory address or nil pointer dereference"
 
 
 class Incarnation:
-    """`found_running` are the (pod, container) that the container runtime found running at the start.
+    """The state of one kubelet process.
 
-    `crashed` is the reason of a panic, and empty without one.
+    `found_running` contains the (pod, container) pairs that the container runtime reports as running at the start.
+    `crashed` contains the text of a panic, and is empty without one.
     """
 
     def __init__(
@@ -45,12 +51,12 @@ class Incarnation:
         self.node.journal.emit(kind, **fields)
 
     def save(self) -> None:
-        """Writes the checkpoint; a kubelet that has ended writes nothing."""
+        """Writes the checkpoint, unless the incarnation has ended."""
         if not self.ended:
             store.save(self.node.directory, self.behaviour, self.ledger)
 
     def at_end(self, stop: Callable[[], None]) -> None:
-        """Has `stop` called when the incarnation ends, in the order in which it was asked for."""
+        """Registers a callback for the end of the incarnation; callbacks run in the order of registration."""
         self._at_end.append(stop)
 
     def end(self, kind: str, **about: str) -> None:
@@ -64,20 +70,20 @@ class Incarnation:
         self.emit(kind, version=self.behaviour.version, **about)
 
     def crash(self, reason: str) -> Crashed:
-        """The kubelet panics; the error to raise."""
+        """Ends the incarnation with a panic; returns the error to raise."""
         self.crashed = reason
         self.end("crashed", reason=reason)
         return Crashed(reason)
 
     def nil_pointer(self, function: str) -> Crashed:
-        """A panic in a function of the kubelet, in the words of the Go runtime."""
+        """Ends the incarnation with a nil-pointer panic in `function`, worded as by the Go runtime."""
         return self.crash(f"panic: runtime error: {_NIL} in {function}")
 
 
 class Tasks:
-    """Tasks that end with their owner. `end` raises the first error that one had; a crash is no error.
+    """Tasks that end with their owner. `end` raises the first error of a task; a simulated crash isn't an error.
 
-    asyncio.TaskGroup must be entered and left by one and the same task; a kubelet is started and stopped by any.
+    asyncio.TaskGroup must be entered and left by the same task; a kubelet may be started by one and stopped by another.
     """
 
     def __init__(self) -> None:
@@ -99,12 +105,12 @@ class Tasks:
             self._errors.append(error)
 
     def cancel(self) -> None:
-        """Cancels all but the task that calls."""
+        """Cancels all tasks but the calling one, which may be the task that crashed the kubelet."""
         for task in self._running - {asyncio.current_task()}:
             task.cancel()
 
     async def end(self) -> None:
-        """Cancels all tasks but the calling one and waits for them; raises the first error that any of them had."""
+        """Cancels all tasks but the calling one and waits for them; raises the first error of any task."""
         self.cancel()
         others = self._running - {asyncio.current_task()}
         if others:

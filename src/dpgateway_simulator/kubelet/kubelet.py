@@ -1,4 +1,4 @@
-"""What a user of a simulated kubelet can ask of it, tell it, and do to it."""
+"""The user's interface to a simulated kubelet: queries, pods, calls without a pod, mischief."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ class Kubelet(Restartable):
     """One simulated kubelet, from incarnation to incarnation.
 
     `version` is "1.8" to "1.37", `directory` stands for /var/lib/kubelet/device-plugins, `policy` is the topology
-    manager's, `numa` the number of the machine's NUMA nodes. Replies are plain dictionaries. What the real kubelet
-    panics on raises Crashed and leaves the reason in `crashed`; a kubelet that isn't running raises NotRunningError.
+    manager's, `numa` the number of the machine's NUMA nodes. Replies are plain dictionaries. Where the real kubelet
+    panics, a call raises Crashed and `crashed` contains the reason; a stopped kubelet raises NotRunningError.
 
     If the directory's name is device-plugins, its parent is the kubelet's --root-dir: the kubelet serves PodResources
     List there, and keeps a directory for each pod (pod_resources.py, pod_directories.py).
@@ -30,20 +30,20 @@ class Kubelet(Restartable):
     # the node and its pods
 
     def capacity(self) -> Reply:
-        """{"capacity": {...}, "allocatable": {...}, "removed": [...]}, as the next status of the node would have it."""
+        """{"capacity": {...}, "allocatable": {...}, "removed": [...]}, as in the next update of the node's status."""
         manager = self._running()
         return status.capacity(manager.incarnation, manager.connections)
 
     def counts(self, resource: str) -> tuple[int | None, int | None]:
-        """One resource's capacity and allocatable; None where the node's status doesn't name it."""
+        """One resource's capacity and allocatable; None if it isn't in the node's status."""
         now = self.capacity()
         return now["capacity"].get(resource), now["allocatable"].get(resource)
 
     def resources(self) -> Reply:
-        """{resource: {"plugin": "connected"|"gone"|"none", "capacity", "allocatable", "devices": [...]}}, as it is now.
+        """{resource: {"plugin": "connected"|"gone"|"none", "capacity", "allocatable", "devices": [...]}}, as of now.
 
-        A device is {"id", "health", "numa", "holders": ["pod/container", ...]}; one that is held and in no list is
-        "gone".
+        A device is {"id", "health", "numa", "holders": ["pod/container", ...]}; the health of a held device that is
+        in no list is "gone".
         """
         manager = self._running()
         return status.resources(manager.incarnation, manager.connections, manager.workload.pods)
@@ -66,7 +66,7 @@ class Kubelet(Restartable):
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """The names of its pods, refused ones not among them."""
+        """The names of its pods, without refused pods."""
         return tuple(self._manager.workload.pods) if self._manager else ()
 
     def containers(self, pod: str) -> tuple[str, ...]:
@@ -75,12 +75,12 @@ class Kubelet(Restartable):
         return tuple(one.name for one in found.all) if found else ()
 
     def remove(self, pod: str) -> Reply:
-        """Removes a pod. Its devices are free when the next pod asks for some."""
+        """Removes a pod. The kubelet frees its devices lazily, at the next allocation."""
         self._running().workload.remove(pod)
         return {"ok": True}
 
     def finish(self, pod: str) -> Reply:
-        """A pod's containers end by themselves; it isn't deleted. Its devices are free as after `remove`."""
+        """Ends a pod's containers as by themselves, without deleting the pod. Its devices are freed as by `remove`."""
         if pod not in self._running().workload.pods:
             return {"ok": False, "error": f'pod "{pod}" is not active'}
         self._running().workload.finish(pod)
@@ -91,7 +91,7 @@ class Kubelet(Restartable):
         return status.devices(self._running().incarnation, pod, container)
 
     def sources_ready(self, value: bool = True) -> None:
-        """Says whether all sources of pods have been read. Until they have been, no device is freed."""
+        """Sets whether all pod sources have been read. Before that no device is freed."""
         self._running().incarnation.sources_ready = value
 
     # what it sees
@@ -105,7 +105,7 @@ class Kubelet(Restartable):
         predicate: Callable[[], T],
         timeout: float | None = 30,  # noqa: ASYNC109  its expiry tells more than asyncio.timeout's
     ) -> T:
-        """Asks `predicate` now and after every event; returns its first true value."""
+        """Evaluates `predicate` now and after every event; returns its first true value. Raises TimeoutError."""
         try:
             async with asyncio.timeout(timeout):
                 return await self.journal.wait(predicate)
@@ -114,7 +114,7 @@ class Kubelet(Restartable):
             raise TimeoutError(f"not within {timeout} s; last events: {last}") from error
 
     async def wait_for_event(self, kind: str, since: int = 0, **fields: object) -> KubeletEvent:
-        """Waits, 30 seconds at most, for an event with these fields; the first `since` events don't count."""
+        """Waits up to 30 seconds for an event with these fields, ignoring the first `since` events."""
 
         def found() -> KubeletEvent | None:
             events = (one for one in self.events[since:] if one.kind == kind)
@@ -127,33 +127,33 @@ class Kubelet(Restartable):
     # calls that no pod makes
 
     async def allocate(self, resource: str, ids: Sequence[str]) -> Answer | None:
-        """Allocate, past all bookkeeping. Raises PluginError."""
+        """Calls Allocate without any bookkeeping. Raises PluginError."""
         return await self._endpoint(resource).allocate(ids)
 
     async def prefer(self, resource: str, available: Sequence[str], must: Sequence[str], size: int) -> set[str]:
-        """GetPreferredAllocation, regardless of the plugin's options. Raises PluginError."""
+        """Calls GetPreferredAllocation, whatever the plugin's options are. Raises PluginError."""
         return await self._endpoint(resource).prefer(available, must, size)
 
     async def pre_start(self, resource: str, ids: Sequence[str]) -> None:
-        """PreStartContainer, regardless of the plugin's options. Raises PluginError."""
+        """Calls PreStartContainer, whatever the plugin's options are. Raises PluginError."""
         await self._endpoint(resource).pre_start(ids)
 
     async def register(self, resource: str, endpoint: str, version: str) -> None:
-        """Register, as a plugin sends it. Raises GRPCError with the kubelet's words."""
+        """Registers as a plugin does. Raises GRPCError with the kubelet's message."""
         await self._running().registrar.register(Registration(version, endpoint, resource))
 
     # mischief
 
     def drop_streams(self, resource: str | None = None) -> int:
-        """Breaks the connections to a resource's plugins, or to all; returns how many."""
+        """Breaks the connections to a resource's plugins, or to all plugins; returns their number."""
         return self._running().connections.drop(resource)
 
     def touch_socket(self) -> None:
-        """Sets kubelet.sock's mode to what it is. The ctime changes, the file stays the same."""
+        """Sets kubelet.sock's mode to its present mode: a new ctime for the same file, without a CREATE event."""
         self._socket.chmod(self._socket.stat().st_mode)
 
     def rename_socket(self) -> None:
-        """Moves kubelet.sock away and back. Whoever watches the directory sees a new name of the same file."""
+        """Renames kubelet.sock away and back: a watch of the directory sees a new name for the same file."""
         aside = self._socket.with_name(".kubelet.sock.aside")
         self._socket.rename(aside).rename(self._socket)
 
@@ -162,7 +162,7 @@ class Kubelet(Restartable):
         self._socket.unlink()
 
     async def recreate_socket(self) -> None:
-        """Deletes kubelet.sock and has the same kubelet make it again; open connections stay."""
+        """Deletes kubelet.sock and creates it again, in the same incarnation; open connections stay."""
         self._socket.unlink(missing_ok=True)
         await self._running().listen()
 

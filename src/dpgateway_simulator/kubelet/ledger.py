@@ -1,7 +1,9 @@
-"""What a device manager keeps in memory about devices: pure values and sets, no clock, no wire.
+"""The device manager's memory of devices. Pure: no clock, no wire.
 
-In ManagerImpl of pkg/kubelet/cm/devicemanager/manager.go these are healthyDevices, unhealthyDevices, allDevices,
-allocatedDevices and podDevices.
+The fields are those of ManagerImpl in pkg/kubelet/cm/devicemanager/manager.go: `healthy` is healthyDevices, `unhealthy`
+unhealthyDevices, `known` allDevices, `allocated` allocatedDevices and `holdings` podDevices. `allocated` is redundant:
+it runs ahead of `holdings` while an Allocate is in flight, and `recount` derives it from them again. A resource is a
+plugin's if it is a key of `healthy` or `allocated`, even with an empty set.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +17,7 @@ Held = dict[int, list[str]]  # ids by NUMA node
 
 @dataclass(frozen=True)
 class Holding:
-    """A container's devices of one resource, and what their plugin answered."""
+    """A container's devices of one resource, and the plugin's answer to their Allocate."""
 
     pod: str
     container: str
@@ -30,7 +32,7 @@ class Holding:
 
 @dataclass
 class DeviceLedger:
-    """Every resource's devices, and who holds which."""
+    """Every resource's devices, and their holders."""
 
     hides_unhealthy: bool = False  # 1.8 and 1.9 remember healthy devices only
     healthy: dict[str, set[str]] = field(default_factory=dict)
@@ -40,14 +42,14 @@ class DeviceLedger:
     holdings: dict[tuple[str, str, str], Holding] = field(default_factory=dict)
 
     def replace(self, resource: str, devices: Iterable[Device]) -> None:
-        """A whole list, from 1.12 on. An id that comes twice with two healths counts twice."""
+        """Takes a whole list, from 1.12 on. An id listed both Healthy and Unhealthy counts twice."""
         self.healthy[resource], self.unhealthy[resource], self.known[resource] = set(), set(), {}
         for device in devices:
             self.known[resource][device.id] = device
             (self.healthy if device.healthy else self.unhealthy)[resource].add(device.id)
 
     def change(self, resource: str, kept: Iterable[Device], gone: Iterable[Device]) -> None:
-        """The difference of two lists, up to 1.11: additions and changes of health, and removals."""
+        """Takes the difference of two lists, up to 1.11: devices added or changed in health, and removed devices."""
         healthy = self.healthy.setdefault(resource, set())
         unhealthy = self.unhealthy.setdefault(resource, set())
         known = self.known.setdefault(resource, {})
@@ -72,7 +74,7 @@ class DeviceLedger:
         self.unhealthy.pop(resource, None)
 
     def expect(self, resource: str) -> None:
-        """A resource that the checkpoint names: known, without devices."""
+        """Adds a resource from the checkpoint, without devices."""
         self.healthy[resource], self.unhealthy[resource] = set(), set()
 
     def is_plugin_resource(self, resource: str) -> bool:
@@ -92,13 +94,13 @@ class DeviceLedger:
         self.holdings[holding.pod, holding.container, holding.resource] = holding
 
     def recount(self) -> None:
-        """Makes `allocated` follow from the holdings again."""
+        """Derives `allocated` from the holdings again."""
         self.allocated = {}
         for one in self.holdings.values():
             self.allocated.setdefault(one.resource, set()).update(one.ids)
 
     def keep_only(self, pods: Iterable[str]) -> bool:
-        """Frees what pods other than these hold; whether there were any."""
+        """Drops the holdings of all pods but these; returns whether any were dropped."""
         active = set(pods)
         gone = [key for key in self.holdings if key[0] not in active]
         for key in gone:

@@ -1,4 +1,4 @@
-"""What stays when a kubelet ends and starts again: its node, with what the kubelet is told to do wrong or late."""
+"""State that outlives an incarnation: the node, and the faults injected into its kubelet."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,26 +12,26 @@ from dpgateway_simulator.kubelet.events import EventLog
 
 @dataclass
 class Misbehaviour:
-    """Refuses, stalls and delays Register, and listens late, until `behave`, through all restarts. None means all
-    resources.
+    """Injected faults: refusals, stalls and delays of Register, and late listening. They last until `behave`, through
+    restarts. The key None stands for all resources.
     """
 
     refusals: dict[str | None, tuple[Status, str]] = field(default_factory=dict)
     stalled: set[str | None] = field(default_factory=set)
     late_listen: float = 0.0  # seconds between the creation of kubelet.sock and listening on it
-    register_delay: float = 0.0  # seconds before a Register is looked at
+    register_delay: float = 0.0  # seconds before a Register is processed
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def refuse_register(self, text: str, code: str = "UNKNOWN", resource: str | None = None) -> None:
-        """From now on Register answers with this error. `code` is the name of a gRPC status."""
+        """From now on Register fails with this error. `code` is the name of a gRPC status."""
         self.refusals[resource] = (Status[code.upper()], text)
 
     def stall_register(self, resource: str | None = None) -> None:
-        """From now on Register does nothing and doesn't answer."""
+        """From now on Register hangs without any effect."""
         self.stalled.add(resource)
 
     def behave(self) -> None:
-        """Ends all misbehaviour; stalled calls go on."""
+        """Ends all misbehaviour; stalled calls continue."""
         self.refusals.clear()
         self.stalled.clear()
         self.late_listen = self.register_delay = 0.0
@@ -48,7 +48,7 @@ class Misbehaviour:
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """`policy` is the topology manager's, `numa` are the numbers of the machine's NUMA nodes."""
+    """A node. `policy` is the topology manager's, `numa` contains the numbers of the machine's NUMA nodes."""
 
     directory: Path
     clock: KubeletClock

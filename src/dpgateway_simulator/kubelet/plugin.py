@@ -1,4 +1,4 @@
-"""The kubelet's connection to one device plugin: its RPCs as the release sends and understands them."""
+"""The kubelet's connection to one device plugin: the RPCs as the release encodes and decodes them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
@@ -19,7 +19,7 @@ PRE_START_TIMEOUT = 30  # KubeletPreStartContainerRPCTimeoutInSecs
 
 
 class PluginClient:
-    """One connection to one plugin. A call that fails raises PluginError."""
+    """One connection to one plugin. A failed call raises PluginError."""
 
     def __init__(self, behaviour: Behaviour, resource: str, path: Path, endpoint: str) -> None:
         self.resource, self.path = resource, path
@@ -31,7 +31,7 @@ class PluginClient:
         self._unary = self._stub._unary_unary  # noqa: SLF001  the stub's own methods have the package in their paths
 
     async def dial(self) -> None:
-        """Connects. OSError without a server there."""
+        """Connects. Raises OSError if nothing serves the socket."""
         await self._channel.dial()
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class PluginClient:
         self._channel.close()
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
-        """ListAndWatch: each list as it comes, until the stream ends."""
+        """ListAndWatch: yields each list until the stream ends."""
         path = self._path("ListAndWatch")
         stream = cast(
             "AsyncGenerator[DeviceList]",
@@ -60,7 +60,7 @@ class PluginClient:
         return Options(answer.pre_start_required, answer.get_preferred_allocation_available)
 
     async def allocate(self, ids: Sequence[str]) -> Answer | None:
-        """Allocate for one container, without a deadline; None when the answer holds no container."""
+        """Allocate for one container, without a deadline; None if the answer contains no container."""
         answer = await self._call(self._dialect.allocate(self._channel, ids))
         if answer is not None and not self._behaviour.cdi:
             answer.cdi_devices = []
@@ -91,5 +91,5 @@ class PluginClient:
 
 
 def _flat(device: Device) -> Device:
-    """Before 1.16 a kubelet doesn't know of topology."""
+    """The device without its topology, which kubelets before 1.16 don't decode."""
     return Device(device.id, device.health)

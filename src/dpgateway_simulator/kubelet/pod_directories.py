@@ -1,4 +1,4 @@
-"""The directory that a kubelet has for each of its pods, named by the pod's uid: pods/<uid> in its --root-dir.
+"""The kubelet's directory of each pod, named by the pod's uid: pods/<uid> in its --root-dir.
 
 cleanupOrphanedPodDirs is in pkg/kubelet/kubelet_volumes.go.
 """
@@ -8,11 +8,11 @@ from collections.abc import Container
 
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 
-CLEANING = 2.0  # seconds between two looks: housekeepingPeriod in pkg/kubelet/kubelet.go
+CLEANING = 2.0  # seconds between clean-ups: housekeepingPeriod in pkg/kubelet/kubelet.go
 
 
 class RootDirectory:
-    """Nothing is made or removed without a --root-dir."""
+    """The pods' directories. Without a --root-dir nothing is created or removed."""
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
@@ -25,7 +25,7 @@ class RootDirectory:
             (self._directory / uid).mkdir(parents=True, exist_ok=True)
 
     async def clean(self, pods: Container[str]) -> None:
-        """Removes the directories of pods that the kubelet doesn't have any more, and no others; never returns."""
+        """Removes the directories of removed pods, among those that `make` created; never returns."""
         while self._directory is not None:
             await self._incarnation.sleep(CLEANING)
             for uid in [one for one in self._made if one not in pods and self._incarnation.sources_ready]:

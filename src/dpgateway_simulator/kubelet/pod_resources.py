@@ -1,4 +1,4 @@
-"""PodResources List, on pod-resources/kubelet.sock in the kubelet's --root-dir: which container has which devices.
+"""PodResources List, on pod-resources/kubelet.sock in the kubelet's --root-dir: the devices of each container.
 
 pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go; GetDevices in cm/devicemanager/pod_devices.go.
 """
@@ -17,11 +17,11 @@ from dpgateway_simulator.wire import sockets, v1
 from dpgateway_simulator.wire.server import GoServer
 
 NAMESPACE = "default"
-REFILL = 10  # calls a second, for each call of the burst
+REFILL = 10  # calls per second, for each call of the burst: 100 QPS with a burst of 10
 
 
 class PodResourcesServer:
-    """The API of one incarnation. There is none without a --root-dir, and none in releases that don't have it."""
+    """The API of one incarnation. It isn't served without a --root-dir, nor by releases before the API."""
 
     def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod], finished: Mapping[str, Pod]) -> None:
         self._incarnation, self._behaviour, self._pods = incarnation, incarnation.behaviour, pods
@@ -51,7 +51,7 @@ class PodResourcesServer:
     async def _list(self, api: str, stream: Stream[v1.ListPodResourcesRequest, v1.ListPodResourcesResponse]) -> None:
         await stream.recv_message()
         self._take()
-        # UpdateAllocatedDevices: what deleted pods held is free, though the checkpoint still has it
+        # UpdateAllocatedDevices: List frees the devices of deleted pods, without writing the checkpoint.
         ledger = self._incarnation.ledger
         if self._incarnation.sources_ready and ledger.keep_only(self._pods):
             ledger.recount()
@@ -60,7 +60,7 @@ class PodResourcesServer:
         await stream.send_message(v1.ListPodResourcesResponse(pods))
 
     def _take(self) -> None:
-        """The limiter of golang.org/x/time/rate, as WithRateLimiter has it in pkg/kubelet/apis/grpc/ratelimit.go."""
+        """Takes a token: golang.org/x/time/rate, as used by WithRateLimiter in pkg/kubelet/apis/grpc/ratelimit.go."""
         burst, now = self._behaviour.list_burst, self._incarnation.now()
         if burst is None:
             return

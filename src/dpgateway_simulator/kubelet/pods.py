@@ -1,7 +1,7 @@
-"""Pods and their containers, as far as devices go, and the general predicate: does the node have what a pod asks for?
+"""Pods and their containers, as far as devices go, and the general predicate: do a pod's requests fit the node? Pure.
 
-The predicate goes by the node's own account: pkg/kubelet/lifecycle/predicate.go, and sanitizeNodeAllocatable in
-cm/devicemanager/manager.go. Pure.
+The predicate uses the node's own account: pkg/kubelet/lifecycle/predicate.go, and sanitizeNodeAllocatable in
+cm/devicemanager/manager.go.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Pod:
 
 
 def containers(spec: Spec) -> tuple[PodContainer, ...]:
-    """From {"name": {"x.com/y": 1}} or from container objects as in a pod's manifest."""
+    """Parses {"name": {"x.com/y": 1}}, or container objects as in a pod's manifest."""
     if isinstance(spec, Mapping):
         return tuple(PodContainer(name, dict(resources)) for name, resources in spec.items())
     return tuple(_container(one) for one in spec)
@@ -64,7 +64,9 @@ def requests(pod: Pod) -> Counter[str]:
 
 
 def allocatable(ledger: DeviceLedger, counts: Mapping[str, int], pod: str) -> dict[str, int]:
-    """The node's allocatable devices. A pod with devices finds at least those in use, so that it survives a restart."""
+    """The node's allocatable devices. For a pod with devices they include all in use, so that the pod survives a
+    restart of the kubelet, when no plugin has registered yet.
+    """
     node = dict(counts)
     if any(one.pod == pod for one in ledger.holdings.values()):
         for resource, ids in ledger.allocated.items():
@@ -75,9 +77,9 @@ def allocatable(ledger: DeviceLedger, counts: Mapping[str, int], pod: str) -> di
 def short_of(
     pod: Pod, others: Iterable[Pod], node: Mapping[str, int], *, missing_is_fine: bool
 ) -> tuple[str, str] | None:
-    """The first resource that doesn't suffice and the kubelet's words for it.
+    """The first resource that is short, and the kubelet's message; None if the pod fits.
 
-    From 1.10 on a resource that the node doesn't know is left out, because it may be one of the whole cluster.
+    From 1.10 on a resource unknown to the node is skipped, because it may be a cluster-level resource.
     """
     used = sum((requests(other) for other in others), Counter[str]())
     for resource, wanted in requests(pod).items():

@@ -1,4 +1,4 @@
-"""Register: the kubelet's checks of a request and their words, and what becomes of a request that passes.
+"""Register: the kubelet's checks and their messages, and the hand-over of a request that passes.
 
 IsExtendedResourceName is in pkg/apis/core/v1/helper/helpers.go.
 """
@@ -26,7 +26,7 @@ def quoted(text: str) -> str:
 
 
 def extended(name: str, *, qualified: bool) -> bool:
-    """Whether an extended resource may have this name. From 1.10 on `requests.<name>` must be a qualified name."""
+    """Whether this is an extended resource name. From 1.10 on `requests.<name>` must be a qualified name, too."""
     if "/" not in name or "kubernetes.io/" in name:
         return False
     if not qualified:
@@ -54,7 +54,7 @@ class RegistrationServer:
         self._misbehaviour = incarnation.node.misbehaviour
 
     async def register(self, request: Registration) -> None:
-        """Registers a plugin. A refusal is a GRPCError of code UNKNOWN, as a Go server answers a plain error."""
+        """Registers a plugin. A refusal raises GRPCError with UNKNOWN, grpc-go's code for a plain error."""
         about = {"resource": request.resource, "endpoint": request.endpoint, "version": request.version}
         self._incarnation.emit("register", **about)
         await self._misbehaviour.stall(request.resource)
@@ -74,7 +74,7 @@ class RegistrationServer:
             raise GRPCError(*told)
         check(self._incarnation.behaviour, request.version, request.resource)
         if self._incarnation.behaviour.synchronous and not self._incarnation.behaviour.register_context:
-            # 1.25 to 1.34 dial in the background context, so that nothing changes when the caller gives up
+            # 1.25 to 1.34 dial with context.Background(): the registration completes even if its caller cancels.
             work = self._incarnation.tasks.spawn(f"kubelet: Register {request.resource}", self._quietly(request))
             error = await asyncio.shield(work)
             if error is not None:

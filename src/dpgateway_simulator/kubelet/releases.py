@@ -1,8 +1,8 @@
-"""What changed in which kubelet release: one row per release that changed something, read like a change log.
+"""The changes of each kubelet release, as a change log with one row per release.
 
-Rows come from the releases' sources (package `devicemanager`, `deviceplugin` up to 1.9) and from running them; a row
-keyed (minor, patch) is a patch release that changed it. The fields are those of `Behaviour`, which is all that other
-modules ask: no other module compares versions.
+Rows come from the releases' sources (package `devicemanager`, `deviceplugin` up to 1.9) and from running them. A row's
+key is (minor, patch), its fields are those of `Behaviour`. Other modules ask a Behaviour and compare no versions. A fix
+that was backported has a row in each minor release, and the next minor's row sets it back: its early patches lack it.
 """
 
 import re
@@ -189,11 +189,11 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
 
 
 class UnknownVersionError(ValueError):
-    """A version that isn't a kubelet's, or one that this simulator doesn't know."""
+    """Not a kubelet's version, or one that this simulator doesn't know."""
 
 
 def behaviour(version: str) -> Behaviour:
-    """What kubelet `version` does: "1.24", "v1.24" or "1.24.17". Without a patch it is the newest patch release."""
+    """The behaviour of kubelet "1.24", "v1.24" or "1.24.17"; without a patch, of the minor's newest patch release."""
     match = re.fullmatch(r"v?1\.(\d+)(?:\.(\d+))?", version.strip())
     if not match or not OLDEST <= int(match[1]) <= NEWEST:
         raise UnknownVersionError(

@@ -1,4 +1,8 @@
-"""A simulated kubelet on one directory, from incarnation to incarnation: start, stop, kill, restart, upgrade."""
+"""A simulated kubelet on one directory, from incarnation to incarnation: start, stop, kill, restart, upgrade.
+
+`_manager` belongs to the current incarnation, or to the last one if none runs: `crashed`, `pods` and `restart` still
+read it. A start first waits for the tasks of the previous incarnation, which a crash may have left.
+"""
 
 import os
 from collections.abc import Iterable
@@ -20,7 +24,7 @@ Reply = dict[str, Any]
 
 
 class Restartable:
-    """One incarnation after another, of the same release or of another. Between two of them nothing runs."""
+    """A sequence of incarnations, of one release or several. Nothing runs between two incarnations."""
 
     def __init__(
         self,
@@ -56,11 +60,11 @@ class Restartable:
 
     @property
     def crashed(self) -> str:
-        """Why the last incarnation panicked; empty if it didn't."""
+        """The last incarnation's panic; empty without one."""
         return self._manager.incarnation.crashed if self._manager else ""
 
     async def start(self, *, sources_ready: bool = True, running: Iterable[str] = ()) -> None:
-        """Starts and serves kubelet.sock. `running`: "pod/container" that the container runtime finds running."""
+        """Starts and serves kubelet.sock. `running`: each "pod/container" that the container runtime finds running."""
         if self.running:
             raise RuntimeError("the kubelet is running already")
         if self._manager is not None:
@@ -75,23 +79,25 @@ class Restartable:
             raise
 
     async def stop(self) -> None:
-        """Ends the kubelet in order. kubelet.sock is removed, but not by 1.8."""
+        """Stops the kubelet as SIGTERM does. All releases but 1.8 remove kubelet.sock."""
         manager = self._running()
         await self._end("stopped")
         if self.behaviour.removes_socket:
             manager.socket.unlink(missing_ok=True)
 
     async def kill(self) -> None:
-        """Ends the kubelet at once: kubelet.sock and the checkpoint stay as they are. No error if it isn't running."""
+        """Kills the kubelet: kubelet.sock and the checkpoint stay as they are. Does nothing if it isn't running."""
         if self._manager is not None:
             await self._end("killed")
 
     async def restart(self, *, graceful: bool = False) -> list[Reply]:
-        """Ends and starts the kubelet. It admits its pods again, as a real kubelet does; returns a reply per pod."""
+        """Kills (or stops) and starts the kubelet, and admits its pods again, as a real one does. A reply per pod."""
         old = self._running().workload if graceful else self._manager and self._manager.workload
         await (self.stop() if graceful else self.kill())
         pods = list(old.pods.values()) if old else []
         running = [f"{pod}/{name}" for pod, name in (old.started if old else ())]
+
+        # No device may be freed before all pods are back, as in a real kubelet before its sources are ready.
         await self.start(sources_ready=not pods, running=running)
         new = self._running()
         replies = [{"pod": pod.name, **await new.workload.admit(pod, start=False)} for pod in pods]
@@ -99,7 +105,7 @@ class Restartable:
         return replies
 
     async def upgrade(self, version: str) -> list[Reply]:
-        """Restarts as another version, newer or older, on the same directory; returns a reply per pod."""
+        """Restarts as another version, newer or older, on the same directory. A reply per pod."""
         new = behaviour(version)
         if self.running:
             await self.stop()

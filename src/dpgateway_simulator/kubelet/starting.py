@@ -1,6 +1,6 @@
-"""What a container starts with: PreStartContainer, and its plugins' answers merged (GetDeviceRunContainerOptions).
+"""Container start: PreStartContainer, and the plugins' merged answers (GetDeviceRunContainerOptions).
 
-1.8 allocates here, each time that a container starts and with the same ids (cm/device_plugin_handler.go).
+1.8 allocates here, at each start of a container and with the same ids (cm/device_plugin_handler.go).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,10 +21,10 @@ RunOptions = dict[str, Any]
 
 
 async def pre_start(incarnation: Incarnation, connections: PluginConnections, request: Request) -> None:
-    """callPreStartContainerIfNeeded; AllocationError when the container can't start."""
+    """callPreStartContainerIfNeeded. Raises AllocationError if the container can't start."""
     endpoint = connections.endpoints.get(request.resource)
     if endpoint is None:
-        if incarnation.behaviour.options_stay:
+        if incarnation.behaviour.options_stay:  # unknown options mean no PreStartContainer
             return
         raise AllocationError(f"endpoint not found in cache for a registered resource: {request.resource}")
     if endpoint.options is None or not endpoint.options.pre_start_required:
@@ -44,11 +44,13 @@ async def pre_start(incarnation: Incarnation, connections: PluginConnections, re
 async def allocate(
     incarnation: Incarnation, connections: PluginConnections, pod: Pod, container: PodContainer
 ) -> RunOptions:
-    """Allocates what the container asks for; what it runs with. Raises AllocationError."""
+    """Allocates the container's devices; returns the options that it runs with. Raises AllocationError."""
     answers = []
     for resource, number in container.resources.items():
         if resource not in incarnation.ledger.healthy or not number:
             continue
+
+        # The holding is stored before Allocate, so a failed start keeps its devices for the next one.
         request = Request(pod.name, container.name, resource, number)
         ids = _ids(incarnation.ledger, request)
         incarnation.ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
@@ -59,7 +61,7 @@ async def allocate(
 
 
 def _ids(ledger: DeviceLedger, request: Request) -> list[str]:
-    """What the container holds already, and as much more as it asks for."""
+    """The ids that the container holds already, filled up to its request."""
     ledger.recount()
     held = ledger.held(request.pod, request.container, request.resource) or set()
     available, missing = ledger.available(request.resource), request.number - len(held)
@@ -70,7 +72,7 @@ def _ids(ledger: DeviceLedger, request: Request) -> list[str]:
 
 
 def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -> RunOptions:
-    """Several plugins' answers in one: the first wins, by environment name, container path, annotation, CDI name."""
+    """Merges the plugins' answers; the first wins, per environment name, container path, annotation key, CDI name."""
     envs: dict[str, str] = {}
     annotations: dict[str, str] = {}
     mounts: dict[str, Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""What a kubelet reports of the node's capacity and of a container's devices, and what it remembers of devices."""
+"""The reported capacity of the node, the devices of a container, and the device manager's whole view."""
 
 import re
 from collections.abc import Container
@@ -11,7 +11,7 @@ from dpgateway_simulator.kubelet.ledger import DeviceLedger
 
 
 def capacity(incarnation: Incarnation, connections: PluginConnections) -> dict[str, Any]:
-    """GetCapacity. It also forgets each resource whose plugin is gone for longer than the grace period."""
+    """GetCapacity. It also forgets each resource whose plugin has been gone for longer than the grace period."""
     healthy, grace = incarnation.ledger.healthy, incarnation.behaviour.grace
     if grace is None:  # 1.8 leaves out zeros (cm/container_manager_linux.go)
         counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
@@ -40,7 +40,7 @@ def _forget(incarnation: Incarnation, connections: PluginConnections, grace: flo
 
 
 def resources(incarnation: Incarnation, connections: PluginConnections, pods: Container[str]) -> dict[str, Any]:
-    """Every resource's plugin, counts, devices and holders as they are now; unlike `capacity` it forgets nothing."""
+    """Every resource's plugin, counts, devices and holders now. Unlike `capacity` it forgets nothing."""
     ledger = incarnation.ledger
     names = ledger.healthy.keys() | ledger.unhealthy.keys() | ledger.allocated.keys()
     return {name: _resource(ledger, name, connections.endpoints.get(name), pods) for name in sorted(names)}
@@ -64,7 +64,7 @@ def _resource(ledger: DeviceLedger, name: str, endpoint: PluginEndpoint | None, 
 
 
 def _holders(ledger: DeviceLedger, resource: str, pods: Container[str]) -> dict[str, list[str]]:
-    """By device. A deleted pod holds its devices until the next pod is admitted (updateAllocatedDevices)."""
+    """Holders by device. A deleted pod holds its devices until the next admission (updateAllocatedDevices)."""
     holders: dict[str, list[str]] = {}
     for one in ledger.holdings.values():
         gone = "" if one.pod in pods else " (deleted)"
@@ -74,7 +74,7 @@ def _holders(ledger: DeviceLedger, resource: str, pods: Container[str]) -> dict[
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """A key for sorting: d10 comes after d9."""
+    """A sort key under which d10 comes after d9."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -102,7 +102,7 @@ def _device(ledger: DeviceLedger, resource: str, device: str) -> dict[str, Any]:
 
 
 def _status(ledger: DeviceLedger, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """UpdateAllocatedResourcesStatus: an id that isn't in the list counts as Healthy."""
+    """UpdateAllocatedResourcesStatus: an id that isn't listed counts as Healthy."""
     answer = []
     for resource, ids in held.items():
         known = ledger.known.get(resource, {})

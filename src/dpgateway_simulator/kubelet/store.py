@@ -1,4 +1,4 @@
-"""The kubelet's directory: what a start deletes, and the checkpoint file."""
+"""The device-plugins directory: cleaning it at a start, and the checkpoint file."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ SOCKET = "kubelet.sock"
 
 
 def clean(directory: Path, behaviour: Behaviour) -> None:
-    """Deletes every file but the checkpoint, from 1.33 on only sockets; never a directory, nor anything in one."""
+    """Deletes every file but the checkpoint; from 1.33 on only sockets. Directories and their content stay."""
     for path in tuple(directory.iterdir()):
         mode = path.lstat().st_mode
         if path.name == CHECKPOINT or stat.S_ISDIR(mode):
@@ -24,13 +24,13 @@ def clean(directory: Path, behaviour: Behaviour) -> None:
 
 
 def prepare(directory: Path, behaviour: Behaviour) -> None:
-    """Makes the directory and cleans it."""
+    """Creates the directory, or cleans it."""
     directory.mkdir(mode=behaviour.directory_mode, parents=True, exist_ok=True)
     clean(directory, behaviour)
 
 
 def save(directory: Path, behaviour: Behaviour, ledger: DeviceLedger) -> None:
-    """Writes the checkpoint: in place and 0644 up to 1.9, then by renaming a file `.<random>` of mode 0600."""
+    """Writes the checkpoint: up to 1.9 in place with mode 0644, later by rename of `.<random>` with mode 0600."""
     text = checkpoint.write(behaviour.checkpoint_writes, ledger.holdings.values(), ledger.registered())
     if not behaviour.checkpoint_renamed:
         (directory / CHECKPOINT).write_text(text)
@@ -42,7 +42,7 @@ def save(directory: Path, behaviour: Behaviour, ledger: DeviceLedger) -> None:
 
 
 def load(directory: Path, behaviour: Behaviour) -> checkpoint.Checkpoint:
-    """What the checkpoint says to this release; CorruptError if it can't be read, an empty one if there is none."""
+    """The checkpoint as this release reads it; empty if there is no file. Raises CorruptError."""
     try:
         text = (directory / CHECKPOINT).read_text()
     except FileNotFoundError:

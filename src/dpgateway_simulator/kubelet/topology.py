@@ -1,6 +1,8 @@
-"""The topology manager's part in an admission, container scope, with the device manager as its only hint provider.
+"""The topology manager in container scope, with the device manager as its only hint provider. Pure.
 
-pkg/kubelet/cm/topologymanager/policy*.go and devicemanager/topology_hints.go. Pure.
+For each resource `hints` gives every set of NUMA nodes (a mask) on which the request fits; the smallest are preferred.
+`merge` takes one hint per resource, in all combinations, intersects their masks and keeps the best intersection; the
+policy then admits or refuses it. pkg/kubelet/cm/topologymanager/policy*.go, devicemanager/topology_hints.go.
 """
 
 import itertools
@@ -13,12 +15,12 @@ Mask = frozenset[int]
 
 
 class MissingDeviceError(LookupError):
-    """A device isn't in the list, and its topology was asked for."""
+    """The topology of an unlisted device is needed."""
 
 
 @dataclass(frozen=True)
 class Hint:
-    """NUMA nodes on which a request fits. An affinity of None means any."""
+    """NUMA nodes on which a request fits. Affinity None: any node."""
 
     affinity: Mask | None
     preferred: bool
@@ -26,13 +28,16 @@ class Hint:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The devices that a request for `number` may take. `nodes` has every listed device; None in it: no topology."""
+    """The devices that a request for `number` may take.
+
+    `nodes` contains the NUMA nodes of every listed device, keyed by id; None: the device has no topology.
+    """
 
     nodes: Mapping[str, tuple[int, ...] | None]
     available: frozenset[str]
     reusable: frozenset[str]
     number: int
-    possible: bool = True  # False: fewer devices than wanted, or another number than allocated
+    possible: bool = True  # False: too few devices, or a request that differs from the allocated number
 
     @property
     def aligned(self) -> bool:
@@ -40,7 +45,7 @@ class Candidates:
 
 
 def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool) -> list[Hint]:
-    """generateDeviceTopologyHints. `missing_crashes`: an id that isn't listed raises MissingDeviceError."""
+    """generateDeviceTopologyHints. `missing_crashes`: an unlisted id raises MissingDeviceError."""
     if not candidates.aligned:
         return [Hint(None, preferred=True)]
     if not candidates.possible:
@@ -48,6 +53,9 @@ def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool)
     unlisted = (candidates.available | candidates.reusable) - candidates.nodes.keys()
     if unlisted and missing_crashes:
         raise MissingDeviceError(min(unlisted))
+
+    # The smallest mask is one that could fit the request, counting allocated devices as well: a hint is preferred
+    # only if free devices fit a mask of that size.
     fitting, smallest = [], len(numa)
     sizes = range(1, len(numa) + 1)
     for mask in map(frozenset, itertools.chain.from_iterable(itertools.combinations(numa, size) for size in sizes)):
@@ -77,7 +85,7 @@ def _fits(candidates: Candidates, mask: Mask) -> bool:
 
 
 def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> tuple[Mask | None, bool]:
-    """The best affinity of all resources together, and whether the policy admits it."""
+    """The best affinity of all resources together, and whether the policy admits the container."""
     everywhere = frozenset(numa)
     if policy == "single-numa-node":
         resources = [
@@ -101,7 +109,9 @@ def _joined(everywhere: Mask, together: Sequence[Hint]) -> Hint:
 
 
 def _better(current: Hint | None, candidate: Hint, widest: int) -> Hint | None:
-    """HintMerger.compare: preferred first, then the narrowest; among the others the closest to `widest` from below."""
+    """HintMerger.compare: preferred before others, then the narrowest; hints that aren't preferred by their distance
+    to `widest`, from below before from above.
+    """
     if not candidate.affinity:
         return current
     if current is None:

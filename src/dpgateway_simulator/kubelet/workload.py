@@ -1,4 +1,4 @@
-"""The pods of one incarnation: how a pod is admitted and its containers are started, and the reply to who asked."""
+"""The pods of one incarnation: their admission, the start of their containers, and the replies to the user."""
 
 import asyncio
 from typing import Any
@@ -15,8 +15,11 @@ Reply = dict[str, Any]
 
 
 class Workload:
-    """`pods` are those that are active, `finished` those whose containers have ended by themselves and that nobody has
-    deleted, `started` the (pod, container) that run.
+    """The pods of one incarnation.
+
+    `pods` contains active pods by name, `finished` pods whose containers have ended by themselves, until they are
+    deleted, `started` the running (pod, container). A pod is in `pods` during its own admission, as in the kubelet, so
+    that its devices aren't freed meanwhile.
     """
 
     def __init__(self, incarnation: Incarnation, connections: PluginConnections, directories: RootDirectory) -> None:
@@ -28,7 +31,7 @@ class Workload:
         self._admitting = asyncio.Lock()  # the kubelet admits one pod at a time
 
     async def admit(self, pod: Pod, *, start: bool) -> Reply:
-        """Admits a pod and, if `start`, starts its containers. A refused pod has failed for good and is forgotten."""
+        """Admits a pod and, if `start`, starts its containers. A refused pod is forgotten: it has failed for good."""
         async with self._admitting:
             self.pods.pop(pod.name, None)
             self.finished.pop(pod.name, None)
@@ -53,7 +56,7 @@ class Workload:
         return {**reply, "containers": started}
 
     async def start(self, pod: Pod, container: PodContainer) -> Reply:
-        """One start of one container: {"name", "options", "error"}."""
+        """Starts a container: {"name", "options", "error"}."""
         about = {"pod": pod.name, "container": container.name}
         self._directories.make(pod.name)
         try:
@@ -69,20 +72,20 @@ class Workload:
         return {"name": container.name, "options": options}
 
     def remove(self, pod: str) -> None:
-        """Removes a pod. Its devices are free when the next pod asks for some."""
+        """Removes a pod. Its devices are freed at the next allocation."""
         self.pods.pop(pod, None)
         self.finished.pop(pod, None)
         self.started = {one for one in self.started if one[0] != pod}
         self._incarnation.emit("pod removed", pod=pod)
 
     def finish(self, pod: str) -> None:
-        """All containers of a pod end by themselves. Its devices are free as if it were removed."""
+        """Ends all containers of a pod as by themselves. Its devices are freed as by `remove`."""
         self.finished[pod] = self.pods.pop(pod)
         self.started = {one for one in self.started if one[0] != pod}
         self._incarnation.emit("pod finished", pod=pod)
 
     def _check(self) -> None:
-        """Raises an error if the kubelet ended while it was asked."""
+        """Raises Crashed or NotRunningError if the incarnation ended during the call."""
         if self._incarnation.crashed:
             raise Crashed(self._incarnation.crashed)
         if self._incarnation.ended:
@@ -90,7 +93,7 @@ class Workload:
 
 
 def _gets(options: RunOptions | None) -> dict[str, tuple[str, ...]]:
-    """What the container gets, written as options of `docker run`."""
+    """The container's options in the syntax of `docker run`, for events."""
     if options is None:
         return {}
     gets = {

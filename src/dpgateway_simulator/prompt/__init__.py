@@ -1,14 +1,14 @@
-"""`dpgateway simulate`: one simulated kubelet that a script drives, or a person at a prompt.
+"""`dpgateway simulate`: one simulated kubelet, driven by a script or at a prompt.
 
 command         the command: its options, and the checks before a kubelet starts
-foreground      one kubelet until a signal, or the end of the work
-session         one kubelet that words drive
+foreground      one kubelet until a signal, or the end of its script or prompt
+session         one kubelet with its output, and the parsers of steps' words
 script          files of steps
-prompt          a terminal: history, help, events above the line
-completion      completes a line
+prompt          the terminal: history, help, events above the line
+completion      completion of a line
 verbs           the table of verbs
-steps           the verbs that do something
+steps           the verbs that act on the kubelet
 checks          the verbs that wait, check or show
-terminal_verbs  the verbs that only a terminal has
+terminal_verbs  the verbs of the terminal only
 printing        events, answers and tables, as text or JSON
 """

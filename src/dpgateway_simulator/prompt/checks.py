@@ -1,4 +1,4 @@
-"""The verbs that wait, check or show: `wait`, `expect`, `see`, `table`, `print`. They read words as `steps` do."""
+"""The verbs that wait, check or show: `wait`, `expect`, `see`, `table`, `print`. They parse words as `steps` does."""
 
 from typing import Any
 
@@ -70,6 +70,7 @@ def see(words: list[str]) -> Act:
     kind = words[0].replace("_", " ")
 
     async def act(session: Session) -> None:
+        # Each event is consumed once: the next `see` continues after the event that this one found.
         def seen() -> bool:
             while session.seen < len(session.kubelet.events):
                 one = session.kubelet.events[session.seen]

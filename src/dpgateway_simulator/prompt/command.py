@@ -130,7 +130,7 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
 
 
 def _check(directory: Path) -> None:
-    """Refuses a directory where a kubelet serves, and one with files that a kubelet would delete."""
+    """Refuses a directory with a live kubelet.sock, or with files that a kubelet would delete."""
     if not directory.exists():
         return
     try:

@@ -1,4 +1,4 @@
-"""Completes a line: with verbs, and with the versions, resources, pods, containers and events that there are now."""
+"""Completion of a line: verbs, and the present versions, resources, pods, containers and events."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -12,7 +12,7 @@ from dpgateway_simulator.prompt.verbs import Verb
 
 Words = list[str]
 Candidates = Callable[[Kubelet, Words], Iterable[str]]
-"""What may follow, given a kubelet and the words between the verb and the cursor."""
+"""The possible next words, from a kubelet and the words between the verb and the cursor."""
 
 
 def resources(kubelet: Kubelet) -> list[str]:
@@ -20,7 +20,7 @@ def resources(kubelet: Kubelet) -> list[str]:
 
 
 def amounts(kubelet: Kubelet) -> list[str]:
-    """RESOURCE=N for every resource, N being the number of its devices."""
+    """RESOURCE=N for every resource; N is the number of its devices."""
     found = kubelet.resources() if kubelet.running else {}
     return [f"{name}={len(about['devices'])}" for name, about in found.items()]
 
@@ -32,7 +32,7 @@ def _expect(kubelet: Kubelet, words: Words) -> list[str]:
 
 
 def _see(kubelet: Kubelet, words: Words) -> list[str]:
-    """First the kinds of events so far. After a kind, the fields of its last event."""
+    """The kinds of events so far; after a kind, the fields of its last event."""
     if not words:
         return sorted({one.kind.replace(" ", "_") for one in kubelet.events})
     last = next((one for one in reversed(kubelet.events) if one.kind.replace(" ", "_") == words[0]), None)
@@ -89,7 +89,7 @@ ARGUMENTS: dict[str, Candidates] = {
 
 
 class LineCompleter(Completer):
-    """Completes lines for a kubelet. `verbs` are all that the prompt has; their help is shown beside them."""
+    """Completes lines for a kubelet. `verbs`: all verbs of the prompt, whose help is shown beside them."""
 
     def __init__(self, kubelet: Kubelet, verbs: Mapping[str, Verb]) -> None:
         self._kubelet, self._verbs = kubelet, verbs

@@ -1,4 +1,4 @@
-"""One simulated kubelet in the foreground: until a signal, or until the work ends that drives the kubelet."""
+"""One simulated kubelet in the foreground, until a signal or until its script or prompt ends."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.prompt.session import Session
 
 Work = Callable[[Session], Coroutine[Any, Any, int]]
-"""Drives a session's kubelet; the exit code."""
+"""Drives a session's kubelet and returns the exit code."""
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The kubelet to run, and how many seconds its steps wait."""
+    """The kubelet to run, and the patience of its steps in seconds."""
 
     version: str
     directory: Path
@@ -31,12 +31,12 @@ class RunPlan:
 
 
 def at_terminal() -> bool:
-    """Whether this is interactive: input and output are terminals, and this process isn't in the background."""
+    """Whether input and output are terminals and this process is in their foreground."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
 async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING) -> int:
-    """Runs a kubelet until one of the signals comes or the work ends; the exit code.
+    """Runs a kubelet until a signal, or until `work` returns; returns the exit code.
 
     Raises OSError if the printer can't write.
     """
@@ -52,7 +52,7 @@ async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[sig
     working = asyncio.create_task(work(session), name="work")
     await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    working.cancel("" if printer.broken else "interrupted")
+    working.cancel("" if printer.broken else "interrupted")  # the script reports a reason if there is one
     await asyncio.wait({waiting, working})
     await (kubelet.stop() if kubelet.running else kubelet.kill())
     if printer.broken:
@@ -61,5 +61,5 @@ async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[sig
 
 
 async def forever(_: Session) -> int:
-    """The work of a kubelet without a script or a prompt."""
+    """The work of a kubelet without a script or prompt: it never returns."""
     return await asyncio.Future[int]()

@@ -1,7 +1,6 @@
-"""Events, answers and tables of devices: as lines of text, or as JSON with one object a line.
+"""Events, answers and tables of devices, as lines of text or as JSON with one object per line.
 
-All tables are made from what `Kubelet.resources` says, so that the step `table`, the command `watch` and the toolbar
-agree.
+The step `table`, the command `watch` and the toolbar all format `Kubelet.resources`, so that they agree.
 """
 
 import json
@@ -22,8 +21,8 @@ _PLUGIN = {"connected": "", "gone": ", its plugin is gone", "none": ", no plugin
 class Printer:
     """Events and answers as lines of text or JSON, to standard output unless `echo` takes them elsewhere.
 
-    A line that can't be written is no error of the kubelet whose event it tells: `broken` has the error, and `gave_up`
-    is called. Nothing more is written.
+    Events are printed inside the kubelet's own calls, so a failed write must not raise there: `broken` then contains
+    the error, `gave_up` is called, and nothing more is written.
     """
 
     def __init__(self, output: str, echo: Callable[[str], None] = click.echo) -> None:
@@ -69,7 +68,7 @@ def _capacity(value: dict[str, Any]) -> str:
 
 
 def lines(resources: Resources, limit: int | None = None) -> list[str]:
-    """A headline and a table per resource. Past `limit` lines, devices that are healthy and free are only counted."""
+    """A headline and a table per resource. Beyond `limit` lines, healthy and free devices are only counted."""
     shown: dict[str, list[Row]] = {name: [] for name in resources}
     for name, about in resources.items():
         for one in about["devices"]:
@@ -91,14 +90,14 @@ def lines(resources: Resources, limit: int | None = None) -> list[str]:
 
 
 def headline(name: str, about: Mapping[str, Any]) -> str:
-    """One resource's counts, and a word if its plugin is missing."""
+    """One resource's counts, and a remark if its plugin is missing."""
     held = sum(bool(one["holders"]) for one in about["devices"])
     counts = f"{about['allocatable']} of {about['capacity']} allocatable, {held} held"
     return f"{name}: {counts}{_PLUGIN[about['plugin']]}"
 
 
 def state(kubelet: Kubelet) -> str:
-    """The kubelet in one line: version, whether it runs, each resource's allocatable/capacity, number of pods."""
+    """The kubelet in one line: version, state, each resource's allocatable/capacity, number of pods."""
     if kubelet.crashed:
         return f"{kubelet.version} crashed: {kubelet.crashed}"
     if not kubelet.running:

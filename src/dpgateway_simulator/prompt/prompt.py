@@ -1,7 +1,7 @@
-"""`simulate` at a terminal: a prompt with completion, history and help, on the kubelet that it runs.
+"""`simulate` at a terminal: a prompt with completion, history and help, for the kubelet that it runs.
 
-Events are printed above the line that is being typed. An error is printed, and the next line is asked for. What the
-verbs do is in `steps`, `checks` and `terminal_verbs`, what may be completed in `completion`.
+Events appear above the line being typed. An error is printed, and the prompt continues. The verbs are in `steps`,
+`checks` and `terminal_verbs`, their completion in `completion`.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhi
 
 
 async def run(plan: RunPlan, output: str) -> int:
-    """Runs a kubelet with a prompt until the user leaves or a signal comes; the exit code."""
+    """Runs a kubelet with a prompt until the user quits or a signal arrives; returns the exit code."""
     screen = Screen(wraps=output != "json")
     signals = (*foreground.ENDING, signal.SIGHUP)  # SIGHUP: the terminal is closed
     return await foreground.run(plan, Printer(output, screen.write), lambda one: Prompt(one, screen).run(), signals)
 
 
 class Screen:
-    """Writes to the terminal. The line that is being typed is erased first, and drawn again below the text.
+    """Writes to the terminal. The line being typed is erased first, and redrawn below the text.
 
-    Not with run_in_terminal: it makes the terminal cooked for a moment, in which a Ctrl-D would be lost.
+    prompt_toolkit's run_in_terminal would lose a Ctrl-D: it switches the terminal to cooked mode for a moment.
     """
 
     def __init__(self, *, wraps: bool = True) -> None:
@@ -60,7 +60,7 @@ class Screen:
 
 
 class Prompt:
-    """Asks for lines and does them, one after another."""
+    """Reads lines and runs them, one after another."""
 
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session, self._screen = session, screen
@@ -75,8 +75,8 @@ class Prompt:
         self._work: asyncio.Task[bool] | None = None
 
     async def run(self) -> int:
-        """Asks until the user leaves; the exit code."""
-        # one handler throughout: prompt_toolkit's come and go with each line, and in between a signal ends the process
+        """Reads lines until the user quits; returns the exit code."""
+        # prompt_toolkit installs its handler per line; between two lines SIGINT would end the process.
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         forget = self._session.kubelet.journal.listen(self._hint)
         self._screen.write(WELCOME)
@@ -88,7 +88,7 @@ class Prompt:
         return 0
 
     async def _one(self) -> bool:
-        """Asks for a line, or for lines that are pasted, and does them. Returns whether to ask again."""
+        """Reads a line, or several pasted lines, and runs them. Returns whether to continue."""
         try:
             text = await self._lines.prompt_async(handle_sigint=False)
         except KeyboardInterrupt:
@@ -117,13 +117,13 @@ class Prompt:
             except Crashed as error:
                 self._screen.write(_bad(f"the kubelet crashed: {error}"))
                 break
-            except Exception as error:  # no error is worth the loss of the kubelet, and of the user's work with it
+            except Exception as error:  # an error must not end the kubelet and the user's work with it
                 self._screen.write(_bad(str(error) or repr(error)))
                 break
         return True
 
     def _interrupt(self) -> None:
-        """Ends the running step, or else the line being typed."""
+        """Cancels the running step, or else discards the line being typed."""
         application = get_app_or_none()
         if self._work is not None:
             self._work.cancel()
@@ -145,7 +145,7 @@ class Prompt:
 
 
 def wrapped(line: str, columns: int) -> str:
-    """Breaks a long line between words; it goes on in the column where an event's text begins."""
+    """Wraps a long line between words, indented to the column of an event's text."""
     if len(line) <= columns:
         return line
     wrapper = textwrap.TextWrapper(columns, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
@@ -153,7 +153,7 @@ def wrapped(line: str, columns: int) -> str:
 
 
 def history() -> History:
-    """The lines of earlier sessions, kept in $XDG_STATE_HOME. Where nothing can be written, lines stay in memory."""
+    """The history of all sessions, in $XDG_STATE_HOME; in memory only if that isn't writable."""
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     path = Path(home).expanduser() / "dpgateway" / "simulate_history"
     try:

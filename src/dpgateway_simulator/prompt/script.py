@@ -1,4 +1,4 @@
-"""Scripts are files of steps: one step a line, or a YAML list. Errors name file, line and what was expected."""
+"""Scripts: files of steps, one step per line or as a YAML list. Errors name file, line and expectation."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from dpgateway_simulator.prompt.steps import FAILURES
 
 
 class ScriptError(Exception):
-    """A script that can't be read. The text has a line for each thing that is wrong with it."""
+    """A script can't be read. The text contains one line per error."""
 
 
 @dataclass(frozen=True)
 class ScriptLine:
-    """One line of a script, and the file and line number where it stands."""
+    """One line of a script, with its place as "file:line"."""
 
     text: object
     where: str
@@ -29,7 +29,7 @@ class ScriptLine:
 
 @dataclass(frozen=True)
 class Step:
-    """A line that was understood."""
+    """A parsed line."""
 
     line: str
     where: str
@@ -37,9 +37,7 @@ class Step:
 
 
 def read(path: Path) -> list[Step]:
-    """The steps of a file. `*.yaml` and `*.yml` are read as YAML, other files as lines. ScriptError names all lines
-    that make no sense.
-    """
+    """Parses a file: `*.yaml` and `*.yml` as YAML, other files as lines. Raises ScriptError with all wrong lines."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -62,7 +60,7 @@ def _step(line: ScriptLine) -> Step:
 
 
 async def do(session: Session, todo: list[Step]) -> int:
-    """Does the steps until one fails; the exit code."""
+    """Runs the steps until one fails; returns the exit code."""
     for step in todo:
         try:
             await step.act(session)
@@ -72,7 +70,7 @@ async def do(session: Session, todo: list[Step]) -> int:
         except asyncio.CancelledError as error:
             if why := "".join(error.args):
                 click.echo(f"{step.where}: {step.line}: {why}", err=True)
-            return 1  # what was to be done wasn't done
+            return 1  # the script is incomplete
     return 0
 
 

@@ -1,4 +1,4 @@
-"""One kubelet that words drive: where its output goes, and how the words are read."""
+"""One kubelet driven by steps: its session, and the parsers of steps' words."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,16 +8,18 @@ from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 
 class StepError(Exception):
-    """A step was understood, and failed."""
+    """A valid step failed."""
 
 
 class WordsError(Exception):
-    """A step wasn't understood. The text says what was found and what was expected."""
+    """A step can't be parsed. The text names what was found and what was expected."""
 
 
 @dataclass
 class Session:
-    """`write` prints a name and a value, `patience` is how long steps wait, `seen` the events that they have seen."""
+    """`write` prints a name and a value, `patience` is a step's longest wait in seconds, `seen` counts the events that
+    earlier `see` steps have consumed.
+    """
 
     kubelet: Kubelet
     write: Callable[[str, Any], None]
@@ -26,11 +28,11 @@ class Session:
 
 
 Act = Callable[[Session], Awaitable[None]]
-"""What the words of a step mean: does it, with a session. Raises StepError if it fails."""
+"""A parsed step: runs on a session. Raises StepError if it fails."""
 
 
 def at_once(do: Callable[[Session], object]) -> Act:
-    """What waits for nothing, as an act."""
+    """Makes an act of a synchronous function."""
 
     async def act(session: Session) -> None:
         do(session)
@@ -40,20 +42,20 @@ def at_once(do: Callable[[Session], object]) -> Act:
 
 @dataclass(frozen=True)
 class Wanted:
-    """RESOURCE=N or RESOURCE=N/M: allocatable, and capacity if it matters."""
+    """RESOURCE=N or RESOURCE=N/M: allocatable, and optionally capacity."""
 
     resource: str
     allocatable: int
     capacity: int | None = None
 
     def holds(self, kubelet: Kubelet) -> bool:
-        """An absent count is zero."""
+        """Whether it is so now; an absent count is zero."""
         capacity, allocatable = kubelet.counts(self.resource)
         return (allocatable or 0) == self.allocatable and self.capacity in (None, capacity or 0)
 
 
 def number(word: str, what: str) -> float:
-    """A number that isn't negative; `what` is said if the word is none."""
+    """Parses a finite number that isn't negative. Raises WordsError, which expects `what`."""
     try:
         value = float(word)
     except ValueError:
@@ -81,7 +83,7 @@ def wanted(word: str) -> Wanted:
 
 
 def pod_containers(words: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Containers and init containers from [init:|sidecar:][CONTAINER:]RESOURCE=N; the container is `c` unless named."""
+    """Parses [init:|sidecar:][CONTAINER:]RESOURCE=N to (containers, init containers), by default one named `c`."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for word in words:
         *place, last = word.split(":")
@@ -100,7 +102,7 @@ def pod_containers(words: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[
 
 
 def exactly(words: list[str], *names: str) -> list[str]:
-    """The words, if there are as many as names."""
+    """The words, one per name. Raises WordsError for another number."""
     if len(words) != len(names):
         expected = " ".join(names) or "nothing"
         raise WordsError(f"found {' '.join(words) or 'nothing'!r}, expected {expected}")

@@ -1,6 +1,7 @@
-"""The verbs that do something: each reads its words, and returns what to do.
+"""The verbs that act on the kubelet: each parses its words and returns an act.
 
-Words that can't be read raise WordsError, before anything is done. A failed step raises StepError.
+Parsing raises WordsError before anything runs, so a script is checked whole before its first step. A failed act raises
+StepError.
 """
 
 import asyncio

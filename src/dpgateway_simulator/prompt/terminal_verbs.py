@@ -1,4 +1,4 @@
-"""The verbs that only a terminal has: `watch`, `help`, `quit`."""
+"""The verbs of the terminal only: `watch`, `help`, `quit`."""
 
 import contextlib
 import shutil
@@ -16,21 +16,21 @@ from dpgateway_simulator.prompt import checks, printing, verbs
 from dpgateway_simulator.prompt.session import Act, Session, WordsError
 from dpgateway_simulator.prompt.verbs import VERBS, Verb
 
-# besides <any>: prompt_toolkit has bindings of its own for these, which are more specific than <any>
+# All but <any> are keys with bindings of prompt_toolkit's own, which take precedence over <any>.
 KEYS = ("<any>", "enter", "escape", "c-c", "c-d", "up", "down", "left", "right")
 
 
 class Quit(Exception):
-    """The user wants to leave."""
+    """The user quits."""
 
 
 def watch(words: list[str]) -> Act:
-    """The verb `watch`: the table as it changes, below the events, until a key is pressed."""
+    """The verb `watch`: a live table below the events, until a key is pressed."""
     return lambda session: _watch(session, words)
 
 
 async def _watch(session: Session, words: list[str]) -> None:
-    """Raises StepError for a resource that there isn't."""
+    """Raises StepError for an unknown resource."""
     checks.chosen(session.kubelet, words)
     keys = KeyBindings()
     for key in KEYS:
@@ -50,7 +50,7 @@ def _end(event: KeyPressEvent) -> None:
 
 
 def _live(session: Session, words: list[str]) -> str:
-    """As many lines as fit the terminal, the last one says how to end."""
+    """The table, cut to the terminal's height; its last line says how to end."""
     application = get_app()
     rows = application.output.get_size().rows - 3
     found = [f"kubelet {printing.state(session.kubelet)}"]
@@ -90,7 +90,7 @@ def leave(words: list[str]) -> Act:
 
 
 def usage(line: str) -> str:
-    """How a line's verb is used. Empty if the verb is unknown, or takes no words."""
+    """The usage of a line's verb; empty if the verb is unknown or takes no words."""
     name = line.split(maxsplit=1)[0]
     return f"usage: {name} {KNOWN[name].words}" if name in KNOWN and KNOWN[name].words else ""
 

@@ -1,7 +1,4 @@
-"""The commands that drive a simulated kubelet: a table of verbs, each a function over words.
-
-A script's lines go through here, and a prompt's. Nothing here knows where the words come from.
-"""
+"""The table of verbs, each a function over words. Scripts and the prompt share it."""
 
 import difflib
 import shlex
@@ -14,7 +11,7 @@ from dpgateway_simulator.prompt.session import Act, WordsError
 
 @dataclass(frozen=True)
 class Verb:
-    """One command: what reads its words and returns what to do, the words it takes, and a line of help."""
+    """One command: the parser of its words, their syntax, and a line of help."""
 
     read: Callable[[list[str]], Act]
     words: str
@@ -58,7 +55,7 @@ VERBS: dict[str, Verb] = {
 
 
 def read(line: str, known: Mapping[str, Verb] = VERBS) -> Act:
-    """What one line means. Raises WordsError if it isn't understood."""
+    """Parses one line. Raises WordsError."""
     words = _split(line)
     if not words or words[0] not in known:
         raise WordsError(unknown("step", words[0] if words else line, known))
@@ -74,7 +71,7 @@ def _split(line: str) -> list[str]:
 
 
 def unknown(what: str, found: str, known: Mapping[str, Verb]) -> str:
-    """The message about a word that is no verb: the verb that is probably meant, else all there are."""
+    """The message for an unknown verb: the closest one, else all verbs."""
     close = difflib.get_close_matches(found.lower(), known, n=1)
     return f"unknown {what} {found!r}" + (
         f"; did you mean {close[0]}?" if close else f", expected one of {', '.join(known)}"

@@ -1,9 +1,9 @@
-"""What goes over the sockets: grpclib made to speak as grpc-go, the messages, and the code generated for the APIs.
+"""The wire: grpclib disguised as grpc-go, the messages, and the generated code of the APIs.
 
-dialects      the APIs that a kubelet speaks: what Register and Allocate look like in each
+dialects      Register and Allocate in each device-plugin API
 client        a client that looks like grpc-go
 server        a server that looks like grpc-go
-device_list   ListAndWatchResponse read by hand
+device_list   a hand-written parser of ListAndWatchResponse
 sockets       unix sockets with paths of any length
 v1beta1       generated: the device-plugin API
 deviceplugin  generated: the legacy device-plugin APIs

@@ -1,6 +1,6 @@
-"""A grpclib client that looks like grpc-go: its headers, its message limit, its way of dialling, its error texts.
+"""A grpclib client that looks like grpc-go: headers, message limit, dialling and error texts.
 
-grpclib has no hooks for these, so a few of its private names are used; the tests of this module look at what is sent.
+grpclib has no hooks for these, so this module uses some of its private names; its tests check the bytes on the wire.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from dpgateway_simulator.wire import sockets
 
 Headers = list[tuple[str, str]]
 FAILURES = (GRPCError, ProtocolError, StreamTerminatedError, TimeoutError, OSError, AssertionError)
-"""All that a failing call raises; `explain` has the words for each."""
+"""Every exception of a failed call; `explain` formats each."""
 
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline of the call", default=None)
 _CODES = {status: status.name.title().replace("_", "") for status in Status} | {Status.CANCELLED: "Canceled"}
 
 
 class Codec(CodecBase):  # type: ignore[misc]
-    """Protobuf, refusing to receive a message above `limit` bytes as grpc-go does (rpc_util.go)."""
+    """Protobuf, with grpc-go's limit of `limit` bytes on received messages (rpc_util.go)."""
 
     __content_subtype__ = "proto"
 
@@ -50,7 +50,7 @@ class Codec(CodecBase):  # type: ignore[misc]
 
 
 class _ClientProtocol(H2Protocol):  # type: ignore[misc]
-    """A connection that notes the plugin's first word, and sends the headers that grpc-go would send."""
+    """A connection that sends grpc-go's headers; its future `spoken` is done at the plugin's first bytes."""
 
     def __init__(self, channel: "GoChannel", *arguments: object) -> None:
         super().__init__(*arguments)
@@ -72,7 +72,7 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
             return self._channel.user_agent
         deadline = _DEADLINE.get()
         if name == "grpc-timeout" and deadline is not None:
-            # grpclib sends whole seconds of 29.999, grpc-go milliseconds and less (encodeTimeout, rpc_util.go)
+            # grpclib rounds 29.999 to whole seconds; grpc-go sends milliseconds or less (encodeTimeout, rpc_util.go).
             return f"{round(deadline.time_remaining() * 1000)}m"
         return value
 
@@ -85,11 +85,11 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
         super().connection_lost(exc)
         if not self.spoken.done():
             self.spoken.set_exception(ConnectionResetError("the plugin closed the connection"))
-            self.spoken.exception()  # asyncio warns of an unretrieved error
+            self.spoken.exception()  # marks it as retrieved, else asyncio warns
 
 
 class GoChannel(Channel):  # type: ignore[misc]
-    """A connection to a plugin's socket. After a loss the next call connects again, as with grpc-go."""
+    """A connection to a plugin's socket. After a loss the next call reconnects, as in grpc-go."""
 
     def __init__(self, path: Path, endpoint: str, *, user_agent: str, authority: str, limit: int | None) -> None:
         super().__init__(path=str(path), codec=Codec(limit))
@@ -109,7 +109,7 @@ class GoChannel(Channel):  # type: ignore[misc]
         sock = sockets.connected(self._socket_path, self._endpoint)
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_unix_connection(self._protocol_factory, sock=sock)
-        if protocol.handler.connection_lost:  # lost with the first word sent; grpclib would go on and use it
+        if protocol.handler.connection_lost:  # lost at the first write; grpclib would go on to use it
             raise ConnectionResetError("the plugin closed the connection")
         return protocol
 
@@ -118,7 +118,7 @@ class GoChannel(Channel):  # type: ignore[misc]
         return _ClientProtocol(self, handler_protocol.handler, handler_protocol.config, handler_protocol.h2_config)
 
     async def dial(self) -> None:
-        """Connects and waits for the HTTP/2 greeting, which a process that accepts but doesn't serve never sends."""
+        """Connects and waits for the HTTP/2 preface, which a process that accepts but doesn't serve never sends."""
         protocol = await self.__connect__()
         await asyncio.shield(protocol.spoken)
 
@@ -141,7 +141,7 @@ def explain(error: BaseException, path: Path) -> str:
 
 
 def _errno_text(number: int) -> str:
-    """Go's words for an errno: lower case."""
+    """Go's text for an errno."""
     return {
         errno.ENOENT: "no such file or directory",
         errno.ECONNREFUSED: "connection refused",

@@ -1,6 +1,6 @@
-"""ListAndWatchResponse read by hand: betterproto would take 2 seconds for 10,000 devices.
+"""A hand-written parser of ListAndWatchResponse: betterproto takes 2 seconds for 10,000 devices.
 
-Field numbers are those of v1beta1's api.proto; the older APIs lack only the topology.
+Field numbers come from v1beta1's api.proto; the older APIs lack only the topology.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Device:
 
 
 class DeviceList:
-    """The message. `parse` is called as that of betterproto's messages; ValueError if the bytes are no such message."""
+    """The message, with the `parse` of betterproto's messages. Raises ValueError for malformed bytes."""
 
     def __init__(self) -> None:
         self.devices: tuple[Device, ...] = ()
@@ -56,7 +56,7 @@ def _node(data: int | bytes) -> int:
 
 
 def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field numbers and values: numbers, or bytes for all that isn't a varint."""
+    """Yields field numbers and values: int for a varint, bytes for any other wire type."""
     if isinstance(data, int):
         raise ValueError("found a number, expected a message")  # noqa: TRY004  one error for all that is malformed
     at = 0

@@ -1,7 +1,6 @@
-"""The APIs that a kubelet speaks: what Register and Allocate look like in each.
+"""Register and Allocate in each device-plugin API.
 
-Field numbers and names are in the generated modules. The answers of older APIs are kept in v1beta1's messages, which can
-say all that the older ones can.
+Answers of the older APIs are converted to v1beta1's messages, which cover all of their fields.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ Service = v1beta1.RegistrationBase | v1alpha2.RegistrationBase
 
 @dataclass(frozen=True)
 class Options:
-    """What a plugin asks of the kubelet."""
+    """DevicePluginOptions."""
 
     pre_start_required: bool = False
     get_preferred_allocation_available: bool = False
@@ -47,7 +46,7 @@ Register = Callable[[Registration], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """One API. `allocate` asks for one container, without a deadline; None when the answer has no container."""
+    """One API. `allocate` calls Allocate for one container, without a deadline; None if the answer contains none."""
 
     package: str  # gRPC's
     allocate: Callable[[GoChannel, Sequence[str]], Awaitable[Answer | None]]
@@ -92,7 +91,7 @@ def _answer(
 
 
 def _merged(response: v0_1.AllocateResponse) -> Answer:
-    """All of 0.1's specs in one answer. The container manager of 1.8 adds them up in their order."""
+    """All of 0.1's specs in one answer, in their order, as the container manager of 1.8 adds them up."""
     envs: dict[str, str] = {}
     for spec in response.spec:
         envs = spec.envs | envs  # the first one wins
@@ -104,7 +103,7 @@ _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 def _noting_deadline(method: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-    """Notes the call's deadline, because the generated services hand on the request only."""
+    """Stores the call's deadline in a context variable: the generated services pass on the request only."""
 
     async def call(stream: Stream[Any, Any]) -> None:
         _DEADLINE.set(stream.deadline)

@@ -1,4 +1,4 @@
-"""A grpclib server that looks like grpc-go: how it answers unknown methods, and how it ends when it is killed."""
+"""A grpclib server that looks like grpc-go: its answer to unknown methods, and its end when it is killed."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from dpgateway_simulator.wire.client import Codec
 
 
 class _Methods(dict[str, Handler]):
-    """The methods of a server. All other methods get the answer of grpc-go's server.go."""
+    """The methods of a server. Unknown methods are answered as by grpc-go's server.go."""
 
     def get(self, path: str, default: object = None) -> Handler:
         return super().get(path) or Handler(_unknown(path, self), Cardinality.UNARY_UNARY, None, None)
@@ -33,7 +33,7 @@ def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
 
 
 class _Connection(H2Protocol):  # type: ignore[misc]
-    """One that can be dropped at any time, also before it is made."""
+    """A connection that can be dropped at any time, even before `connection_made`."""
 
     transport: asyncio.Transport | None = None
     dropped = False
@@ -52,7 +52,7 @@ class _Connection(H2Protocol):  # type: ignore[misc]
 
 
 class GoServer(Server):  # type: ignore[misc]
-    """A server on a bound unix socket that can begin to listen late and can end as a killed process does."""
+    """A server on a bound unix socket that can listen late, and can end as a killed process does."""
 
     def __init__(self, services: list[Any], limit: int = 4 << 20) -> None:
         super().__init__(services, codec=Codec(limit))
@@ -69,7 +69,7 @@ class GoServer(Server):  # type: ignore[misc]
         return connection
 
     async def listen(self, sock: socket.socket) -> None:
-        """Listens on a bound socket instead of the last one; open connections stay, and so does the file at the end."""
+        """Listens on a bound socket instead of the last one. Open connections stay; the end leaves the file in place."""
         how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         self._stop_listening()
         self._ended = False
@@ -84,8 +84,8 @@ class GoServer(Server):  # type: ignore[misc]
             connection.drop()
 
     def _stop_listening(self) -> None:
-        """asyncio before 3.12 leaks what it is just accepting when its server is closed. So the server is closed once
-        that is accepted.
+        """Closes the server one turn of the event loop later: asyncio before 3.12 leaks connections that it is just
+        accepting when its server is closed.
         """
         if self._server is not None:
             for sock in self._server.sockets:

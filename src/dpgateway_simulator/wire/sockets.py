@@ -1,4 +1,4 @@
-"""Unix sockets by path. A path may be longer than the 107 bytes that a socket address holds."""
+"""Unix sockets by path, which may be longer than the 107 bytes of a socket address."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
 
 @contextlib.contextmanager
 def address(path: Path) -> Iterator[str]:
-    """An address for bind or connect. If the path is too long, the address goes through the open directory."""
+    """An address for bind or connect. A path that is too long goes through /proc/self/fd of its directory."""
     if len(os.fsencode(path)) <= LONGEST:
         yield str(path)
         return
@@ -38,7 +38,7 @@ def bound(path: Path) -> socket.socket:
 
 
 def connected(path: Path, endpoint: str) -> socket.socket:
-    """A socket connected to `path`. A name too long for the kubelet's real directory fails there, so it fails here."""
+    """A socket connected to `path`. Raises EINVAL for a name too long for the real directory, as a kubelet would."""
     if len(os.fsencode(REAL_DIRECTORY + endpoint)) > LONGEST:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
