@@ -1,14 +1,14 @@
-"""The configuration: from YAML to typed, frozen values; errors name file, line, key, what was found and expected.
+"""The configuration: from YAML to typed, frozen values. Errors name file, line, key, finding and expectation.
 
-:func:`read` reads and checks a file or a directory. The keys under ``options`` are the drivers' own: see
-``dpgateway.drivers.options``. No driver's code runs here.
+:func:`read` reads and checks a file or a directory. The keys under ``options`` belong to the drivers: see
+``dpgateway.drivers.options``. No driver code runs here.
 
 values    the typed configuration: a dataclass per mapping of the file
 problems  errors: a place, what was found, what was expected
 files     reads the files, and refuses those that other users can write
 parsing   parses YAML into plain values, each with its place
 syntax    explains YAML syntax errors
-source    plain values with their places
+source    plain values, each with its place
 strict    converts plain values to dataclasses, and collects all errors
 scalars   the types of a configuration's values
 spelling  parses durations, resource names and addresses

@@ -16,7 +16,7 @@ IN_PLACE = frozenset(
 """The keys that a running resource can change. Any other key restarts it."""
 
 _KEYS = {"driver_class": "driver", "failure": "driver"}
-"""The fields that the file has under another key."""
+"""Fields whose key in the file has another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Changes:
     same: tuple[ResourceConfig, ...] = ()
     """Only their places in the file may differ."""
     unusable: tuple[ResourceConfig, ...] = ()
-    """They run, and the drivers of their new configurations can't be used, so the old configurations stay."""
+    """They run with their old configurations, because the drivers of the new ones can't be used."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The keys that differ, by the name of a restarted or amended resource."""
 
@@ -51,10 +51,10 @@ class Changes:
 
 
 def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Changes:
-    """Compares options, whose class is the driver's: so it may hang, and must not run in the event loop.
+    """The diff. It compares options with the driver's own ``__eq__``, so it may hang: not for the event loop.
 
-    A driver that isn't loaded yet hasn't typed its options. They are compared as they are written, and a resource that
-    is served goes on with the driver that it has.
+    The options of a driver that isn't loaded yet are untyped. They are compared as written, and a served resource keeps
+    its present driver.
     """
     before = {resource.name: resource for resource in old}
     found: dict[str, list[ResourceConfig]] = defaultdict(list)
@@ -76,7 +76,7 @@ def _fate(old: ResourceConfig | None, new: ResourceConfig, different: tuple[str,
         return "added"
     if new.failure and new.load is None and not old.failure:
         return "unusable"
-    if not IN_PLACE.issuperset(different) or (different and old.failure):  # what failed has nothing that could go on
+    if not IN_PLACE.issuperset(different) or (different and old.failure):  # a failed resource has no driver to keep
         return "restarted"
     return "amended" if different else "same"
 
@@ -89,22 +89,24 @@ def _differing(old: Any, new: Any) -> Iterator[str]:  # noqa: ANN401  two datacl
 def _equal(old: object, new: object) -> bool:
     try:
         return bool(old == new)
-    except Exception:  # of a driver's own class: a restart is always right
+    except Exception:  # raised by the driver's own class; a restart is always right
         return False
 
 
 def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
-    """To be read where it is used. News is what changes in place: to compare options would run a driver's code."""
+    """The resource's configuration, read at each use. Only keys of IN_PLACE notify: comparing options would run driver
+    code.
+    """
     return Observable(config, lambda new, old: any(getattr(new, key) != getattr(old, key) for key in IN_PLACE))
 
 
 def restart_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
-    """The keys outside of resources that differ and count from the next start of the gateway only."""
+    """The differing keys outside of resources that take effect at the gateway's next start only."""
     kubelet = (f"kubelet.{key}" for key in _differing(old.kubelet, new.kubelet))
     runtime = (f"runtime.{key}" for key in _differing(old.runtime, new.runtime))
     return (*kubelet, *runtime, *(["state_dir"] if old.state_dir != new.state_dir else []))
 
 
 def reload_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
-    """The keys outside of resources that differ and count from the reload on."""
+    """The differing keys outside of resources that take effect at the reload."""
     return ("web",) if old.web != new.web else ()

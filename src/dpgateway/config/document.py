@@ -1,7 +1,7 @@
 """Reads a file, or a directory of files, into a checked :class:`Document`. Drivers' options stay as written.
 
 The files of a directory are one configuration. ``defaults``, ``kubelet``, ``runtime``, ``web`` and ``state_dir`` apply
-to all of them, so two files that set one of these keys differently are an error; so is a resource that is named twice.
+to all of them, so two files that set one of these keys differently are an error. So is a duplicate resource.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Document:
     node_name: str = ""
     """The node of the entries; empty: any."""
     ignored: tuple[Path, ...] = ()
-    """Files of the directory whose names suggest a mistake: they aren't read."""
+    """Files of the directory that aren't read, but whose names suggest that they were meant to be."""
 
     @property
     def drivers(self) -> frozenset[str]:
@@ -84,7 +84,7 @@ class Document:
 def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Problem, ...]]:
     """The valid part of the configuration at ``path``, a file or a directory, and all problems of the rest.
 
-    ``files``: their content, if it was read already.
+    ``files``: the files' content, if it has been read already.
     """
     files = files or read_all(path)
     problems = list(files.problems)
@@ -93,10 +93,10 @@ def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Proble
 
 
 def to_json(configuration: Configuration) -> dict[str, Any]:
-    """The configuration as its file has it, with the defaults filled in, in values that JSON can hold."""
+    """The configuration with the keys of its file and the defaults filled in, as values for JSON."""
 
     def plain(value: Any) -> Any:  # noqa: ANN401
-        if is_dataclass(value):  # settings, without those that nobody has set
+        if is_dataclass(value):  # unset settings are left out
             keys = {key.name: getattr(value, key.name) for key in fields(value)}
             return {key: plain(inner) for key, inner in keys.items() if inner is not None}
         return [plain(inner) for inner in value] if isinstance(value, tuple) else str(value)
@@ -140,7 +140,7 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
     if files and "resources" not in keys and not any(did_you_mean(key, ["resources"]) for key in keys):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
 
-    # The valid settings; those that aren't there keep their defaults.
+    # The valid settings; absent ones keep their defaults.
     kinds = get_type_hints(File)
     settings = [one for one in fields(File) if one.name in SHARED.keys() - {"defaults"} and shared.below(one.name)]
     found = {one.name: typed(shared.part(one.name), kinds[one.name], problems, one.metadata) for one in settings}

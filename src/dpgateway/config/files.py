@@ -48,7 +48,7 @@ def read_all(path: Path) -> Files:
 
 
 def _files(path: Path, problems: list[Problem]) -> tuple[list[Path], tuple[Path, ...]]:
-    """The files to read, and those that are misnamed."""
+    """The files to read, and the misnamed ones."""
     whole = Place(str(path))
     try:
         # Without hidden files: a mounted ConfigMap keeps its versions in ..data.

@@ -1,4 +1,4 @@
-"""Parses YAML into plain values, each with its place. Refuses what YAML and its reader may understand differently."""
+"""Parses YAML into plain values, each with its place. Refuses values that people and YAML may read differently."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Values:
             elif wrong := _wrong_key(key, values):
                 problems.append(wrong.at(at.below(key.value) if isinstance(key, ScalarNode) else at))
             elif str(value.tag) == f"{_TAG}null" and ":" in key.value and (hint := missing_space(key.value)):
-                name = key.value.partition(":")[0]  # of {key:value}
+                name = key.value.partition(":")[0]  # {key:value} is a key without a value in YAML
                 told = Problem(at.below(name), shown(key.value), "a key and its value", hint)
                 values[name] = Written(None, at.below(name), problems=(told,))
             else:

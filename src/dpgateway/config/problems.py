@@ -1,4 +1,4 @@
-"""Errors of a configuration: a place, what was found, and what was expected."""
+"""Errors of a configuration: a place, the finding, and the expectation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_QUOTE = 60
 LONGEST_TEXT = 500
 """Characters."""
 MOST_TOLD = 100
-"""Problems; the largest file can have a hundred thousand."""
+"""Problems; the largest file can contain a hundred thousand."""
 _NO_SPACE = re.compile(r"([A-Za-z_][\w-]*):(?!//)(\S.*)")
 
 
@@ -71,7 +71,7 @@ class InvalidConfiguration(ConfigurationError):
 
 
 class Wrong(ValueError):
-    """A value isn't what was expected. A caller that knows its place converts this to a :class:`Problem`."""
+    """An unexpected value. The caller, which knows its place, converts this to a :class:`Problem`."""
 
     def __init__(self, found: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(found, expected, hint)

@@ -23,7 +23,7 @@ class Written:
     text: str = ""
     """The spelling of a number."""
     problems: tuple[Problem, ...] = ()
-    """Its errors whatever its type. The value of a scalar with errors is None."""
+    """The errors that it has for any type. The value of a scalar with errors is None."""
 
     @property
     def shown(self) -> str:
@@ -78,7 +78,7 @@ def not_text(key: object) -> Wrong:
 
 
 def refusal(text: str, written: Written) -> Problem:
-    """The error that a dataclass raised for ``written``. A text that begins with a key (``baud: ...``, ``X.baud``,
+    """Converts a dataclass's error about ``written``. A text that begins with a key (``baud: ...``, ``X.baud``,
     ``paths[0]: ...``) gets the place of that key; ``expected ..., found ...`` is split.
     """
     text = " ".join(text.split())

@@ -54,6 +54,8 @@ class _Reader:
         self.problems += written.problems
         if written.problems and written.value is None:
             return None
+
+        # A check assumes a valid value, so it runs only if the inner values had no errors.
         try:
             result = self._read(_in_full(written, about), kind)
             if result is not None and "check" in about and len(self.problems) == before:
@@ -107,6 +109,8 @@ class _Reader:
             for key, value in (written.value or {}).items()
             if key not in known
         ]
+
+        # With errors the object is still made, from the valid keys, only to collect the constructor's errors as well.
         given = self._given(written, kind, known)
         if len(self.problems) == before:
             return self._made(kind, given, written)

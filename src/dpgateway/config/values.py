@@ -2,10 +2,10 @@
 
 docs/reference/configuration.md describes each key, which a test checks. A field's metadata may have
 
-check   gets the typed value, unless it is None, and returns it; may raise Wrong
-expand  gets the value as written, and returns its long form, both as :class:`Written`; may raise Wrong
+check   a function from the typed value to itself; not called for None; may raise Wrong
+expand  a function from the value as written to its long form, both :class:`Written`; may raise Wrong
 single  true: the only item of a list may be written without the list
-hint    for the error when a key without a default is missing
+hint    a hint in the error about a missing key without a default
 """
 
 # ruff: noqa: RUF009  what checked makes is a field
@@ -118,12 +118,12 @@ class ResourceConfig(ResourceKeys):
     driver_version: str = field(default="", compare=False)
     """Of its distribution."""
     load: Callable[[], ResourceConfig] | None = field(default=None, compare=False, repr=False)
-    """Set if the driver wasn't imported, or hadn't checked its options, in time: waits for that, and returns the
-    resource with its driver. It blocks, for ever if the driver hangs, and may be called from any thread.
+    """Set if the driver wasn't imported, or hadn't checked its options, in time. It waits for that and returns the
+    resource with its driver. It blocks, forever if the driver hangs; callable from any thread.
     """
 
     def loaded(self, other: ResourceConfig) -> ResourceConfig:
-        """The same with the driver of ``other``, and with its options."""
+        """This resource with the driver and the options of ``other``."""
         return replace(
             self,
             options=other.options,
@@ -134,7 +134,7 @@ class ResourceConfig(ResourceKeys):
         )
 
     def loaded_as(self, other: ResourceConfig) -> ResourceConfig:
-        """The same, if the file has the same driver and the same options for ``other``; else as it is."""
+        """As ``loaded``, if driver and written options are the same for ``other``; else unchanged."""
         same = self.driver == other.driver and self.written.get("options") == other.written.get("options")
         return self.loaded(other) if same else self
 

@@ -1,4 +1,4 @@
-"""Warnings: a valid configuration that may not do what its author wants. Their whole text is in ``hint``."""
+"""Warnings about a valid configuration that may not do what its author intends. Their text is in ``hint``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))")
 
 
 def advise(document: Document, preferring: Collection[str]) -> tuple[Problem, ...]:
-    """``preferring``: the drivers with a ``prefer`` of their own."""
+    """All warnings. ``preferring``: the names of drivers with a method ``prefer``."""
     found = [*_of_files(document)]
     for entry in document.entries:
         if entry.resource is not None:

@@ -1,11 +1,11 @@
 """Converts the configurations of other device plugins.
 
-An *importer* knows the configuration of one other plugin. It is a function from a :class:`Source` to an
-:class:`Imported`, and an entry point of the group ``dpgateway.importers`` names it. The package of a driver has the
+An *importer* converts the configuration of one other plugin. It is a function from a :class:`Source` to an
+:class:`Imported`, named by an entry point of the group ``dpgateway.importers``. A driver's package contains the
 importers for the plugins that the driver replaces, because it knows the driver's options.
 
-source     reads the file that has the other plugin's configuration
-imported   the resources that an importer makes of it, as a configuration of ours
+source     reads a file with the other plugin's configuration
+imported   the resulting resources, as a configuration of ours
 installed  finds the importers
 """
 

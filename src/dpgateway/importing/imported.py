@@ -1,4 +1,4 @@
-"""The result of an importer: resources, what couldn't be kept, and the configuration's text with both."""
+"""The result of an importer: resources, parts without an equivalent, and the configuration's text with both."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Imported:
             whole["resources"].yaml_set_comment_before_after_key(number, before="\n" + comment, indent=2)
         out = StringIO()
         yaml = YAML()
-        yaml.width = 4096  # a broken line is harder to read than a long one
+        yaml.width = 4096  # a wrapped line is harder to read than a long one
         yaml.indent(mapping=2, sequence=4, offset=2)
         yaml.dump(whole, out)
         return out.getvalue()
@@ -84,7 +84,7 @@ class Imported:
 
 
 def _short(value: Any) -> Any:  # noqa: ANN401  plain values
-    """``value`` for ruamel.yaml, with mappings and lists of nothing but scalars on one line where they fit."""
+    """``value`` for ruamel.yaml; a list of scalars is on one line if it fits."""
     if isinstance(value, Mapping):
         mapping = CommentedMap({key: _short(inner) for key, inner in value.items()})
         return _in_flow(mapping, list(value.values()))

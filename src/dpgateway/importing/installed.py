@@ -1,4 +1,4 @@
-"""Which importers there are: entry points of the group ``dpgateway.importers``."""
+"""The installed importers: entry points of the group ``dpgateway.importers``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP = "dpgateway.importers"
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """An importer by the name of the plugin whose configuration it reads."""
+    """An importer, named after the plugin whose configuration it reads."""
 
     name: str
     point: EntryPoint
@@ -25,7 +25,7 @@ class Importer:
         return self.point.dist.name if self.point.dist is not None else "unknown"
 
     def load(self) -> Callable[[Source], Imported]:
-        """Imports its package. Raises GatewayError if that fails."""
+        """Imports its package, and returns the function. Raises GatewayError."""
         try:
             importer: Callable[[Source], Imported] = self.point.load()
         except Exception as error:
@@ -34,6 +34,6 @@ class Importer:
 
 
 def installed() -> dict[str, Importer]:
-    """The installed importers by their names. Loads none."""
+    """The installed importers by name. Loads none."""
     points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     return {point.name: Importer(point.name, point) for point in points}

@@ -1,7 +1,7 @@
-"""Reads a file that has another plugin's configuration in any of its forms.
+"""Reads a file with another plugin's configuration, in any of its forms.
 
 The file may be the plugin's own, a manifest with a ConfigMap or a DaemonSet, the output of ``kubectl get -o yaml``,
-or a command line. An importer looks in it for ``configs``, ``commands`` or ``objects``.
+or a command line. An importer searches it for ``configs``, ``commands`` or ``objects``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dpgateway.config.source import Written
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
 MOST_DOCUMENTS = 1000
-"""Of YAML, in one file."""
+"""YAML documents in one file."""
 PATIENCE = 60.0
-"""Seconds without data from a pipe, which may be kubectl's output."""
+"""Seconds to wait for data from a pipe, which may be kubectl's output."""
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
-"""The end of a line that is followed by a block scalar."""
+"""The end of a line before a block scalar."""
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -40,9 +40,9 @@ class Source:
     path: Path
     text: str
     documents: tuple[Written, ...]
-    """Of YAML."""
+    """The YAML documents; empty for a command line."""
     dev: Path = Path("/dev")
-    """The node's /dev, for what the file alone doesn't tell."""
+    """The node's /dev, for importers whose plugin names resources after device nodes."""
     lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -50,9 +50,9 @@ class Source:
 
     @classmethod
     def read(cls, path: Path, dev: Path = Path("/dev"), patience: float = PATIENCE) -> Source:
-        """Raises InvalidConfiguration if it can't be read, or isn't YAML nor a command line.
+        """Reads a file. Raises InvalidConfiguration if it is unreadable, or neither YAML nor a command line.
 
-        ``patience``: seconds that a pipe has to say more.
+        ``patience``: seconds to wait for more data from a pipe.
         """
         text = _read(path, patience)
         if _is_command_line(text):
@@ -71,7 +71,9 @@ class Source:
                 yield one
 
     def configs(self, word: str) -> Iterator[Written]:
-        """Candidates for the plugin's own file: documents that are no objects, files in ConfigMaps with ``word``."""
+        """Candidates for the plugin's own file: documents that aren't Kubernetes objects, and files in ConfigMaps that
+        contain ``word``.
+        """
         for one in self._all():
             if not (one.below("kind") and one.below("apiVersion")):
                 yield one
@@ -82,18 +84,18 @@ class Source:
                     yield inner
 
     def commands(self) -> Iterator[Sequence[Written]]:
-        """The words of each command line: those of containers in manifests, or the file itself."""
+        """The words of each command line: of the containers in manifests, or of the file itself."""
         if not self.documents:
             yield tuple(_words(self.text, str(self.path)))
         for one in self._all():
-            if isinstance(one.value, list):  # what stands under args
+            if isinstance(one.value, list):  # a bare list of args
                 yield one.value
             for part in one.parts():
                 if (containers := part.below("containers")) and isinstance(containers.value, list):
                     yield from (_command(container) for container in containers.value)
 
     def inner(self, written: Written) -> Written | None:
-        """Parses a text within the file that is YAML itself; its lines are those of the file."""
+        """Parses a string of the file that is YAML itself. Its line numbers are the file's."""
         line = self.lines[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
         return _parse(written.value, str(self.path), written.place.line - (not begins_below))
@@ -112,7 +114,7 @@ class Source:
 
 
 def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
-    """The flags in a command line, by the rules of Go's packages: ``-name value``, ``--name=value``, or no value."""
+    """The flags of a command line, as Go's flag packages parse them: ``-name value``, ``--name=value``, or no value."""
     words = [Written(word.text or str(word.value), word.place) for word in words]
     position = 0
     while position < len(words):
@@ -143,7 +145,7 @@ def _text(written: Written | None) -> str:
 
 
 def _parse(text: str, file: str, above: int) -> Written | None:
-    """JSON is YAML but for tabs in its indentation; its strings have none."""
+    """Parses YAML or JSON. JSON is YAML except for tabs in its indentation; JSON strings contain none."""
     return parse(text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text, file, above)
 
 
@@ -169,7 +171,7 @@ def _words(text: str, file: str) -> Iterator[Written]:
     try:
         for word in lexer:
             at = stream.tell()
-            is_last = text[max(0, at - 1) : at] == "\n"  # on its line: then the line's end is read, too, and counted
+            is_last = text[max(0, at - 1) : at] == "\n"  # on its line: shlex has then read and counted the newline
             yield Written(word, Place(file, lexer.lineno - is_last - word.count("\n")))
     except ValueError as error:
         problem = Problem(Place(file, lexer.lineno), "a quote without its end", "a command line")
@@ -193,8 +195,8 @@ def _read(path: Path, patience: float) -> str:
 
 
 def _bytes(path: Path, patience: float) -> bytes:
-    """Up to one more than LARGEST. Raises OSError, with ETIMEDOUT if nothing came for too long."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe may have no writer (open(2))
+    """Up to LARGEST + 1 bytes. Raises OSError, ETIMEDOUT if no data arrived for ``patience`` seconds."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO may have no writer: fifo(7)
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
