@@ -1,12 +1,12 @@
-"""What the upgrade of a node's kubelet would do to containers and their devices: facts in, findings out.
+"""The effects of a kubelet upgrade on a node's containers and devices: facts in, findings out.
 
-``dpgateway.cli.facts`` asks the node for the facts; ``dpgateway.node.versions`` knows what each kubelet does.
+``dpgateway.cli.facts`` collects the facts; ``dpgateway.node.versions`` describes each kubelet version.
 
-values          the facts, and what is found
-detect_version  which version the present kubelet may be of
-verdicts        what follows from the facts
-features        what the upgrade brings or takes away
-rehearsed       what became of the pods in the rehearsal
+values          the facts and the findings
+detect_version  the possible versions of the present kubelet
+verdicts        the findings that follow from the facts
+features        the features that an upgrade adds or removes
+rehearsed       the findings of a rehearsal
 """
 
 from dpgateway.preflight.rehearsed import Rehearsal

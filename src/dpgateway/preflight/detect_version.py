@@ -1,4 +1,4 @@
-"""Infers the present kubelet's version from what it does, because no kubelet tells it on a socket."""
+"""Infers the present kubelet's version from its behaviour: no kubelet reports it on a socket."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpgateway.node.versions import ANY, KubeletVersion, Layout, Span, kubelet_v
 
 
 class Clue(NamedTuple):
-    """Evidence that fits some versions only."""
+    """Evidence that only some versions fit."""
 
     source: str
     span: Span
 
 
 def said(version: str) -> Clue:
-    """The operator's word. Raises ConfigurationError."""
+    """The operator's ``--from``. Raises ConfigurationError for an unknown version."""
     return _of("--from", lambda one: one is kubelet_version(version))
 
 
@@ -33,8 +33,8 @@ def wrote(layouts: frozenset[Layout]) -> Clue:
 
 
 def present(clues: Iterable[Clue]) -> Span:
-    """The versions that fit all clues. A clue that contradicts those before it is dropped: a checkpoint, for example,
-    may be an earlier kubelet's.
+    """The versions that fit all clues. A clue that contradicts earlier clues is dropped: a checkpoint, for example, may
+    come from an earlier kubelet.
     """
     found = ANY
     for clue in clues:

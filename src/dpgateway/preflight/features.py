@@ -1,4 +1,4 @@
-"""Features of kubelets that containers use, and which of them the upgrade brings or takes away."""
+"""Kubelet features that containers use, and the findings about features that an upgrade adds or removes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Feature:
     code: str
     of: Callable[[KubeletVersion], bool]
     used: Callable[[Facts], frozenset[str]]
-    """Its users: names of resources."""
+    """The names of resources that use it."""
     lost: str
     comes: str
 

@@ -16,9 +16,9 @@ class Again:
     """Its uid."""
     admitted: bool
     reason: str
-    """Why it isn't; empty if it is."""
+    """Why it was refused; empty if it was admitted."""
     allocated: int
-    """Devices that were allocated to it anew: the kubelet has forgotten those that it holds."""
+    """The number of devices allocated to it again, because the kubelet has forgotten its holdings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Rehearsal:
     """The result of a rehearsal."""
 
     kubelet: str
-    """The version that was played."""
+    """The simulated version."""
     pods: tuple[Again, ...] = ()
     ids: tuple[Id, ...] = ()
-    """Those that were held before, or are after."""
+    """The ids held before or after."""
     crashed: str = ""
     """Why the kubelet crashed; empty if it didn't."""
 

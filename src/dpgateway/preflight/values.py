@@ -21,9 +21,7 @@ class Finding:
     """One effect that the upgrade has, or may have."""
 
     level: Level
-    """``loss``: something stops working. ``unknown``: it may, and the facts don't tell. ``change``: no action is
-    needed.
-    """
+    """``loss``: something stops working. ``unknown``: something may. ``change``: no action is needed."""
     code: str
     """A stable name of the kind of finding."""
     text: str
@@ -60,7 +58,7 @@ class OfferedResource:
     failure: str | None = None
     """Why its devices aren't known."""
     offered: Mapping[str, str] = field(default_factory=dict)
-    """By id that would be offered: why it is Unhealthy, or empty if it is Healthy."""
+    """The ids that would be offered, each with the reason why it is Unhealthy; empty for a Healthy id."""
     numa: bool = False
     prepares: bool = False
     prefers: bool = False
@@ -69,14 +67,14 @@ class OfferedResource:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """The container runtime, according to itself."""
+    """The container runtime, as it reports itself."""
 
     name: str
     version: str
     cdi: bool | None
-    """Whether it passes CDI devices to containers by their names; None if that isn't known."""
+    """Whether it resolves CDI device names for containers; None if unknown."""
     unread_cdi_dirs: tuple[str, ...] = ()
-    """The gateway's directories of CDI specs that it doesn't read."""
+    """The gateway's CDI directories that the runtime doesn't read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +87,12 @@ class Facts:
     held: Held = Held()
     served: tuple[OfferedResource, ...] = ()
     ours: frozenset[str] = frozenset()
-    """Resources that a dpgateway has granted on this node, as far as that is known."""
+    """Resources that a dpgateway is known to have granted on this node."""
     apis: tuple[str, ...] = ()
     """The device-plugin APIs that the configuration allows."""
     runtime: RuntimeFacts | None = None
     no_runtime: str = ""
-    """Why the runtime isn't known."""
+    """Why the runtime is unknown."""
     cgroups: int | None = None
     """Version 1 or 2."""
     allows_cgroup_v1: bool = False

@@ -1,5 +1,5 @@
-"""The findings that follow from the facts. Each function covers one subject, independent of the others. None compares
-versions: ``dpgateway.node.versions`` has a table of what each version does.
+"""The findings that follow from the facts: one function per subject, independent of each other. None compares versions;
+the table in ``dpgateway.node.versions`` describes each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpgateway.preflight.values import Facts, Finding, Verdict
 
 _ORDER = {"loss": 0, "unknown": 1, "change": 2}
 _SHOWN = 5
-"""Ids named in a text; ``Finding.ids`` has all."""
+"""Ids named in a text; ``Finding.ids`` contains all."""
 _KEEPS = "the gateway goes on listing what is held, Unhealthy, so running containers keep it"
 _CRASHES = "; this kubelet can crash if nobody lists an id that a container holds, so keep the gateway running"
 
@@ -44,6 +44,8 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     if not ids:
         return
     pods = _pods(*held.notes.values())
+
+    # A kubelet that can't read its checkpoint starts empty: it doesn't know the running pods' devices any more.
     unread = held.layouts - to.reads
     if unread:
         text = (
@@ -70,7 +72,7 @@ def _written(layouts: Iterable[object]) -> str:
 
 
 def _way_around(facts: Facts) -> str:
-    """Advises a version between the two that reads the present format and writes one that the new kubelet reads."""
+    """Advice: an intermediate version reads the present format and writes one that the new kubelet reads."""
     layouts, to = facts.held.layouts, facts.to
     bridges = [one for one in ALL if layouts <= one.reads - one.reads_lately and one.writes in to.reads]
     through = f", or go through a kubelet {bridges[0]} to {bridges[-1]}, which reads this format" if bridges else ""
@@ -133,6 +135,7 @@ def _apis(facts: Facts) -> Iterator[Finding]:
 
 
 def _readmission(facts: Facts) -> Iterator[Finding]:
+    # kubernetes #109595
     if facts.to.needs_healthy and not facts.present.oldest.needs_healthy and any(facts.held.notes.values()):
         text = (
             f"kubelet {facts.to} refuses a pod that it admits again while none of the pod's containers runs and a "
@@ -160,6 +163,8 @@ def _runtime(facts: Facts) -> Iterator[Finding]:
             advice = "name its socket as runtime.socket in the configuration, or the present kubelet with --from"
             yield Finding("unknown", "runtime-unknown", f"{text}: {facts.no_runtime}", advice)
         return
+
+    # Kubelets 1.29 to 1.31 pass CDI names over CRI and in an annotation; 1.32 and later over CRI only.
     who = f"{runtime.name} {runtime.version}"
     loses_annotation = not to.cdi_annotation and any(one.cdi_annotation for one in facts.present.versions)
     for name in sorted(facts.held.named if to.cdi else ()):

@@ -1,11 +1,11 @@
-"""Everything there is to know of the gateway now, as one frozen value. It is made when someone asks.
+"""The gateway's whole state at one moment, as a frozen value made on request.
 
-values     the value itself, and its JSON
-overview   makes all of the following, for everyone who asks
-snapshot   the values, from the parts of the gateway
-figures    the same in numbers, without the devices
-readiness  whether the kubelet has what it needs, for probes; the report to systemd
-troubles   what is wrong, and what to do about it
+values     the status value, and its JSON
+overview   makes status, figures and readiness on request
+snapshot   converts the gateway's parts to status values
+figures    the gateway in numbers, without devices, for metrics
+readiness  readiness for probes, and the report to systemd
+troubles   the troubles that follow from a status, with advice
 """
 
 from dpgateway.status.figures import Figures

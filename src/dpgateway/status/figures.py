@@ -1,4 +1,4 @@
-"""The gateway in numbers, for metrics. No device is named, so thousands of them are counted in milliseconds."""
+"""The gateway in numbers, for metrics. Devices are counted, not listed: thousands take milliseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpgateway.resource.standing import Standing
 from dpgateway.status.values import UNSERVED, Counts, Reloads
 
 UNNAMED = Holder("", "", "")
-"""The holder of an id that PodResources doesn't name."""
+"""The holder of an id that PodResources doesn't list."""
 
 Moment = float
 """Seconds since 1970."""
@@ -26,20 +26,20 @@ Moment = float
 
 @dataclass(frozen=True, slots=True)
 class ResourceFigures:
-    """One resource: its state, and what happened since it is served. Each start of it counts from zero."""
+    """One resource: its state, and counters since it is served. They restart from zero with the resource."""
 
     name: str
     driver: str
     registrations: tuple[Standing, ...] = (UNSERVED,)
     attempts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Registrations that were tried, by API and outcome."""
+    """Numbers of attempted registrations, by API and outcome."""
     failed: bool = False
-    """Whether there is nothing that a kubelet could give to a container."""
+    """Whether the resource has no device that a kubelet could allocate."""
     listed: Moment | None = None
     """When its driver last listed its devices."""
     counts: Counts = Counts()  # noqa: RUF009  it is frozen
     holders: Mapping[Holder, int] = field(default_factory=dict)
-    """Number of ids that each container has."""
+    """Numbers of ids, by holder."""
     updates: int = 0
     """Changes of its list."""
     losses: int = 0
@@ -48,11 +48,11 @@ class ResourceFigures:
     """Lost ids that came back."""
     rpcs: Mapping[str, Calls] = field(default_factory=dict)
     calls: Mapping[str, Calls] = field(default_factory=dict)
-    """Of its driver."""
+    """Calls of its driver, by method."""
     preparing: int = 0
     """Preparations under way."""
     outdated: int = 0
-    """Ids held by containers that can't be started again."""
+    """The number of ids held by containers that can't restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class KubeletFigures:
     asked: Mapping[str, int]
     """Requests to PodResources, by outcome."""
     answered: Moment | None
-    """The last success of one."""
+    """The time of the last successful one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def figures(version: str, reloads: Reloads, holdings: NodeHoldings, resources: t
 
 
 def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
-    """``used``, ``lost``: ids that containers may use, and that are listed though they are gone."""
+    """``used``: ids that containers may use; ``lost``: listed ids whose device or share is gone."""
     healthy = sum([offer.health.reason is None for offer in offers.values()])
     held = [offers[id_].health.ok for id_ in used if id_ in offers]
     gone = sum(id_ in offers for id_ in lost)
@@ -117,7 +117,7 @@ def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
 
 
 def _moment(seconds: float | None) -> Moment | None:
-    """``seconds``: of the monotonic clock. Rounded to a tenth: the two clocks are read one after the other, and a
-    moment that stays the same should look the same.
+    """Converts seconds of the monotonic clock. Rounded to a tenth: the two clocks are read one after the other, and
+    an unchanged moment should convert to the same value.
     """
     return None if seconds is None else round(time.time() - (time.monotonic() - seconds), 1)

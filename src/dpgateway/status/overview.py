@@ -1,7 +1,7 @@
-"""The gateway's status, figures and readiness, made when someone asks. Nothing here waits.
+"""The gateway's status, figures and readiness, made on request. Nothing here waits.
 
-No Allocate and no change of a device comes through here. Only readiness has a past: :meth:`Served.note` keeps it, and
-is called when a registration changes.
+Everything is read from the parts of the gateway at that moment; neither Allocate nor a change of a device passes
+through here. Only readiness depends on the past: :meth:`Served.note` records it whenever a registration changes.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class Served:
     plugin: Plugin | None = None
     """None until it is made."""
     devices: snapshot.Devices = field(default_factory=snapshot.Devices)
-    """The last snapshot of them."""
+    """The last snapshot of the devices."""
     history: History = field(default_factory=History)
 
     @property
     def pending(self) -> str:
-        """Why its changed configuration isn't served yet; empty if there is none."""
+        """Why a changed configuration isn't served yet; empty if none is pending."""
         return ""
 
     def note(self) -> None:
-        """Its registration is another one."""
+        """Records a change of its registration."""
         if (plugin := self.plugin) is not None:
             listed, had_devices = plugin.registrar.standing.value.listed, plugin.resource.inventory.had_healthy
             self.history.note(time.monotonic(), listed=listed, had_devices=had_devices)
 
 
 class Overview:
-    """Used from the event loop."""
+    """Makes status, figures and readiness, in the event loop."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class Overview:
         serving: Mapping[str, Served],
         changed: Signal,
     ) -> None:
-        """``serving``: by resource, as its owner keeps it. ``changed``: notified here after a reload."""
+        """``serving``: the served resources by name, a live view of the gateway's own mapping. ``changed``: notified
+        after a reload, and when the gateway starts to linger.
+        """
         self._node_name, self._client, self._serving = node_name, client, serving
         self._holdings, self._node = holdings, holdings.node
         self._changed, self._began = changed, time.monotonic()
@@ -68,15 +70,15 @@ class Overview:
         self._lingers: Time | None = None
 
     def took_over(self) -> None:
-        """A changed configuration counts from now on."""
+        """Records that a changed configuration took effect."""
         self._reloaded(self._reloads.took_over(stamp(time.monotonic())))
 
     def refuse(self, problems: Iterable[str]) -> None:
-        """A changed configuration doesn't count, because of these problems."""
+        """Records that a changed configuration was refused."""
         self._reloaded(self._reloads.refuse(stamp(time.monotonic()), problems))
 
     def linger(self, until: float) -> None:
-        """It was told to end, and serves on for now. ``until``: in seconds of the monotonic clock."""
+        """Records that the gateway was told to end and serves on. ``until``: its latest end, in monotonic seconds."""
         self._lingers = stamp(until)
         self._changed.notify()
 
@@ -85,7 +87,7 @@ class Overview:
         self._changed.notify()
 
     def status(self, only: str = "") -> Status:
-        """Everything; or ``only`` one resource, and none if there is none of that name."""
+        """The whole status; or with only the resource named ``only``, and with none if it doesn't exist."""
         process = GatewayStatus(VERSION, os.getpid(), self._node_name, stamp(self._began))
         api, directory = self._client.accepted, self._node.directory
         kubelet = snapshot.kubelet(self._holdings, api.name if api is not None else None)
@@ -101,7 +103,7 @@ class Overview:
         return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
 
     def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
-        """Held ids of resources that aren't served, each with its holder, by resource."""
+        """Held ids of removed resources, each with its holder, by resource."""
         names = [name for name in self._holdings.by_resource if name not in self._serving and only in ("", name)]
         values = {name: self._holdings.by_resource[name].value for name in names}
         return {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
@@ -119,7 +121,7 @@ class Overview:
         return map(self._resource, self._serving.values())
 
     def figures(self) -> Figures:
-        """The same in numbers, without the devices."""
+        """The gateway in numbers, without devices."""
         found = []
         for one in self._serving.values():
             config = one.config.value
@@ -134,7 +136,9 @@ class Overview:
         now, node = time.monotonic(), self._node
         ready, deprived = set(), set()
         for name, one in self._serving.items():
-            since = None  # when its driver's failure took its devices away
+            # A driver's failure can make every device Unhealthy: then the damping counts from the failure. A resource
+            # that never had a Healthy device loses nothing by it.
+            since = None
             if (plugin := one.plugin) is not None and plugin.resource.failure:
                 offers = plugin.resource.inventory.list.value or {}
                 healthy = any(offer.health.ok for offer in offers.values())

@@ -1,10 +1,10 @@
-"""Readiness: whether the present kubelet has each resource's list, and devices on it.
+"""Readiness: whether the present kubelet has each resource's list, with devices on it.
 
-A rollout ends the old gateway once the new one is ready, so a state that passes by itself doesn't count: after a
-restart of the kubelet, or when a driver begins anew, a resource that was ready stays ready for DAMPED seconds. A
-resource that was never ready gets no such time, because a gateway's start is over when it is ready.
+A rollout ends the old gateway once the new one is ready, so a passing state must not flip readiness: a resource that
+was ready stays ready for DAMPED seconds when the kubelet or the resource's driver restarts. A resource that was never
+ready isn't damped, because readiness marks the end of a gateway's start.
 
-systemd gets a report of its own: to it a gateway is ready once each resource has come as far as it can.
+systemd gets a separate report: there a gateway is ready once each resource has come as far as it can.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from dpgateway.resource.standing import Standing
 from dpgateway.status.values import Failure, RefusedReload, ResourceStatus, Time
 
 DAMPED = 10.0
-"""Seconds for which a resource still counts as ready after it ceased to be, or after the kubelet came."""
+"""Seconds for which a resource still counts as ready after its last ready moment, or after the kubelet appeared."""
 
 NO_KUBELET = "there is no kubelet.sock"
 
 
 class History:
-    """What readiness has to know of a resource's past, however often the resource began anew."""
+    """A resource's past as far as readiness depends on it, across restarts of the resource.
+
+    ``_was_listed``: some kubelet has had the list. ``_unlisted_since``: when the kubelet lost it; None while it has
+    it. ``_had_devices``: the list has had a Healthy device.
+    """
 
     def __init__(self) -> None:
         self._was_listed = False
@@ -30,8 +34,8 @@ class History:
         self._had_devices = False
 
     def note(self, now: float, *, listed: bool, had_devices: bool) -> None:
-        """Called when a registration changes. ``now``: in seconds of the monotonic clock; ``listed``: whether the
-        kubelet has the list; ``had_devices``: whether that ever had a Healthy device.
+        """Records a change of the registration. ``now``: in monotonic seconds; ``listed``: whether the kubelet has the
+        list; ``had_devices``: whether the list ever had a Healthy device.
         """
         self._had_devices = self._had_devices or had_devices
         if listed:
@@ -40,12 +44,13 @@ class History:
             self._unlisted_since = now
 
     def deprived(self, *, had_devices: bool, healthy: bool) -> bool:
-        """Whether the resource had a Healthy device, and has none now."""
+        """Whether the resource had a Healthy device and has none now."""
         return (self._had_devices or had_devices) and not healthy
 
     def passing(self, now: float, kubelet_since: float, deprived_since: float | None = None) -> bool:
-        """Whether the resource was ready until a moment ago, or the kubelet is new. ``kubelet_since``: when the kubelet
-        came or went; ``deprived_since``: since when the driver fails, if that took the Healthy devices away.
+        """Whether the resource was ready less than DAMPED seconds ago, or the kubelet is that new. ``kubelet_since``:
+        when the kubelet appeared or vanished; ``deprived_since``: when the driver's failure took the Healthy devices
+        away.
         """
         since = min((moment for moment in (self._unlisted_since, deprived_since) if moment is not None), default=None)
         return self._was_listed and (since is None or now < max(since, kubelet_since) + DAMPED)
@@ -53,24 +58,24 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The past of all resources, by name."""
+    """The past of all resources."""
 
     ready: frozenset[str] = frozenset()
-    """Ready until a moment ago."""
+    """The names of resources that still count as ready."""
     deprived: frozenset[str] = frozenset()
-    """Without the Healthy devices that they had."""
+    """The names of resources that lost their last Healthy device."""
     kubelet: bool = False
-    """Whether there was a kubelet until a moment ago."""
+    """Whether a kubelet still counts as there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceReadiness:
-    """Whether the present kubelet has the resource's list, and if not, why."""
+    """Whether the present kubelet has the resource's list, and why not."""
 
     name: str
     ready: bool
     reason: str | None
-    """Also while it passes for ready."""
+    """Set also while the resource is unready but damped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Readiness:
     reason: str | None
     resources: tuple[ResourceReadiness, ...]
     lingers: Time | None = None
-    """The latest end of a gateway that was told to end and serves on."""
+    """The latest end of a lingering gateway."""
 
 
 def readiness(
@@ -102,17 +107,17 @@ def readiness(
 
 
 def unready(resource: ResourceStatus, *, kubelet: bool, deprived: bool = False) -> str | None:
-    """Why a front of the resource isn't ready; None if all are. ``kubelet``: whether there is one; ``deprived``:
-    whether the resource had a Healthy device, and has none now.
+    """Why one of the resource's fronts isn't ready; None if all are. ``kubelet``: whether there is one; ``deprived``:
+    whether the resource had a Healthy device and has none now.
     """
     reasons = (why_unready(one, resource.failure, kubelet=kubelet, deprived=deprived) for one in resource.registrations)
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def why_unready(one: Standing, failure: Failure | None, *, kubelet: bool, deprived: bool = False) -> str | None:
-    """Why one registration isn't ready. ``failure``: why the resource has nothing that a kubelet could give away."""
+    """Why one registration isn't ready; None if it is. ``failure``: why the resource has no device to allocate."""
     if one.streaming and one.listed:
-        # a device that its driver calls Unhealthy is no cause: another gateway wouldn't find better hardware
+        # Unhealthy hardware isn't a reason: another gateway would find the same.
         return f"no device is Healthy any more: {failure.reason}" if failure and deprived else one.failure
     if one.streaming:
         return "the kubelet has asked for its list, which isn't sent yet"
@@ -130,14 +135,14 @@ def why_unready(one: Standing, failure: Failure | None, *, kubelet: bool, depriv
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What systemd is told."""
+    """The report to systemd: READY and STATUS of sd_notify(3)."""
 
     ready: bool
     text: str
 
 
 def report(resources: Iterable[ResourceStatus], refusal: RefusedReload | None = None, *, kubelet: bool) -> Report:
-    """``kubelet``: whether there is one; ``refusal``: of the last change of the configuration."""
+    """The report. ``kubelet``: whether there is one; ``refusal``: the refused change of the configuration, if any."""
     resources = tuple(resources)
     parts = [f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"]
     streaming = sum(any(registration.streaming for registration in one.registrations) for one in resources)

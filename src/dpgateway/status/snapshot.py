@@ -1,4 +1,4 @@
-"""Snapshots of the gateway's parts as status values. Nothing here waits, or changes anything."""
+"""Snapshots of the gateway's parts as status values. Nothing here waits or changes the gateway."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from dpgateway.status.values import (
 )
 
 LONGEST_START = 60.0
-"""Seconds after which the start counts as over, whatever isn't ready: systemd waits 90, unless told otherwise."""
+"""Seconds after which the start counts as over, even if it isn't: systemd waits 90 by default (TimeoutStartSec=)."""
 KNOWN_AFTER = 1.0
-"""Seconds after a driver's ``list`` deadline at which a failure of the driver is surely known."""
+"""Seconds from a driver's ``list`` deadline until the driver's failure is certainly recorded."""
 
 _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
@@ -67,13 +67,15 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
 
 
 def _registration(one: Standing, besides: str) -> Standing:
-    """``besides``: what the registrar doesn't know of, such as another plugin with the resource's name."""
+    """``besides``: a failure outside of the registrar's knowledge, such as another plugin with the resource's name."""
     return replace(one, failure=besides) if besides and one.failure is None else one
 
 
 class Devices:
-    """The devices of one resource. A new snapshot is taken only when its list or its holders have changed, so a change
-    of one resource among many costs the time of one.
+    """A cached snapshot of one resource's devices, renewed only if its list or its holders have changed: a change of
+    one resource among many costs the time of one.
+
+    Lists and holdings are frozen values: the same object means no change.
     """
 
     def __init__(self) -> None:
@@ -95,7 +97,7 @@ class Devices:
 
 
 def _held(holdings: Holdings) -> tuple[object, ...]:
-    """The part of the holdings that devices show. Most answers of the kubelet leave it as it is."""
+    """The part of the holdings that device statuses contain. Most answers of the kubelet don't change it."""
     return holdings.last_known, holdings.unreleased, holdings.listed, holdings.note, holdings.gone
 
 
@@ -130,11 +132,11 @@ def _held_since(id_: str, holdings: Holdings) -> Time | None:
 
 
 def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:
-    """PodResources has the names of pods; the checkpoint has their uids only."""
+    """PodResources contains the pods' names; the checkpoint only their uids."""
     if (listed := holdings.listed.get(id_)) is not None:
         return (HolderStatus(listed.namespace, listed.pod, container=listed.container),)
     noted = (holdings.note or {}).get(id_)
-    if noted is None and id_ in holdings.unreleased:  # known from the journal alone: one of these pods
+    if noted is None and id_ in holdings.unreleased:  # only the journal has it: the holder is one of these pods
         pods = sorted(holdings.unreleased[id_].pods - holdings.gone)
         return (HolderStatus(pod_uid=pods[0]),) if len(pods) == 1 else ()
     containers = sorted(noted.containers) if noted is not None else ()
@@ -143,13 +145,13 @@ def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:
 
 
 def kubelet(holdings: NodeHoldings, api: str | None) -> KubeletStatus:
-    """``api``: the one that this kubelet accepted."""
+    """``api``: the API that this kubelet accepted."""
     node, version = holdings.node, release(api, holdings.asking.api)
     return KubeletStatus(node.kubelet, stamp(node.since), node.incarnation or None, api, version)
 
 
 def release(api: str | None, pod_resources: str | None) -> str | None:
-    """The kubelet's version, as far as its APIs tell it: no kubelet says it on a socket."""
+    """The kubelet's possible versions, by its APIs: no kubelet reports its version on a socket."""
     if api is None and pod_resources is None:
         return None
     by_api = versions.span(lambda one: api in {None, one.api})

@@ -1,4 +1,4 @@
-"""What is wrong, errors first, and what to do about it where that is known. It follows from the other values."""
+"""The troubles that follow from the other status values, errors first, with advice where there is any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpgateway.status.values import (
 )
 
 MOST_NAMED = 3
-"""Devices named in one trouble."""
+"""The number of devices named in one trouble."""
 ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
 STOP_OTHER = "look for it among the node's DaemonSets and services; pods may have its devices until it is stopped"
@@ -42,7 +42,7 @@ def troubles(
     asked: PodResourcesStatus,
     resources: Iterable[ResourceStatus],
 ) -> tuple[Trouble, ...]:
-    """``directory``: the kubelet's."""
+    """All troubles, errors first. ``directory``: the kubelet's device-plugins directory."""
     found = [*_of_kubelet(directory, kubelet, asked), *_of_reloads(reloads)]
     for one in resources:
         found += _of_resource(one, kubelet=kubelet.there)
@@ -61,7 +61,7 @@ def lingering(until: Time) -> Trouble:
 
 
 def of_left(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ...]:
-    """``left``: the ids that containers hold of resources that were removed, each with its holder, by resource."""
+    """The troubles of removed resources. ``left``: their held ids, each with its holder, by resource."""
     gone = "the resource isn't configured any more"
     texts = {name: [f"{id_} is held by {holder}" for id_, holder in held] for name, held in left.items() if held}
     return tuple(
@@ -73,7 +73,7 @@ def _of_kubelet(directory: Path, kubelet: KubeletStatus, asked: PodResourcesStat
     if not kubelet.there:
         advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
         yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
-    elif asked.failure:  # without a kubelet that is enough
+    elif asked.failure:  # a missing kubelet explains this one
         text = f"the kubelet doesn't say which pods have what: {asked.failure}"
         yield Trouble(WARNING, "", text, None, FIND_SOCKET)
 
@@ -86,11 +86,11 @@ def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
 
 
 def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
-    if one.failure is not None:  # all of its devices have the same reason
+    if one.failure is not None:  # its devices are Unhealthy for this same reason
         advice = TRY_DRIVER if one.driver.version is not None else FIND_DRIVER
         yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, advice)
         return
-    if one.elsewhere is not None:  # the rest is for that gateway to report
+    if one.elsewhere is not None:  # the gateway that serves it reports the rest
         since = next((registration.since for registration in one.registrations), None)
         yield Trouble(WARNING, one.name, one.elsewhere, since, ONE_GATEWAY)
         return

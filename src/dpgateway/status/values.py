@@ -1,6 +1,6 @@
-"""The status as values, and their JSON, whose names are those of the fields.
+"""The status as values, and their JSON, which uses the fields' names.
 
-docs/reference/status.md says what each field means.
+docs/reference/status.md describes each field.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dpgateway.kit.timestamp import timestamp
 from dpgateway.resource.standing import Standing
 
 SCHEMA = 2
-"""The version of the status' JSON: it grows when a field changes its meaning or goes, not when one is added."""
+"""The version of the status' JSON: raised when a field changes its meaning or is removed, not when one is added."""
 VERSION = "0.1.0"
-"""Of this package; not asked of importlib.metadata, which takes 3 MB."""
+"""The version of this package; importlib.metadata would cost 3 MB."""
 Time = str
 """RFC 3339, UTC, to the second."""
 UNSERVED = Standing(FRONT, "unready")
-"""The registration of a resource that isn't served yet."""
+"""The registration of a resource before it is served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is wrong, and since when."""
+    """A failure, and its beginning."""
 
     reason: str
     since: Time | None
@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class HolderStatus:
-    """A container that holds a device, as far as the kubelet names it."""
+    """A container that holds a device; fields that the kubelet didn't tell are None."""
 
     namespace: str | None = None
     pod: str | None = None
@@ -61,7 +61,7 @@ class DeviceStatus:
     numa_nodes: tuple[int, ...]
     attributes: Mapping[str, str | int | float | bool]
     outdated: str | None = None
-    """Why its container can't be started again: what the kubelet repeats is other hardware by now."""
+    """Why its container can't restart: the answer that the kubelet would repeat means other hardware now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class DriverStatus:
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """One resource, with all that is known of it."""
+    """One resource with its devices."""
 
     name: str
     started: bool
@@ -102,9 +102,9 @@ class ResourceStatus:
     unsaved: str | None = None
     """Why its grants aren't written to the journal."""
     refused: Failure | None = None
-    """Why the last container got nothing of it."""
+    """Why the last container was refused its devices."""
     elsewhere: str | None = None
-    """Which other gateway serves it."""
+    """The other gateway that serves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class KubeletStatus:
 
 @dataclass(frozen=True, slots=True)
 class PodResourcesStatus:
-    """The outcome of asking the kubelet which pods have what."""
+    """The outcome of the requests to PodResources."""
 
     answered: Time | None = field(compare=False)
     failure: str | None
@@ -138,7 +138,7 @@ class GatewayStatus:
 
 @dataclass(frozen=True, slots=True)
 class RefusedReload:
-    """A changed configuration that wasn't taken over."""
+    """A changed configuration that was refused."""
 
     time: Time
     problems: tuple[str, ...]
@@ -146,7 +146,7 @@ class RefusedReload:
 
 @dataclass(frozen=True, slots=True)
 class Reloads:
-    """The outcomes of changes of the configuration."""
+    """The outcomes of reloads."""
 
     read: Time
     succeeded: int = 0
@@ -162,7 +162,7 @@ class Reloads:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is wrong."""
+    """One trouble, with advice if there is any."""
 
     level: str
     resource: str
@@ -190,7 +190,7 @@ class Status:
 
 
 def stamp(moment: float) -> Time:
-    """``moment``: seconds of the monotonic clock."""
+    """Converts ``moment``, in seconds of the monotonic clock."""
     return timestamp(time.time() - (time.monotonic() - moment))
 
 
@@ -202,12 +202,12 @@ def stamped(moment: float | None) -> Time | None:
 
 
 def to_json(value: object) -> str:
-    """One line."""
+    """``value`` in one line of JSON."""
     return json.dumps(value, default=_plain)
 
 
 def pieces(status: Status) -> Iterator[str]:
-    """The JSON and its end of line, in pieces that take a moment each: thousands of devices take longer."""
+    """The JSON and its end of line, in pieces: thousands of devices at once would block the event loop."""
     before = "{"
     for name in _names(Status):
         yield f'{before}"{name}": '
