@@ -1,8 +1,8 @@
-"""The ASGI application that answers with pages. It knows no server.
+"""The ASGI application that answers with pages. It is independent of the server.
 
-The pages are read-only, so GET and HEAD are the only methods. Web sites in the user's browser mustn't read them: on a
-loopback address only names of this machine are accepted as Host, because by DNS rebinding a site can make a name of its
-own lead here, and to a browser that name is the site's own origin.
+The pages are read-only, so GET and HEAD are the only methods. Web sites in the user's browser must not read them: with
+DNS rebinding a site can resolve its own name to this address, and the browser then treats the pages as same-origin. So
+on a loopback address only this machine's names are accepted as Host.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dpgateway.errors import describe
 from dpgateway.kit.log import bind
 
 PIECE = 64 * 1024
-"""Bytes per message to the server, which holds that much in memory for a client that doesn't read."""
+"""Bytes per message to the server, which buffers that much for a client that doesn't read."""
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 _OWN_NAME = re.compile(rb"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-_POLICY = (  # nothing from elsewhere, nothing inline, and in no other page's frame
+_POLICY = (  # no other origins, nothing inline, no framing
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -38,7 +38,7 @@ _log = bind(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A page as it is sent."""
+    """A page's content type, body and status."""
 
     content_type: str
     body: bytes
@@ -47,17 +47,17 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the connections, in seconds, and their number."""
+    """Limits of the connections: timeouts in seconds, and their number."""
 
     asking: float = 5.0
-    """From the start of a connection, or from the last answer, to the end of a request's headers."""
+    """From the start of a connection, or the end of the last answer, to the end of a request's headers."""
     taking: float = 10.0
-    """From there to the end of the answer."""
+    """From the end of the headers to the end of the answer."""
     connections: int = 32
 
 
 Page = Callable[[], Awaitable[Response]]
-"""Makes the answer, in pieces that don't hold up the event loop."""
+"""Makes the answer, in turns that don't block the event loop."""
 
 Headers = list[tuple[bytes, bytes]]
 Scope = MutableMapping[str, Any]
@@ -106,7 +106,7 @@ class Application:
 
 
 def _ours(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """HTTP/1.0 may have no Host; no browser speaks that."""
+    """Whether Host names this machine. HTTP/1.0 may lack a Host; no browser speaks it."""
     return all(_OWN_NAME.fullmatch(value) for name, value in headers if name == b"host")
 
 

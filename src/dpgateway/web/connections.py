@@ -48,7 +48,7 @@ class Connections:
             h11_max_incomplete_event_size=LONGEST_HEAD,
         )
         self._state = ServerState()
-        self._open: dict[_Connection, None] = {}  # the one idle longest comes first
+        self._open: dict[_Connection, None] = {}  # ordered, the longest idle first
 
     def make(self) -> asyncio.Protocol:
         """A protocol for an event loop's server."""
@@ -61,7 +61,7 @@ class Connections:
         self._open[one] = None
 
     def wait(self, one: _Connection) -> None:
-        """The connection is idle from now on."""
+        """Marks the connection as idle: moves it to the end of the order."""
         if self._open.pop(one, one) is None:
             self._open[one] = None
 
@@ -72,12 +72,12 @@ class Connections:
         return iter(tuple(self._open))
 
     async def close(self) -> None:
-        """Closes all at once, also those whose answer isn't sent yet."""
+        """Closes all at once, including connections with an unfinished answer."""
         for one in self:
             one.drop()
         for task in (tasks := tuple(self._state.tasks)):
             task.cancel()
-        await asyncio.sleep(0)  # lets each protocol hear of it, and close its socket
+        await asyncio.sleep(0)  # connection_lost, which closes the socket, runs in the loop's next turn
         if tasks:
             await asyncio.wait(tasks)
 
@@ -107,7 +107,7 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._all.wait(self)
         self._hurry(self._all.limits.asking)
-        super().on_response_complete()  # it may begin with the next request
+        super().on_response_complete()  # may start the next pipelined request, so it comes last
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
@@ -118,11 +118,12 @@ class _Connection(H11Protocol):
     def drop(self) -> None:
         """Resets the connection."""
         self._all.leave(self)
-        # without it the kernel keeps unread megabytes for minutes
+        # Without SO_LINGER the kernel keeps the unread answer for minutes.
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
 
     def _hurry(self, seconds: float) -> None:
+        """Drops the connection in ``seconds``, instead of at its present deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_later(seconds, self.drop)

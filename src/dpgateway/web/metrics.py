@@ -1,10 +1,10 @@
 """The page /metrics: the table of metrics, and their samples in Prometheus' text format.
 
-docs/reference/metrics.md says what each metric means. The number of label values is bounded: resources and drivers are
-configured, a container is named while it holds something, and no error's text is a label.
+docs/reference/metrics.md describes each metric. Cardinality is bounded: resources and drivers are configured, a
+container is a label value only while it holds a device, and no error's text is a label.
 
-This module imports prometheus_client and no other does, so a gateway without pages doesn't load it. Each scrape makes
-the page anew, in short turns: Prometheus scrapes every 15 s or less often.
+Only this module imports prometheus_client, so a gateway without pages doesn't load it. Each scrape makes the page anew,
+in short turns: Prometheus scrapes every 15 s or less often.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpgateway.web.answers import Response
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | Calls]
-"""The labels' values and a number, or the calls for a histogram."""
+"""The labels' values, and a number or, for a histogram, the calls."""
 T = TypeVar("T", Figures, ResourceFigures)
 
 AT_ONCE = 16
@@ -48,7 +48,7 @@ class Row(Generic[T]):
     kind: Literal["gauge", "counter", "histogram"]
     help: str
     read: Callable[[T], float | Iterable[Sample] | None]
-    """From the figures: the only number, None if it isn't known, or samples."""
+    """Reads the figures: returns a single number, None if it is unknown, or samples."""
     labels: Labels = ()
     """A resource's metrics have the label ``resource`` before these."""
 
@@ -225,14 +225,14 @@ class Metrics:
             some = figures.resources[start : start + AT_ONCE]
             samples = (((one.name, *labels), value) for one in some for labels, value in row.samples(one))
             text = _text(row, ("resource", *row.labels), samples)
-            parts.append(text.split(b"\n", 2)[2] if start else text)  # help and type stand once
-            await asyncio.sleep(0)  # a container that wants its devices comes first
+            parts.append(text.split(b"\n", 2)[2] if start else text)  # HELP and TYPE once per metric
+            await asyncio.sleep(0)  # a pending Allocate comes first
         parts.append(generate_latest(self._process))
         return Response(CONTENT_TYPE_PLAIN_0_0_4, b"".join(parts))
 
 
 class _OneMetric:
-    """One metric, where prometheus_client asks for a collector."""
+    """A collector of one metric, because generate_latest takes collectors."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

@@ -19,11 +19,11 @@ from dpgateway.web.answers import JSON, TEXT, Page, Response
 LATELY = 0.5
 """Seconds within which a healthy process answers: a kubelet's probe waits for 1 s by default."""
 FRESH = 1.0
-"""Seconds for which an answer about all devices is reused, so that many clients cost no more than one."""
+"""Seconds for which an answer about all devices is reused, so that many clients cost as much as one."""
 FORGOTTEN = 10.0
-"""Seconds between looks at whether the last answer is still wanted in memory."""
+"""Seconds between checks whether the last answer is too old to keep in memory."""
 AT_ONCE = 64 * 1024
-"""Characters made in one turn of the event loop: a container that wants its devices comes first."""
+"""Characters made in one turn of the event loop, so that a pending Allocate comes first."""
 
 _FILES = Path(__file__).with_name("page")
 _FILE_TYPES = {
@@ -40,7 +40,7 @@ class Sources:
     status: Callable[[], Status]
     readiness: Callable[[], Readiness]
     works: Callable[[], Awaitable[object]]
-    """Returns once the event loop and the worker threads have done a piece of work."""
+    """Returns once a worker thread has run a piece of work."""
     figures: Callable[[], Figures]
 
 
@@ -66,8 +66,10 @@ def cached(page: Page, seconds: float = FRESH) -> Page:
 
 
 class _Cached:
-    """A page with its last answer, which may be megabytes, so it is dropped when it is old. The timer for that is slow,
-    because each timer wakes an idle process.
+    """A page with its last answer. The answer may be megabytes, so it is dropped when it is old; the timer for that is
+    slow, because each timer wakes an idle process.
+
+    The lock lets one request make the answer while the others wait for it.
     """
 
     def __init__(self, page: Page, seconds: float) -> None:
@@ -83,7 +85,7 @@ class _Cached:
         async with self._making:
             if self._last is not None and clock() < self._old:
                 return self._last
-            self._last = None  # not in memory beside the next one
+            self._last = None  # freed before the next one is made
             self._last = made = await self._page()
             self._old = clock() + self._seconds
             if self._timer is None:
@@ -126,7 +128,7 @@ async def gathered(pieces: Iterable[str]) -> bytes:
 
 
 async def _health(works: Callable[[], Awaitable[object]]) -> Response:
-    """Whether the event loop and the worker threads answer. A hanging driver is no failure of theirs."""
+    """Liveness: whether the event loop and the worker threads respond. A hanging driver doesn't affect it."""
     found = {"event_loop": await _answers(asyncio.sleep(0)), "workers": await _answers(works())}
     healthy = all(one["ok"] for one in found.values())
     return _json({"healthy": healthy, **found}, ok=healthy)

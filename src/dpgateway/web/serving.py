@@ -1,4 +1,4 @@
-"""Serves the pages at the configured address, and follows its changes. A failure here ends nothing else."""
+"""Serves the pages at the configured address, and follows changes of it. Failures stay within this task."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dpgateway.web.answers import Application, Limits, Page
 BACKLOG = 64
 """The listener's queue of connections."""
 LONGEST_PAUSE = 10.0
-"""Seconds until an address in use is tried again: an older gateway of the node may have it, and a liveness probe soon
-asks this one.
+"""Seconds, at most, until an address in use is tried again: an older gateway of the node may still have it, and the
+liveness probe of this one fails until then.
 """
 
 _log = bind(__name__)
@@ -65,7 +65,7 @@ class Serving:
             self._complaint.say(f"{url}, which is tried again: {error}")
 
     async def _serve(self, host: IPv4Address | IPv6Address, port: int) -> None:
-        # imported only now, because it takes megabytes; on a thread, because it takes a while
+        # A late import, because uvicorn takes megabytes; on a thread, because it takes long.
         http: Any = await Threads(idle=0).call("load the server", partial(import_module, "dpgateway.web.connections"))
         connections = http.Connections(Application(self._pages, local=host.is_loopback), self._limits)
         with _listening(host, port) as listener:
