@@ -1,31 +1,31 @@
-"""The command line: one module for each command, and what they share.
+"""The command line: one module per command, and shared modules.
 
 group           the group of all commands, which imports a command when it is called
-options         the options that several commands have, and the configuration that they name
-standard        ends a command in one line if standard output can't be written
-reading         this node's configuration, for commands that ask its drivers
+options         options shared by several commands, and the resulting settings
+standard        a one-line error if standard output can't be written
+reading         this node's configuration, with its drivers loaded
 output          tables, JSON, lines in colour
 run             ``run``
 agent           from the configuration to the running gateway
 demo            ``demo``
-demo_stage      runs the gateway and the kubelet of the demo
+demo_stage      the gateway and the kubelet of the demo
 check           ``check``
-unfit           finds devices that no container could get
-pools           which resources offer the same hardware
-compare         ``check --against-running``: what a reload would do
+unfit           devices that no container could get
+pools           resources that offer the same hardware
+compare         ``check --against-running``: the effects of a reload
 devices         ``devices``
-ask_drivers     asks drivers without a gateway
+ask_drivers     drivers asked without a gateway
 status          ``status``
-control_client  asks the running gateway
-picture         draws a status
+control_client  the client of the gateway's control socket
+picture         a status, drawn as tables
 preflight       ``preflight``
-facts           asks the node what ``preflight`` must know
-rehearsal       plays the upgrade of a kubelet
+facts           the facts about a node, for ``preflight``
+rehearsal       the simulated upgrade of a kubelet
 drivers         ``drivers``
 import_         ``import``
 config          ``config``
 new_driver      ``new-driver``
-packages        what the commands of drivers' packages need
+packages        the API for the commands of drivers' packages
 """
 
 import os

@@ -27,23 +27,27 @@ _log = log.bind(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options that only ``run`` has."""
+    """The options of ``run`` alone."""
 
     control_socket: Path
     linger: float
-    """Seconds for which a gateway that is told to end waits for another one."""
+    """Seconds, at most, for which a gateway serves on after SIGTERM until another one has taken over."""
     pod_uid: str
-    """The uid of the gateway's own pod; empty if there is none, or it isn't known."""
+    """The uid of the gateway's own pod; empty without a pod, or if unknown."""
 
 
 def serve(settings: Settings, options: RunOptions, reader: ConfigReader, files: FileWatch) -> int:
-    """Returns the exit code. ``reader`` has begun to read the configuration, after ``files`` looked at its files."""
+    """Serves until the end; returns the exit code. ``reader`` is reading the configuration; ``files`` looked at its
+    files before that, so that no later change is missed.
+    """
     try:
         configuration = _configuration(settings, reader)
     except InvalidConfiguration as error:
         for line in in_lines(error.problems):
             _log.error("%s", line)
         return 2
+
+    # Conditions under which nothing could be served end the process at once.
     directory = configuration.kubelet.device_plugins_dir
     if unfit := misplaced(directory) or forbidden(directory):
         _log.error("%s", unfit)
@@ -61,7 +65,7 @@ def serve(settings: Settings, options: RunOptions, reader: ConfigReader, files: 
 
 
 def _again(settings: Settings) -> Configuration:
-    """Raises InvalidConfiguration."""
+    """Reads the configuration for a reload. Raises InvalidConfiguration."""
     configuration = _configuration(settings, ConfigReader(settings.config))
     if few := too_few(len(configuration.resources)):
         raise InvalidConfiguration([Problem(Place(str(settings.config)), hint=few)])
@@ -84,7 +88,7 @@ def _configuration(settings: Settings, reader: ConfigReader) -> Configuration:
 
 
 def _missing(name: str, installed: Sequence[str]) -> discovery.Found:
-    """A driver that isn't installed fails its resource only; `check` is strict."""
+    """A missing driver, which fails only its resources here; `check` is strict."""
     hint = did_you_mean(name, installed)
     failure = f"it isn't installed; installed drivers: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
     return discovery.Found(name, "", "", failure=failure)

@@ -1,4 +1,4 @@
-"""Asks each resource's driver once, without a gateway, for its devices and its candidates."""
+"""Asks each resource's driver once, without a gateway, for its devices and candidates."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ from dpgateway.model import Candidate, Device
 from dpgateway.resource.shares import clash
 
 CLOSING = 1.0
-"""Seconds that drivers get to close, all together."""
+"""Seconds for all drivers together to close."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
-    """The list of a resource's driver, or why there is none, or why it can't be offered."""
+    """The list of a resource's driver, or the failure that prevents or invalidates it."""
 
     resource: ResourceConfig
     devices: tuple[Device, ...] = ()
     failure: str | None = None
     candidates: tuple[Candidate, ...] | None = None
-    """The result of ``explain``; None if it wasn't asked, or has no such method."""
+    """The result of ``explain``; None if it wasn't called, or the driver has no such method."""
     abilities: frozenset[str] = frozenset()
-    """Its optional methods."""
+    """The driver's optional methods."""
 
 
 class Question:
-    """One driver, asked for its devices on a thread of its own, so that a hanging driver holds nothing up."""
+    """One driver, asked on a thread of its own, so that a hanging driver blocks nothing else.
+
+    Two tasks start with the question: the call itself, and ``closed``, which closes the driver after the call, even if
+    ``answer`` has timed out by then.
+    """
 
     def __init__(self, threads: Threads, resource: ResourceConfig, node_name: str, explain: str | None) -> None:
         self._threads, self._resource, self._node_name, self._explain = threads, resource, node_name, explain
@@ -47,7 +51,7 @@ class Question:
         self.closed = asyncio.create_task(self._closed(), name=f"close {resource.name}")
 
     async def answer(self) -> DriverAnswer:
-        """The answer within the resource's list timeout."""
+        """The answer; a failure if it takes longer than the resource's list timeout."""
         timeout = self._resource.timeouts.list
         await asyncio.wait([self._asked], timeout=timeout.total_seconds())
         if not self._asked.done():
@@ -68,7 +72,7 @@ class Question:
     async def _closed(self) -> None:
         """Closes the driver once it has answered, however late."""
         await asyncio.wait([self._asked])
-        self._asked.exception()  # retrieved here, because a late one isn't elsewhere
+        self._asked.exception()  # marks a late error as retrieved, else asyncio warns
         await self._threads.call(f"close {self._resource.name}", self._close)
 
     def _ask(self) -> tuple[tuple[Device, ...], tuple[Candidate, ...] | None, frozenset[str]]:
@@ -83,7 +87,7 @@ class Question:
                 return devices, None, able
             method = "explain"
             return devices, answers.candidates(self._driver.explain(self._explain or None)), able
-        except BaseException as error:  # also SystemExit is an answer
+        except BaseException as error:  # a driver's SystemExit must not end the command
             fault = answers.fault(method, error)
         raise fault
 
@@ -102,8 +106,8 @@ class Question:
 async def ask_all(
     resources: Iterable[ResourceConfig], node_name: str, explain: str | None = None
 ) -> list[DriverAnswer]:
-    """Asks all drivers at once, so it takes as long as the slowest. ``explain``: also asks for the candidates of this
-    name, or for all if it is empty.
+    """Asks all drivers concurrently, so it takes as long as the slowest. ``explain``: asks also for the candidates of
+    this name, or for all if it is empty.
     """
     threads = Threads()
     questions = {
@@ -113,6 +117,8 @@ async def ask_all(
     }
     given = await asyncio.gather(*(question.answer() for question in questions.values()))
     found = dict(zip(questions, given, strict=True))
+
+    # Drivers that answered may close; a hanging one would only hold up the command's end.
     if closing := [question.closed for question in questions.values() if question.answered]:
         await asyncio.wait(closing, timeout=CLOSING)
     return [found.get(resource.name) or DriverAnswer(resource, failure=resource.failure) for resource in resources]

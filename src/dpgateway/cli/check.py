@@ -1,4 +1,4 @@
-"""``dpgateway check``: all problems of a configuration at once."""
+"""``dpgateway check``: reports all problems of a configuration at once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def check(  # noqa: PLR0913  one for each option
 
 
 def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
-    """Adds the problems and warnings of the devices that the drivers list."""
+    """Adds the problems and warnings about the devices that the drivers list."""
     answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
     problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
     return replace(verdict, problems=problems, warnings=in_order(verdict.warnings + pools.warnings(answers)))
@@ -111,6 +111,8 @@ def _judge(settings: Settings) -> Verdict:
     loading.wait()
     drivers = loading.found()
     configuration, more = loading.resolve()
+
+    # `run` serves without a driver that can't be used; here it is a problem.
     failed = tuple(
         _problem(resource.where, f"{resource.name}: driver {resource.driver}: {resource.failure}")
         for resource in configuration.resources
@@ -125,7 +127,7 @@ def _judge(settings: Settings) -> Verdict:
 
 
 def _warned(document: Document, configuration: Configuration) -> tuple[Problem, ...]:
-    """The warnings of the drivers' options. Each is asked on a thread, because it is the driver's code."""
+    """The warnings of the drivers' options. Each runs on a thread with a timeout, because it is driver code."""
     threads = Threads(idle=0)
     warnings: list[Problem] = []
     before: dict[str, dict[str, tuple[str | None, object]]] = {}
@@ -133,7 +135,7 @@ def _warned(document: Document, configuration: Configuration) -> tuple[Problem, 
     for resource in configuration.resources:
         if resource.failure is None:
             others = before.setdefault(resource.driver, {})
-            apart = {  # resources of one pool are meant to have the same devices
+            apart = {  # without resources of the same pool, which may offer the same devices
                 name: options
                 for name, (pool, options) in others.items()
                 if name != resource.name and (pool is None or pool != resource.pool)
@@ -149,7 +151,7 @@ def _warned(document: Document, configuration: Configuration) -> tuple[Problem, 
 
 
 def _doubt(settings: Settings, directory: Path) -> str:
-    """A directory given as an option may be misspelt. The default one may well have no kubelet yet."""
+    """A doubt about the directory. An option may be misspelt; the default directory may just have no kubelet yet."""
     if misplaced(directory):  # reported as a problem
         return ""
     missing = settings.flag_device_plugins_dir is not None and not is_there(directory)
@@ -161,12 +163,12 @@ def _told(settings: Settings, text: str) -> tuple[Problem, ...]:
 
 
 def _problem(place: Place, text: str) -> Problem:
-    """A problem with its file and line; the text says the rest."""
+    """A problem with file and line; the text says the rest."""
     return Problem(Place(place.file, place.line), hint=text)
 
 
 def _unused(drivers: Mapping[str, Found], used: frozenset[str]) -> tuple[Problem, ...]:
-    """A broken driver that no resource uses is a warning, not a problem."""
+    """Warnings about broken drivers that no resource uses."""
     return tuple(
         _problem(Place(f"{found.distribution} {found.version}"), f"driver {name}: {found.failure}")
         for name, found in drivers.items()

@@ -1,4 +1,4 @@
-"""Compares a configuration with the one that the running gateway serves: for ``check --against-running``."""
+"""Compares a configuration with the running gateway's, for ``check --against-running``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = {
     "added": "added",
     "removed": "removed",
 }
-"""What a reload does to a resource, as JSON has it and as people read it."""
+"""The effects of a reload on a resource: the word in JSON, and the text for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Comparison:
 
 
 def running(control: Path) -> Running:
-    """Asks the running gateway. Raises NoGateway if none answers."""
+    """Asks the running gateway for its configuration. Raises NoGateway, or GatewayError if drivers can't read it."""
     with asked(control, "configuration") as answers:
         answer: Any = next(answers, None)
     if answer is None:
@@ -88,7 +88,7 @@ def running(control: Path) -> Running:
 
 
 def compare(running: Running, new: Configuration, settings: Settings) -> Comparison:
-    """Both configurations' options are read by the drivers that are installed now."""
+    """The effect of a reload. Both configurations' options are parsed by the drivers installed now."""
     loading = Loading(discovery.named(running.document.drivers), running.document)
     loading.wait()
     old, problems = loading.resolve()
@@ -100,8 +100,8 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
 
 
 def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:
-    """The gateway's own --device-plugins-dir outlasts a reload, and isn't known here. So a file with the default
-    directory changes nothing.
+    """The gateway's --device-plugins-dir survives a reload and isn't known here. So the default directory in the file
+    counts as no change.
     """
     wanted = settings.device_plugins_dir(new)
     usual = settings.flag_device_plugins_dir is None and wanted == DEVICE_PLUGINS_DIR
@@ -109,7 +109,7 @@ def _directory(old: Configuration, new: Configuration, settings: Settings) -> Pa
 
 
 def _unlike(error: InvalidConfiguration) -> GatewayError:
-    """The gateway has accepted this configuration, so the installed drivers have changed since."""
+    """The error if the installed drivers refuse the running configuration: they have changed since its start."""
     return GatewayError(
         "what the running gateway serves can't be read with what is installed now, so only a restart of the gateway "
         f"tells: {'; '.join(in_lines(error.problems))}"
@@ -117,7 +117,7 @@ def _unlike(error: InvalidConfiguration) -> GatewayError:
 
 
 def _changes(old: Configuration, new: Configuration) -> Changes:
-    """On a thread, because comparing options is the driver's code."""
+    """The diff, made on a thread with a timeout, because comparing options runs driver code."""
     compared = partial(changes, old.resources, new.resources)
     try:
         return Threads(idle=0).run("compare configurations", compared, PATIENCE)

@@ -1,4 +1,4 @@
-"""``dpgateway config``: what helps to write a configuration."""
+"""``dpgateway config``: helps to write a configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Asks the running gateway for its status. Each answer is a line of JSON on the gateway's control socket.
+"""The client of the running gateway's control socket. Each answer is a line of JSON.
 
-The gateway may be of another version than this command: :func:`current` turns an older answer into one of SCHEMA.
+The gateway may have another version than this command: :func:`current` converts an older answer to SCHEMA.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit import unix
 
 PATIENCE = 10.0
-"""Seconds until a gateway must have answered; it may be busy, but not for so long."""
+"""Seconds until the first answer, at most; a busy gateway takes less."""
 
 
 class NoGateway(GatewayError):
@@ -26,7 +26,7 @@ class NoGateway(GatewayError):
 
 @contextlib.contextmanager
 def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
-    """The answers as they arrive. Raises NoGateway if there is none."""
+    """Sends a request; yields an iterator over the answers as they arrive. Raises NoGateway if there is none."""
     with _connected(path) as connection:
         connection.sendall(f"{request}\n".encode())
         with connection.makefile("r", encoding="utf-8") as lines:
@@ -48,13 +48,13 @@ def _answers(connection: socket.socket, lines: Iterator[str], path: Path) -> Ite
     try:
         for line in lines:
             yield current(json.loads(line))
-            connection.settimeout(None)  # the next answer comes with the next change
+            connection.settimeout(None)  # a watch answers again at the next change only
     except (OSError, ValueError) as error:
         raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
 
 
 def current(answer: Any) -> Any:  # noqa: ANN401  JSON
-    """The same answer in the present schema. Schema 1 had one registration for each resource: the device plugin's."""
+    """The answer in the present schema. Schema 1 had one registration per resource, the device plugin's."""
     if isinstance(answer, dict) and answer.get("schema") == 1:
         for resource in answer["resources"]:
             resource["registrations"] = [{"front": "deviceplugin", **resource.pop("registration")}]

@@ -1,7 +1,7 @@
-"""``dpgateway demo``: the main job on one machine, in about five seconds.
+"""``dpgateway demo``: the gateway's main job on one machine, in about five seconds.
 
-Runs the gateway as on a node, in its own process, beside a simulated kubelet. Plays the events of a node, checks the
-result of each step, and prints it. A wrong result ends the demonstration with exit code 1.
+It runs the gateway as on a node, in its own process, beside a simulated kubelet, plays the events of a node, and checks
+and prints the result of each step. A wrong result ends it with exit code 1.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def ask(stage: Stage) -> None:
 
 
 def _told(socket: Path, count: int) -> dict[str, tuple[str, str]]:
-    """The resource and id of each holder, once there are ``count`` of them."""
+    """Resource and id by holder, once there are ``count`` holders."""
     with asked(socket, "watch") as answers:
         for answer in answers:
             found = {

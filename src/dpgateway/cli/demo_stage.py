@@ -1,6 +1,6 @@
-"""The stage of the demonstration: the gateway's process as on a node, a simulated kubelet, and the files between them.
+"""The stage of the demonstration: the gateway's process as on a node, a simulated kubelet, and their files.
 
-``demo`` has the steps.
+``demo`` contains the steps.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DEVICE_NODES = ("/dev/full", "/dev/null", "/dev/zero")
 LOG = "gateway.log"
 """The gateway's log, in the folder of the stage."""
 PROGRAMMING = 1.0
-"""Seconds that a simulated board takes."""
+"""Seconds to program a simulated board."""
 
 
 class Unexpected(GatewayError):
-    """A step has a wrong result."""
+    """A step's result is wrong."""
 
 
 def expect(what: str, found: object, expected: object) -> None:
@@ -42,7 +42,7 @@ def expect(what: str, found: object, expected: object) -> None:
 
 @dataclass
 class Stage:
-    """A gateway and a kubelet, and what the steps do with them."""
+    """A gateway and a kubelet, with the actions of the steps. ``held``: [resource, id] by pod."""
 
     folder: Path
     kubelet: Kubelet
@@ -59,7 +59,7 @@ class Stage:
         print_line(f"   {text}")
 
     async def offered(self, counts: Mapping[str, tuple[int, int]], why: str) -> None:
-        """Waits until the kubelet has these counts: (capacity, allocatable) by resource."""
+        """Waits until the kubelet counts this: (capacity, allocatable) by resource."""
         began = time.monotonic()
 
         def all_there() -> bool:
@@ -83,7 +83,7 @@ class Stage:
         return [f"{held[1]} by {pod}" for pod, held in self.held.items() if held[0] == name]
 
     async def pod(self, name: str, resource: str) -> None:
-        """Runs a pod with one device, and prints what its container got."""
+        """Runs a pod with one device, and prints its container's options."""
         began = time.monotonic()
         before = len(self.kubelet.events)
         reply = await self.kubelet.admit(name, {"main": {resource: 1}})

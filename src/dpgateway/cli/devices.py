@@ -97,7 +97,7 @@ def _row(resource: ResourceConfig, device: Device) -> tuple[str, ...]:
 
 
 def _attributes(device: Device) -> str:
-    """Values as in JSON: ``true``, not ``True``."""
+    """The attributes, with values as in JSON: ``true``, not ``True``."""
     attributes = device.attributes.items()
     texts = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in attributes)
     return " ".join(f"{name}={text}" for name, text in texts if len(text) <= LONGEST) or "-"
@@ -143,7 +143,7 @@ def _print_explained(found: list[DriverAnswer], about: str) -> None:
 
 
 def _why(answer: DriverAnswer, one: Candidate) -> tuple[str, ...]:
-    """A row of the table. An Unhealthy device has passed all tests, so its health is the failed one."""
+    """A row of the table. An Unhealthy device has passed all tests, so its health is shown as the failed one."""
     if one.test is not None:
         return (answer.resource.name, one.name, "-", one.test, one.found or "-", one.expected or "-")
     reason = next((device.health.reason for device in answer.devices if device.id == one.device), None)

@@ -57,9 +57,9 @@ def drivers(context: click.Context, driver: str, output: str) -> None:
 
 
 def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) -> Iterator[Option]:  # noqa: ANN401
-    """The options of a driver's dataclass ``Options``; one within another mapping is named ``outer.inner``.
+    """The options of a driver's dataclass ``Options``; nested options are named ``outer.inner``.
 
-    A dataclass that several options use is listed for the first of them alone: ``told`` has those listed so far.
+    A dataclass used by several options is listed only for the first: ``told`` contains the dataclasses listed so far.
     """
     told = set() if told is None else told
     kinds = get_type_hints(kind)
@@ -78,7 +78,7 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
 
 
 def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type
-    """The dataclasses within a type, each with the mark of a list."""
+    """The dataclasses within a type, each with ``[]`` if it is the item of a list."""
     if is_dataclass(kind):
         yield kind, ""
     for inner in get_args(kind):
@@ -87,7 +87,7 @@ def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
-    """``value`` as in the configuration, or in JSON."""
+    """``value`` in plain types, as in the configuration or in JSON."""
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, Path):

@@ -1,4 +1,4 @@
-"""Collects the facts about a node for ``preflight``. It changes nothing, and copes with any of the sources missing."""
+"""Collects the facts about a node for ``preflight``. It changes nothing, and any source may be missing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from dpgateway.resource.shares import share_ids
 
 CGROUPS = Path("/sys/fs/cgroup")
 KUBELET_CONFIG = "config.yaml"
-"""Where kubeadm writes the kubelet's configuration, below the kubelet's directory. Elsewhere it is known from the
-kubelet's command line alone.
+"""kubeadm's name for the kubelet's configuration, in the kubelet's directory. Without kubeadm only the kubelet's
+command line names it.
 """
 
 
@@ -46,15 +46,15 @@ class NodeFacts:
     answers: tuple[DriverAnswer, ...]
     """The drivers' answers."""
     clues: tuple[Clue, ...]
-    """The evidence of the present kubelet's version."""
+    """The evidence for the present kubelet's version."""
     unknown: tuple[str, ...]
-    """The sources that couldn't be asked, and why."""
+    """Why sources couldn't be asked, one text each."""
     directory: Path
     """The kubelet's device-plugins directory."""
 
 
 def find(settings: Settings, control: Path, to: KubeletVersion, present: Clue | None) -> NodeFacts:
-    """``present``: the operator's word on the present kubelet's version. Raises ConfigurationError."""
+    """Collects the facts. ``present``: the operator's ``--from``. Raises ConfigurationError."""
     with apart():
         _, configuration = read_whole(settings)
         return asyncio.run(_asked(settings, configuration, control, to, present))
@@ -65,6 +65,9 @@ async def _asked(
 ) -> NodeFacts:
     directory = settings.device_plugins_dir(configuration)
     places = Places.of(directory, configuration.kubelet.pod_resources_socket)
+
+    # The checkpoint's answers are decoded in the API that the clues imply. Its format is the last clue, because an
+    # earlier kubelet may have written it.
     gateway, no_gateway = await asyncio.to_thread(_gateway, control)
     pods, no_pods = await _pod_resources(places)
     clues = (present,) if present else tuple(_clues(gateway, pods))
@@ -88,7 +91,7 @@ async def _asked(
 
 
 def _gateway(control: Path) -> tuple[Any, str]:
-    """The status of the running gateway, or why there is none."""
+    """The status of the running gateway, or None and the reason."""
     try:
         with asked(control, "status") as answers:
             return next(answers, None), ""
@@ -97,7 +100,7 @@ def _gateway(control: Path) -> tuple[Any, str]:
 
 
 async def _pod_resources(places: Places) -> tuple[str | None, str]:
-    """The newest version of PodResources that the kubelet serves, or why that isn't known."""
+    """The newest version of PodResources that the kubelet serves, or None and the reason."""
     if not places.pod_resources.exists():
         return (
             None,
@@ -112,9 +115,9 @@ async def _pod_resources(places: Places) -> tuple[str | None, str]:
 
 
 def _held(directory: Path, clues: Iterable[Clue]) -> Held:
-    """A kubelet that never gave anything away has no checkpoint; a directory that isn't there is no kubelet's.
+    """The contents of the checkpoint. A kubelet that never allocated a device has none, but it has the directory.
 
-    ``clues``: what else is known of the kubelet that wrote it.
+    ``clues``: further evidence for the version of the kubelet that wrote it.
     """
     try:
         raw, _ = read_checkpoint(directory)
@@ -145,7 +148,7 @@ def _clues(gateway: Any, pods: str | None) -> Iterator[Clue]:  # noqa: ANN401  J
 
 
 def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozenset[str]:  # noqa: ANN401  JSON
-    """Resources that a gateway serves now, or has granted before according to its journals."""
+    """Resources that a gateway serves now, or has granted according to its journals."""
     serves = {one["name"] for one in gateway["resources"]} if gateway else set()
     names = {one.name for one in configuration.resources}
     journals, _ = entries_of_others(configuration.state_dir, directory, names)
@@ -181,7 +184,7 @@ def _served(answer: DriverAnswer) -> OfferedResource:
 
 
 def cgroups(root: Path) -> int | None:
-    """The version of cgroups: version 2 alone has this file at its root (cgroups(7))."""
+    """The version of cgroups; None if unknown. Only version 2 has this file at its root: cgroups(7)."""
     if (root / "cgroup.controllers").exists():
         return 2
     return 1 if root.is_dir() else None

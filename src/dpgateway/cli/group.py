@@ -1,4 +1,4 @@
-"""The group of all commands. It imports a command's module when the command is called, so `run` imports no other."""
+"""The group of all commands. It imports a command's module when the command is called: `run` stays small."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = {
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
     "simulate": ("dpgateway_simulator.prompt.command:simulate", "Run a simulated kubelet, of any version."),
 }
-"""By name: the command's module and function, and its line in the group's help, which must not import the command."""
+"""By name: the command's module and function, and its line in the group's help, which doesn't import the command."""
 
 SIMULATOR_NEEDS = frozenset({"betterproto", "dpgateway_simulator", "grpclib", "h2", "prompt_toolkit"})
 
@@ -37,11 +37,11 @@ Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the conf
 
 
 EXTRA = "Got unexpected extra argument"
-"""The start of click's message about a superfluous argument."""
+"""The beginning of click's message about a superfluous argument."""
 
 
 class Telling(click.Group):
-    """Turns our errors into messages and exit codes."""
+    """Converts our errors to messages and exit codes."""
 
     def main(self, *args: Any, **keys: Any) -> Any:  # noqa: ANN401  click's own
         with told_in_one_line():
@@ -56,6 +56,7 @@ class Telling(click.Group):
         except GatewayError as error:
             raise click.ClickException(str(error)) from error
         except click.UsageError as error:
+            # `dpgateway check config.yaml` lacks --config, so commands with that option get a hint.
             options = error.ctx.command.params if error.ctx is not None else ()
             if not error.message.startswith(EXTRA) or all(option.name != "config" for option in options):
                 raise
@@ -87,7 +88,7 @@ class LazyGroup(Telling):
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Imports no command: that may take a second, and a command may lack its packages."""
+        """Completes without importing a command, which may take a second, or lack its packages."""
         found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -97,7 +98,7 @@ class LazyGroup(Telling):
 
 
 def imported(module: str) -> ModuleType:
-    """Imports without garbage collections, also later: modules stay until the end."""
+    """Imports a module without garbage collections, and excludes it from later ones: modules live to the end."""
     gc.disable()
     try:
         return importlib.import_module(module)
@@ -107,7 +108,7 @@ def imported(module: str) -> ModuleType:
 
 
 def unavailable(name: str, module: str, error: ModuleNotFoundError) -> Exception:
-    """The error of a command, or an option, that lacks a package."""
+    """The error of a command, or an option, with a missing package."""
     missing = str(error.name)
     if missing == module:
         return click.ClickException(f"{name} isn't part of this installation")

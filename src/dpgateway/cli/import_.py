@@ -1,4 +1,4 @@
-"""``dpgateway import``: converts another device plugin's configuration, and says what can't be kept."""
+"""``dpgateway import``: converts another device plugin's configuration, and reports parts that can't be kept."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     with apart():
         imported = importer.load()(Source.read(file, target.dev))
     text = imported.text(f"What {plugin} served, made from {file.name} by dpgateway import.")
-    # the other plugin's names may be invalid here
+    # Only a check: the other plugin's names may be invalid in ours.
     from_json(YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)

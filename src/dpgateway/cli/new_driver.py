@@ -17,12 +17,12 @@ from dpgateway.errors import ConfigurationError, GatewayError
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 MOST = 40
-"""Letters in a name, which becomes part of file names and of the class's name."""
+"""Characters of a name, which becomes part of file names and of the class's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """The names of a new driver, all derived from its ``name``."""
+    """The names in a new driver's package, all derived from ``name``."""
 
     name: str
 
@@ -47,7 +47,7 @@ class Skeleton:
         return "".join(part.capitalize() for part in self.name.split("-"))
 
     def texts(self) -> dict[str, tuple[str, str]]:
-        """By path in the new directory: the file's text and its purpose."""
+        """The text and the purpose of each file, by its path in the new directory."""
         package = f"src/{self.package}"
         return {
             "pyproject.toml": (self._filled("pyproject.toml"), "the package, and the driver's entry point"),

@@ -1,4 +1,4 @@
-"""Options of several commands, and the settings that result from them."""
+"""Options shared by several commands, and the resulting settings."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Settings:
 
 
 def host_name() -> str:
-    """The kubelet's default for the name of its node: the host's name in lower case."""
+    """The kubelet's default for its node's name: the host's name in lower case."""
     return platform.node().lower()
 
 
 class _Path(click.Path):
-    """A path that isn't empty: with an unset shell variable it would mean the working directory."""
+    """A path that isn't empty. An empty one, as of an unset shell variable, would mean the working directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's own
         if not value:
@@ -102,7 +102,7 @@ CONTROL_SOCKET = _option(
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
-    """Seconds of a duration in the configuration's form."""
+    """Parses a duration, spelt as in the configuration, to seconds."""
     try:
         return parse_duration("0s" if value == "0" else value).total_seconds()
     except Wrong as wrong:
@@ -141,7 +141,7 @@ def completed(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, cl
 
 
 def output_option(command: Command) -> Command:
-    """Adds ``--output`` to a command that prints a result, and keeps the log out of a result in a pipe."""
+    """Adds ``--output`` to a command, and keeps the log out of a piped result."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, **keys: Any) -> Any:  # noqa: ANN401
@@ -153,9 +153,7 @@ def output_option(command: Command) -> Command:
 
 @contextlib.contextmanager
 def _log_after_result() -> Iterator[None]:
-    """Shows the log at once on a terminal. In a pipe it comes after the result, because standard error may be the same
-    pipe.
-    """
+    """Shows the log at once on a terminal, but after a piped result: standard error may be the same pipe."""
     given = click.get_current_context().params
     log_format: log.Format = "text" if given["log_format"] == "auto" else given["log_format"]
     if sys.stdout.isatty():
@@ -172,7 +170,7 @@ def _log_after_result() -> Iterator[None]:
 
 
 def logged(command: Command) -> Command:
-    """Adds the log's options to a command, and sets the log up."""
+    """Adds the log's options to a command, and configures the log."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, log_level: str, log_format: log.Format, **keys: Any) -> Any:  # noqa: ANN401
@@ -183,7 +181,7 @@ def logged(command: Command) -> Command:
 
 
 def configured(command: Command) -> Command:
-    """Adds the options of a command that reads the configuration. They become its argument ``settings``."""
+    """Adds the options of a command that reads the configuration, and passes them as its argument ``settings``."""
 
     @functools.wraps(command)
     def wrapped(

@@ -21,11 +21,11 @@ Rows = Sequence[Sequence[str]]
 GAP = 2
 """Spaces between two columns."""
 WORD = re.compile(r"^\s+\S+|\S+")
-"""A word; the first one with the spaces before it, which are an indentation."""
+"""A word; the first one includes its indentation."""
 
 
 def apart() -> contextlib.redirect_stdout[TextIO]:
-    """A context for drivers' code: standard output is for the result, so what drivers print goes to standard error."""
+    """A context for driver code: its prints go to standard error, because standard output is for the result."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
@@ -34,8 +34,8 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
-    """``styles``: rich's style of each row, if any. ``spare``: the columns that a narrow terminal drops, in this order;
-    by default all but the first, beginning with the last.
+    """Prints a table. ``styles``: rich's style of each row, if any. ``spare``: the columns that a narrow terminal
+    drops, in this order; by default all but the first, from the last on.
     """
     head = [column.upper() for column in columns]
     rows = [[printable(cell) for cell in row] for row in rows]
@@ -68,14 +68,16 @@ def _print_rich(head: Sequence[str], rows: Rows, styles: Sequence[str], spare: S
 
 
 def fit(columns: Mapping[str, Sequence[str]], spare: Sequence[str], room: int) -> dict[str, int]:
-    """The width of each column that is shown. Cells are broken between words. Where the words don't fit, columns are
-    dropped in the order of ``spare``; words are broken only when no column is left to drop.
+    """The width of each visible column. Cells are wrapped between words. If the longest words don't fit, columns are
+    dropped in the order of ``spare``; words are broken only if no column is left to drop.
     """
     least = {name: max(max(map(cell_len, WORD.findall(cell)), default=0) for cell in columns[name]) for name in columns}
     for name in spare:
         if sum(least.values()) + GAP * (len(least) - 1) > room:
             del least[name]
     widths = {name: max(map(cell_len, columns[name])) for name in least}
+
+    # The widest column shrinks first, letter by letter, down to its longest word.
     left = max(room - GAP * (len(least) - 1), len(least))
     while sum(widths.values()) > left:
         wide = [name for name in widths if widths[name] > least[name]] or list(widths)

@@ -1,7 +1,7 @@
-"""For the command of a driver's package: its resources and their options, the holders of their devices, and printing.
+"""The API for the command of a driver's package: its resources and options, the holders of its devices, and printing.
 
-docs/reference/drivers.md has the names. Such a command is a ``Telling`` group of click commands, whose options are
-``configured``, ``output_option`` and ``CONTROL_SOCKET``, so that it is used like `dpgateway` itself.
+docs/reference/drivers.md describes the names. Such a command is a ``Telling`` group of click commands with the options
+of ``configured``, ``output_option`` and ``CONTROL_SOCKET``, so that it works like `dpgateway` itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class NotServed(GatewayError):
-    """The running gateway doesn't know the resource, or has no devices of it yet."""
+    """The running gateway doesn't serve the resource, or has no list of its devices yet."""
 
 
 def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
@@ -49,8 +49,8 @@ def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
 
 
 def holders(control_socket: Path, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """The holders of these resources' devices, as texts by the driver's ids, from the running gateway. Raises
-    GatewayError if no gateway runs, or if it doesn't know all of the resources.
+    """The holders of these resources' devices according to the running gateway, as texts, keyed by the driver's id.
+    Raises GatewayError if no gateway runs, or if it doesn't serve all of the resources.
     """
     held: dict[str, list[str]] = {}
     with asked(control_socket, "status") as answers:

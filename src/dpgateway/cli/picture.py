@@ -1,4 +1,4 @@
-"""Draws a status: tables, with what is wrong in colour. docs/reference/status.md describes the values."""
+"""Draws a status as tables, with troubles in colour. docs/reference/status.md describes the values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SPARE = ("listed", "driver", "for", "lost", "healthy", "free", "held")
 """Columns that a narrow terminal drops, in this order."""
 DEVICES = ("resource", "id", "health", "for", "held by", "reason", "numa", "attributes")
 MOST_DEVICES = 20
-"""Devices in the table of all resources; a single resource has all of its devices."""
+"""Devices in the table of all resources; a single resource's table shows all of its devices."""
 MOST_EVENTS = 10
 
 
 def draw(status: Value, *, whole: bool) -> None:
-    """``whole``: with all devices, not only the Unhealthy ones."""
+    """Prints a status. ``whole``: with all devices, not only the Unhealthy ones."""
     now = status["time"]
     for text, style in _head(status):
         print_line(text, style)
@@ -106,7 +106,7 @@ def _holder(holder: Value) -> str:
 
 
 def _draw_reasons(troubles: Iterable[Value], now: str) -> None:
-    """The troubles of resources; the head has those of the whole."""
+    """The troubles of resources; the head contains the gateway's."""
     for one in troubles:
         if one["resource"]:
             style = "red" if one["level"] == "error" else "yellow"
@@ -128,7 +128,7 @@ def _draw_advice(troubles: Iterable[Value]) -> None:
 
 
 def _draw_events(events: Sequence[Value], names: set[str] | None) -> None:
-    """``names``: of these resources only, None for all."""
+    """The last events. ``names``: of these resources only; None for all."""
     found = [event for event in events if names is None or event["resource"] in names][-MOST_EVENTS:]
     if found:
         print_line("")
@@ -143,7 +143,7 @@ def _for(since: str | None, now: str) -> str:
 
 
 def _age(since: str | None, now: str) -> str:
-    """In one or two units: `3m12s`, `5h2m`."""
+    """The time since then, in one or two units: `3m12s`, `5h2m`."""
     if not since:
         return "-"
     seconds = max(0, int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()))

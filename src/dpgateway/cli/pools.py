@@ -1,4 +1,4 @@
-"""Warns of resources that offer the same hardware, according to the devices that their drivers list on this node."""
+"""Warnings about resources that offer the same hardware, by the devices that their drivers list on this node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
 
 
 def _said(devices: Iterable[Device]) -> frozenset[str]:
-    """The hardware that drivers name. Equal ids of two drivers mean nothing."""
+    """The hardware that drivers name explicitly. A default, the id, could be equal in two drivers by chance."""
     return frozenset(name for device in devices for name in device.hardware or ())
 
 

@@ -103,7 +103,7 @@ def preflight(  # noqa: PLR0913  one for each option
 
 
 def _rehearsed(to: str, node: NodeFacts) -> Rehearsal | None:
-    """None if the holders aren't known, which is a finding already."""
+    """The rehearsal; None if the holders are unknown, which is a finding already."""
     try:
         from dpgateway.cli import rehearsal  # noqa: PLC0415  an installation may lack the simulator
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""This node's configuration with its drivers, for commands that ask the drivers themselves."""
+"""This node's configuration with its drivers loaded, for commands that ask the drivers directly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dpgateway.drivers.loading import Loading
 
 
 def read_whole(settings: Settings) -> tuple[Document, Configuration]:
-    """Loads the drivers of the node's resources. Raises InvalidConfiguration with all problems, those of the drivers'
-    options included.
+    """Reads the configuration and loads the drivers of the node's resources. Raises InvalidConfiguration with all
+    problems, including those of drivers' options.
     """
     document, wrong = read(settings.config)
     document = document.for_node(settings.node_name)

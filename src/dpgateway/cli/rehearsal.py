@@ -1,7 +1,7 @@
-"""Rehearses the upgrade of a node's kubelet: a simulated kubelet reads a copy of the node's checkpoint and admits its
-pods again, beside a gateway that serves simulated devices with the ids of the node's.
+"""Rehearses the upgrade of a node's kubelet: a simulated kubelet reads a copy of the node's checkpoint and admits the
+pods again, beside a gateway that serves simulated devices with the node's ids.
 
-The node's own gateway, kubelet, drivers and hardware aren't touched.
+The node's gateway, kubelet, drivers and hardware aren't touched.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PATIENCE = 30.0
 """Seconds until the kubelet has all resources; it takes one second on an idle machine."""
 NODE = "rehearsal"
 KEPT = "shares", "preference"
-"""Keys of the gateway itself, which the rehearsal takes from the node's configuration."""
+"""Keys that the rehearsal takes from the node's configuration: they change the offered ids, or the kubelet's choice."""
 
 Pods = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Numbers of held devices, by pod, container and resource."""
 
 
 def rehearse(version: str, directory: Path, answers: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
-    """``directory``: the kubelet's, with the node's checkpoint, if there is one. Resources whose drivers failed are
-    left out. Raises Unexpected if the rehearsal can't be played.
+    """Runs the rehearsal. ``directory``: the kubelet's, with the checkpoint if there is one. Resources with a failed
+    driver are left out. Raises Unexpected if the rehearsal itself fails.
     """
     if "simulated" not in installed():
         raise Unexpected("a rehearsal needs the driver simulated: install dpgateway-simulated")
@@ -55,6 +55,8 @@ async def _play(folder: Path, version: str, served: Sequence[DriverAnswer], note
     pods, kubelet = _pods(notes), Kubelet(version, folder / "dp")
     running = [f"{pod}/{container}" for pod, containers in pods.items() for container in containers]
     configuration = {"state_dir": str(folder / "state"), "resources": [_resource(answer) for answer in served]}
+
+    # As after an upgrade in place: the containers run, and no device is freed before all pods are admitted again.
     async with gateway_in(folder, folder / "dp", NODE, configuration):
         try:
             await kubelet.start(sources_ready=not pods, running=running)
@@ -93,7 +95,7 @@ def _pods(notes: Mapping[str, Note]) -> Pods:
 
 
 async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAnswer]) -> None:
-    """Returns once the kubelet has each list."""
+    """Waits until the kubelet has each resource's list."""
     healthy = {
         answer.resource.name: sum(device.health.ok for device in answer.devices) * answer.resource.shares.count
         for answer in served

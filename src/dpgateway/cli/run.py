@@ -1,4 +1,4 @@
-"""``dpgateway run``: serves a node. It imports the gateway while another process reads the configuration."""
+"""``dpgateway run``: serves a node. It imports the gateway while a child process reads the configuration."""
 
 from __future__ import annotations
 

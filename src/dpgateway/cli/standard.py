@@ -1,4 +1,4 @@
-"""Ends a command with one line if standard output can't be written: it is closed, or its disk is full."""
+"""Ends a command with a one-line error if standard output can't be written: it is closed, or its disk is full."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NoReturn, TextIO, cast
 
 
 class _Closed(io.TextIOBase):
-    """In place of None, Python's value of a standard output that was closed before the start. Only writing fails,
-    because a command may have nothing to print.
+    """Replaces None, Python's ``sys.stdout`` if the descriptor was closed at the start. Only writing fails, because a
+    command may have nothing to print.
     """
 
     def write(self, text: str) -> NoReturn:
@@ -30,14 +30,14 @@ def told_in_one_line() -> Iterator[None]:
     except OSError:
         if not (why := _unwritable()):
             raise
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  Python writes the rest at its exit
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  Python flushes it at exit
         with contextlib.suppress(OSError):
             print(f"Error: standard output can't be written: {why}", file=sys.stderr)
         sys.exit(1)
 
 
 def _unwritable() -> str:
-    """Why nothing can be printed; empty if it can. Tried with an end of line, which does no harm."""
+    """Why standard output can't be written; empty if it can. The probe is a newline, which does no harm."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""``dpgateway status``: prints the running gateway's status, or without one the holders in the kubelet's checkpoint."""
+"""``dpgateway status``: prints the running gateway's status; without a gateway, the holders in the checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that no container could get, because of what their drivers and the configuration give with them."""
+"""Problems of devices that no container could get: a configured mount, or the driver's answer, is unfit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOUNT = re.compile(rf"{UNFIT}: mounts\[(\d+)\]")
 
 
 def problems(answers: Iterable[DriverAnswer], document: Document) -> Iterator[Problem]:
-    """A problem for each reason and resource."""
+    """One problem per reason and resource, with the devices that share it."""
     entries = {entry.written.place: entry.written for entry in document.entries}
     for answer in answers:
         ids: dict[str, list[str]] = {}
@@ -29,7 +29,7 @@ def problems(answers: Iterable[DriverAnswer], document: Document) -> Iterator[Pr
 
 
 def _key(written: Written, resource: ResourceConfig, reason: str) -> Written:
-    """The place in the configuration: the resource's own mount that the reason names, else the driver's options."""
+    """The part of the configuration to blame: the resource's mount that the reason names, else the driver's options."""
     found = _MOUNT.match(reason)
     if found and int(found[1]) < len(resource.mounts):
         return written.part("mounts", int(found[1]))
