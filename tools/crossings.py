@@ -32,13 +32,13 @@ from tests.support.resources import NoOptions, configured
 
 SOURCE = f"{Path(dpgateway.__file__).parent}/"
 BEFORE, AFTER = 1.5, 0.01
-"""Seconds in which what came before ends, the journal's save for example, and for which what follows still counts."""
+"""Seconds for earlier work to end, such as the journal's save, and seconds for which later work still counts."""
 RESOURCE = "example.com/thing"
 
 
 @dataclass
 class Crossing:
-    """What ran while it was counted."""
+    """The calls, and the functions in the order of their first call."""
 
     calls: int = 0
     functions: dict[CodeType, None] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def _file(code: CodeType) -> str:
 
 
 class Counter:
-    """Sees each call on each thread that begins after it."""
+    """Profiles all calls of this thread, and of threads started later."""
 
     def __init__(self) -> None:
         self._crossing: Crossing | None = None
@@ -77,7 +77,7 @@ class Counter:
 
 
 class Driver:
-    """Two devices, one of which can be made Unhealthy."""
+    """A driver of two devices; one can become Unhealthy."""
 
     Options = NoOptions
     running: Driver

@@ -16,7 +16,7 @@ BEGIN, END = "<!-- drawn by tools/diagram.py -->", "<!-- end of the drawing -->"
 
 
 def arrows() -> dict[tuple[State, State], list[str]]:
-    """Each pair of states, with the events that lead from one to the other; without events that change nothing."""
+    """The events between each pair of states. STOP, and events without any effect, are left out."""
     found: dict[tuple[State, State], list[str]] = {}
     for state, row in TABLE.items():
         for event, (target, action) in row.items():

@@ -1,6 +1,6 @@
-"""What a release is made of: python -m tools.dist [FOLDER] writes it into the folder, `dist` by default.
+"""Makes the files of a release: python -m tools.dist [FOLDER] writes them into the folder, `dist` by default.
 
-Wheels and source archives of all four packages, the image with its list of parts, the chart, and their SHA256SUMS.
+These are wheels and source archives of all four packages, the image with its SBOM, the chart, and SHA256SUMS.
 """
 
 import gzip
@@ -31,7 +31,7 @@ def make(folder: Path) -> None:
 
 
 def package_chart(path: Path) -> None:
-    """What `helm package` makes: files below the chart's name, links replaced by what they lead to."""
+    """Packs as `helm package` does: files below the chart's name, with links followed."""
     with (
         path.open("wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,

@@ -26,15 +26,15 @@ from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE
 
 LOOK = 0.02
-"""Seconds between two looks; a kubelet allows 100 Lists a second."""
+"""Seconds between two polls; a kubelet allows 100 Lists a second."""
 LONGEST = 60.0
-"""Seconds until every sign must have been seen."""
+"""Seconds for all signs to be seen, at most."""
 Times = dict[str, float]
 Sign = Callable[[], Awaitable[bool]]
 
 
 class Endings:
-    """What becomes of the pods of one node."""
+    """Observes the ends of the pods of one node."""
 
     def __init__(self, node: Node, gateway: Gateway) -> None:
         self._node, self._gateway = node, gateway
@@ -51,7 +51,7 @@ class Endings:
             await asyncio.sleep(LOOK)
 
     async def of(self, name: str) -> Times:
-        """When each sign of the pod's end was first seen, in seconds from its deletion."""
+        """Runs a pod and deletes it. The time of each sign of its end, in seconds from the deletion."""
         limits = {"limits": {RESOURCE: 1}}
         await self._node.run_pod(name, [{"name": "c", "resources": limits, "command": [*FOREVER, name]}])
         pod = await self._node.wait_for_pod(name)
@@ -73,7 +73,7 @@ class Endings:
 
 
 def _process(container: str) -> Path:
-    """In the machine's /proc; its cgroup has the container's id for a name."""
+    """A container's directory in the machine's /proc, by its cgroup, which is named after the container's id."""
     for path in Path("/proc").glob("[0-9]*/cgroup"):
         try:
             if container in path.read_text():

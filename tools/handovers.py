@@ -28,37 +28,37 @@ from tests.support.gateway import Gateway
 DEVICES = 64
 """Of each resource."""
 PER_SECOND = 20
-"""Pods with one device each, of the resources in turn."""
+"""Pods per second, each with one device, of the resources in turn."""
 LIFE = 0.3
-"""Seconds that a pod lives."""
+"""A pod's life in seconds."""
 QUIET = 60.0
-"""Seconds without handovers, at most."""
+"""Seconds of the run without handovers, at most."""
 BETWEEN = 0.5
-"""Seconds from one handover to the next one's start."""
+"""Seconds between the end of one handover and the start of the next."""
 NUMBERS = itertools.count()
 
 
 @dataclass
 class Seen:
-    """What one kubelet did."""
+    """Observations of one kubelet."""
 
     gaps: list[float] = field(default_factory=list)
-    """Seconds in which it counted fewer devices, for each handover."""
+    """Seconds with too few devices, per handover."""
     waits: list[float] = field(default_factory=list)
-    """Seconds until the kubelet answered, for each pod."""
+    """Seconds until the kubelet's answer, per pod."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Pods, by the kubelet's reason."""
+    """Numbers of refused pods, by the kubelet's reason."""
 
 
 class Churn:
-    """Pods that come and go, and what the kubelet counts meanwhile."""
+    """Admits and removes pods, and polls the kubelet's count of devices meanwhile."""
 
     def __init__(self, kubelet: DeviceManager, resources: Sequence[str], seen: Seen) -> None:
         self._kubelet, self._resources, self._seen = kubelet, resources, seen
         self.over = False
-        """Whether no more pods come."""
+        """Set when no more pods should come."""
         self._missing: list[tuple[float, float]] = []
-        """When the kubelet counted fewer devices than there are: the looks that saw it."""
+        """The polls with too few devices, each as its start and end."""
 
     async def pods(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -88,7 +88,7 @@ class Churn:
             await asyncio.sleep(0.001)
 
     def gap(self, since: float) -> float:
-        """Seconds from the first look to the last that saw fewer."""
+        """Seconds from the first to the last poll since then with too few devices."""
         missing = [look for look in self._missing if look[0] >= since]
         return missing[-1][1] - missing[0][0] if missing else 0.0
 
@@ -101,16 +101,16 @@ def gateway(folder: Path, directory: Path, resources: Sequence[str]) -> Gateway:
 
 
 async def start(one: Gateway) -> None:
-    """Returns when the kubelet has all its lists."""
+    """Starts a gateway; returns once the kubelet accepted all of its resources."""
     one.log.clear()
     await one.start()
     await one.said('"registered"', len(one.resources), 60)
 
 
 async def measure(release: str, handovers: int, resources: Sequence[str], *, end_first: bool) -> tuple[Seen, Seen]:
-    """With handovers, and then without."""
+    """Observations with handovers, and then without."""
     folder = Path(tempfile.mkdtemp(prefix="handovers-"))
-    kubelet = DeviceManager(release, folder / "device-plugins", timeout=600)  # the machine may have much other work
+    kubelet = DeviceManager(release, folder / "device-plugins", timeout=600)  # the machine may be busy
     old, new = (gateway(folder, kubelet.directory, resources) for _ in range(2))
     try:
         await kubelet.start()

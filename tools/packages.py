@@ -1,6 +1,6 @@
-"""Source archives and wheels of packages: each wheel is built from the source archive, so that archive is whole.
+"""Builds source archives and wheels. Each wheel is built from the source archive, which proves the archive complete.
 
-Sources are built from a copy, because setuptools leaves a `build` behind, from which it would install old modules.
+Sources are built from a copy: setuptools leaves a `build` directory, from which it would package old modules later.
 """
 
 import shutil
@@ -17,7 +17,7 @@ BUILD_SDIST = "import sys; from setuptools.build_meta import build_sdist; print(
 
 
 def build(projects: Iterable[Path], folder: Path) -> list[Path]:
-    """Writes both archives of each project into the folder, and returns the wheels. Needs the setuptools at hand."""
+    """Writes both archives of each project into the folder; returns the wheels. Uses the installed setuptools."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="packages-") as where:
         return [_build(project.resolve(), folder.resolve(), Path(where) / str(n)) for n, project in enumerate(projects)]

@@ -37,7 +37,7 @@ shift
 exec "$@"
 """
 ALIKE = 3.0
-"""Seconds without a change after which the plugin has listed everything."""
+"""Seconds without a change after which the plugin's lists count as complete."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def running(name: str, program: Path, where: Path) -> Iterator[None]:
 
 
 async def settled(kubelet: DeviceManager) -> dict[str, int]:
-    """What it can give away, once that hasn't changed for a while."""
+    """The allocatable counts, once they haven't changed for ALIKE seconds."""
     seen: dict[str, int] = {}
     while True:
         await asyncio.sleep(ALIKE)
@@ -81,7 +81,7 @@ async def record(name: str, program: Path) -> dict[str, Any]:
 
 
 async def answers(kubelet: DeviceManager, resource: str, count: int) -> dict[str, Any]:
-    """By the ids of its devices: what a container gets that gets this one."""
+    """The container's options for each device, by the device's id."""
     found: dict[str, Any] = {}
     for number in range(count):
         pod = f"{resource}-{number}"
@@ -96,7 +96,7 @@ def _short(given: Mapping[str, Any]) -> list[object]:
 
 
 def _held(kubelet: DeviceManager, pod: str) -> str:
-    """The id that a pod holds, as the kubelet's checkpoint has it."""
+    """The id that a pod holds, from the kubelet's checkpoint."""
     written: Any = kubelet.checkpoint()
     (entry,) = [one for one in written["Data"]["PodDeviceEntries"] if one["PodUID"] == pod]
     ((id_,),) = entry["DeviceIDs"].values()

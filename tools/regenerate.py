@@ -15,15 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONT, NODE = Path("src/dpgateway/deviceplugin/wire"), Path("src/dpgateway/node/wire")
-SIMULATOR = Path("src/dpgateway_simulator/wire")  # generated code is in its sub-folders only
+SIMULATOR = Path("src/dpgateway_simulator/wire")  # only its sub-folders contain generated code
 
-NODES = {"podresources", "cri"}  # the folders whose code belongs to the node; the others are the front's
+NODES = {"podresources", "cri"}  # folders of protos for `node`; the others belong to the front
 
 
 def sources() -> dict[str, tuple[Path, Path]]:
-    """Each proto, and where the gateway has its code, by the proto's name in the descriptor pool.
+    """Each proto and the folder of its generated code, by the proto's name in the descriptor pool.
 
-    The names are unique, so that our files never collide with reflection or with a driver's own Kubernetes stubs. A
+    The names are unique to us, so that they never collide with reflection's or with a driver's own Kubernetes stubs. A
     folder's ``api.proto`` is named after the folder.
     """
     protos = sorted((ROOT / "protos").glob("*/*.proto"))
@@ -38,7 +38,7 @@ POOL_USE = "_descriptor_pool.Default()"
 
 def protoc(folder: Path, *arguments: str) -> None:
     included = importlib.resources.files("grpc_tools") / "_proto"
-    # protoc finds betterproto's plugin beside the interpreter
+    # betterproto's protoc plugin is installed beside the interpreter.
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{included}", *arguments]
     done = subprocess.run(command, check=False, env={"PATH": path}, capture_output=True, text=True)

@@ -26,26 +26,26 @@ from tests.cluster.machine.cluster import Cluster
 RESOURCES = [f"example.com/thing{number}" for number in range(4)]
 DEVICES = 64
 MOST = 32
-"""Pods of a node at one time, so that a free device is never lacking: a kubelet frees it some time after the pod."""
+"""Pods per node at a time: few enough for free devices at any time, since a kubelet frees a device after its pod."""
 PATH = "/api/v1/namespaces/default/pods"
 ADMISSION = "UnexpectedAdmissionError"
 
 
 @dataclass
 class Seen:
-    """What became of the pods."""
+    """Observations of the pods."""
 
     pods: Counter[str] = field(default_factory=Counter)
-    """By their node."""
+    """Numbers of pods, by node."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Those with an UnexpectedAdmissionError."""
+    """Numbers of pods with an UnexpectedAdmissionError, by node."""
     messages: Counter[str] = field(default_factory=Counter)
-    """Of all that failed, by node, reason and message."""
+    """Numbers of failed pods, by node, reason and message."""
     seconds: float = 0
 
 
 class Churn:
-    """Pods with one device of every resource, which are deleted once they run, or have failed."""
+    """Creates pods with one device of every resource, and deletes them once they run or have failed."""
 
     def __init__(self, cluster: Cluster, per_second: float) -> None:
         self._api, self._nodes, self._pause = cluster.control.api, list(cluster.nodes), 1 / per_second
@@ -53,7 +53,7 @@ class Churn:
         self._there: dict[str, list[str]] = defaultdict(list)
 
     def run(self, least: int, rollout: threading.Thread | None) -> Seen:
-        """At least so many pods, and until the rollout is over."""
+        """Runs at least ``least`` pods, and until the rollout is over."""
         seen, began = Seen(), time.monotonic()
         if rollout:
             rollout.start()
@@ -76,7 +76,7 @@ class Churn:
             seen.pods[node] += 1
 
     def _delete(self, seen: Seen) -> int:
-        """Every pod that runs or has failed; returns how many there are still."""
+        """Deletes every pod that runs or has failed; returns the number of remaining pods."""
         found = {one["metadata"]["name"]: one for one in self._api("GET", f"{PATH}?resourceVersion=0")["items"]}
         for node, names in self._there.items():
             for name in names:
@@ -95,7 +95,7 @@ class Churn:
 
 
 def measure(cluster: Cluster, least: int, per_second: float, rollouts: int) -> tuple[Seen, Seen]:
-    """With rollouts, one after the other, and with as many pods without."""
+    """Observations during successive rollouts, and of as many pods without one."""
     chart = Chart(cluster)
     values = {"config": {"resources": [simulated(name, DEVICES) for name in RESOURCES]}}
     chart.install(values)

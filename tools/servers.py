@@ -1,7 +1,7 @@
-"""What a server library costs: ``python -m tools.servers`` prints the megabytes that each adds to an idle gateway.
+"""The memory of HTTP server libraries: ``python -m tools.servers`` prints the megabytes that each adds to the gateway.
 
-The libraries go into a directory that is removed at the end. Each is measured in a process of its own, which has
-imported the gateway, serves one page on the gateway's event loop, and has answered one request.
+The libraries are installed into a temporary directory. Each is measured in a process of its own, which imports the
+gateway, serves one page on the gateway's event loop, and answers one request.
 """
 
 from __future__ import annotations

@@ -19,19 +19,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "backends/*/src")
 NOT_OURS = frozenset({"wire", "skeleton"})
-"""Folders of generated modules, and of files that aren't modules of ours."""
+"""Folders of generated modules and of templates."""
 
 
 @dataclass
 class Shape:
-    """Of all files together."""
+    """The counts of all files together."""
 
     files: int = 0
     lines: int = 0
     functions: int = 0
     commented: int = 0
     classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Where each class name is defined."""
+    """The files that define each class name."""
 
     @property
     def repeated(self) -> dict[str, list[str]]:

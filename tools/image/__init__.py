@@ -1,1 +1,1 @@
-"""The container image, made without a daemon: its root file system, its list of parts, its archive."""
+"""The container image, built without a daemon: root file system, SBOM, archive."""

@@ -1,6 +1,6 @@
 """python -m tools.image [--driver DRIVER]... [--name NAME:TAG] ARCHIVE: the image as an OCI archive.
 
-With --root it only makes the root file system in that folder, as a stage of deploy/image/Dockerfile does.
+With --root it makes only the root file system, in that folder, as a stage of deploy/image/Dockerfile does.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """An OCI image archive (https://github.com/opencontainers/image-spec) of one root file system, in one layer.
 
-`ctr images import`, `podman load` and `skopeo` read it. The same files make the same archive, byte by byte.
+`ctr images import`, `podman load` and `skopeo` read it. The archive is reproducible, byte by byte.
 """
 
 import gzip
@@ -25,11 +25,11 @@ CONFIG = {
     "User": "0:0",
     "StopSignal": "SIGTERM",
 }
-"""As the end of deploy/image/Dockerfile has it."""
+"""The image's configuration, as at the end of deploy/image/Dockerfile."""
 
 
 def write(path: Path, name: str, root: Path, labels: Mapping[str, str]) -> None:
-    """`name`: with a tag, under which the image is imported."""
+    """Writes the archive. `name`: the image's name after its import, with a tag."""
     with tempfile.TemporaryFile() as layer, tempfile.TemporaryFile() as packed:
         plain = _layer(layer, root)
         with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=EPOCH) as compressed:
@@ -59,6 +59,7 @@ def _layer(file: Any, root: Path) -> str:  # noqa: ANN401  a temporary file has 
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Removes owner and time, which differ between builds."""
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     info.mtime = EPOCH
@@ -85,7 +86,7 @@ def _add(tar: tarfile.TarFile, name: str, file: BinaryIO) -> None:
 
 
 def _digest(file: Any) -> str:  # noqa: ANN401
-    """Leaves the file at its beginning."""
+    """The file's digest. Rewinds the file before and after."""
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)

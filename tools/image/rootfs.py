@@ -1,7 +1,7 @@
-"""The image's root file system: Debian's Python with the libraries that it needs, and what pip installs for it.
+"""The image's root file system: Debian's Python with its libraries, and the packages that pip installs.
 
-There is no shell, no package manager and no compiler in it: packages are unpacked, not installed. They are of the
-release of Debian that this runs on, from the sources that apt has there.
+It contains no shell, package manager or compiler: packages are unpacked, not installed. They come from this machine's
+release of Debian and its apt sources.
 """
 
 import json
@@ -22,7 +22,7 @@ DEBIAN = """
     base-files libbz2-1.0 libc6 libexpat1 libffi8 libgcc-s1 liblzma5 libpython3.11-minimal libpython3.11-stdlib
     libsqlite3-0 libssl3 libstdc++6 libuuid1 python3-minimal python3.11-minimal tini zlib1g
 """.split()  # noqa: SIM905  a list of words is easier to read
-"""grpcio needs libstdc++6, and that libgcc-s1; tini is PID 1; the others are Python, and what its modules load."""
+"""grpcio needs libstdc++6, which needs libgcc-s1; tini is PID 1; the others are Python and its modules' libraries."""
 NOT_NEEDED = (
     "boot", "home", "media", "mnt", "opt", "srv", "usr/games", "var/local", "usr/include", "usr/src", "usr/share/man",
     "usr/share/info", "usr/share/lintian", "usr/share/locale", "usr/share/python3", "usr/bin/py3clean",
@@ -48,11 +48,11 @@ SBOM = "usr/share/sbom/dpgateway.spdx.json"
 
 
 class ImageError(RuntimeError):
-    """The image can't be made here; the text says what is missing."""
+    """The image can't be made here; the text names the missing part."""
 
 
 def project(driver: str) -> Path | None:
-    """The folder of a driver's package: of one of ours by its name, of another one by its path. None: pip's to find."""
+    """The folder of a driver's package, given its name in backends/ or its path; None: a requirement for pip."""
     for folder in (ROOT / "backends" / driver, Path(driver)):
         if (folder / "pyproject.toml").is_file():
             return folder
@@ -60,7 +60,10 @@ def project(driver: str) -> Path | None:
 
 
 def make(root: Path, drivers: Sequence[str]) -> None:
-    """Fills the folder `root`. A driver is a name in backends/, a folder with a pyproject.toml, or a requirement."""
+    """Fills the folder `root`. A driver is a name in backends/, a folder with a pyproject.toml, or a requirement.
+
+    Raises ImageError.
+    """
     if not (Path(PYTHON).exists() and shutil.which("apt-get")):
         raise ImageError(
             f"the image is made of Debian's packages on Debian 12, with its own Python: no {PYTHON} or apt-get"
@@ -79,7 +82,7 @@ def make(root: Path, drivers: Sequence[str]) -> None:
 
 
 def download(packages: Sequence[str], where: Path) -> None:
-    """With apt's index as it is; a new one when there is none, or when it names packages that are no longer there."""
+    """Downloads with apt's present index. If it is missing or out of date, updates it and retries."""
     command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages]
     if subprocess.run(command, cwd=where, check=False).returncode:
         subprocess.run(["apt-get", "update", "-qq"], check=True)
@@ -89,7 +92,7 @@ def download(packages: Sequence[str], where: Path) -> None:
 def _unpack(root: Path) -> list[Part]:
     parts = []
     with tempfile.TemporaryDirectory(prefix="debian-") as where:
-        Path(where).chmod(0o755)  # apt downloads as a user of its own
+        Path(where).chmod(0o755)  # apt downloads as the user _apt
         download(DEBIAN, Path(where))
         for package in sorted(Path(where).glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
@@ -112,11 +115,11 @@ def _install(site: Path, drivers: Sequence[str]) -> None:
             f"--target={site}",
         ]
         subprocess.run([*pip, *map(str, wheels), *others], check=True)
-    shutil.rmtree(site / "bin", ignore_errors=True)  # the programs of what was installed; ours is in /usr/local/bin
+    shutil.rmtree(site / "bin", ignore_errors=True)  # scripts of the packages; ours is in /usr/local/bin
 
 
 def _compile(root: Path) -> None:
-    """Bytecode beside each module, because the root file system is read-only and the gateway starts faster with it."""
+    """Compiles each module: the root file system is read-only, and the gateway starts faster from bytecode."""
     argv = [
         PYTHON,
         "-I",

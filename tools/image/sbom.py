@@ -1,4 +1,4 @@
-"""What the image is made of, as SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/), for scanners and for people."""
+"""The image's SBOM in SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/)."""
 
 import os
 import uuid
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """One package. `kind` is what a package URL begins with: https://github.com/package-url/purl-spec."""
+    """One package. `kind` is its package URL's type, and namespace if any: https://github.com/package-url/purl-spec."""
 
     kind: str
     name: str

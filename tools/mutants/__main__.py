@@ -28,7 +28,7 @@ GENERATED = "/wire/"
 
 
 def sample(seed: int, count: int, only: str) -> list[Mutant]:
-    """Mutants of the modules whose path contains ``only``; the same seed finds the same ones in the same tree."""
+    """A sample of mutants of modules whose path contains ``only``, reproducible by its seed in the same tree."""
     files = sorted(path.relative_to(TREE) for pattern in MODULES for path in TREE.glob(pattern))
     wanted = [file for file in files if only in str(file) and GENERATED not in str(file)]
     all_of_them = [mutant for file in wanted for mutant in mutants(file, (TREE / file).read_bytes())]
@@ -37,7 +37,7 @@ def sample(seed: int, count: int, only: str) -> list[Mutant]:
 
 
 def survivors(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Mutant]:
-    """Tests the mutants, each copy at the same time as the others, and tells each mutant's fate."""
+    """Tests the mutants, on all copies in parallel, and prints each mutant's fate."""
     todo: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in chosen:
         todo.put(mutant)

@@ -1,4 +1,4 @@
-"""Where a program can be changed a little, and how: a comparison, a number, a statement, a whole function."""
+"""The possible mutants of a module: changes of a comparison, a number, a statement, or a whole function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file. ``start`` and ``end`` count bytes."""
+    """One change of one file. ``start`` and ``end`` are offsets in bytes."""
 
     file: Path
     line: int
@@ -21,7 +21,7 @@ class Mutant:
     before: str
     after: str
     context: str
-    """The line where it begins."""
+    """The text of its first line."""
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.after.encode() + source[self.end :]
@@ -40,15 +40,15 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 
 UNSEEN = {"annotation", "returns", "decorator_list", "type_params"}
-"""Parts of a node that the type checker proves, or that say what a class is made of."""
+"""Fields of a node that aren't mutated: annotations, which the type checker covers, and decorators."""
 
-Placed = Any  # ast.expr | ast.stmt | ast.excepthandler, whose ends typeshed calls optional, and ast.parse sets
+Placed = Any  # ast.expr | ast.stmt | ast.excepthandler; typeshed declares their ends optional, but ast.parse sets them
 Change = tuple[Placed, Placed, str]
-"""From the start of a node to the end of a node, and what stands there instead."""
+"""The first and the last replaced node, and the replacement."""
 
 
 def mutants(file: Path, source: bytes) -> Iterator[Mutant]:
-    """All mutants of one file, in its order. Each parses, and differs from the file."""
+    """All mutants of one file, in the order of their places. Each parses, and differs from the file."""
     lines = source.splitlines(keepends=True)
     starts = list(itertools.accumulate((len(line) for line in lines), initial=0))
     for first, last, after in _walk(ast.parse(source)):
@@ -59,7 +59,7 @@ def mutants(file: Path, source: bytes) -> Iterator[Mutant]:
 
 
 def _walk(node: ast.AST) -> Iterator[Change]:
-    if isinstance(node, ast.JoinedStr) or _is_unpromised(node):  # 3.11 doesn't know places within an f-string
+    if isinstance(node, ast.JoinedStr) or _is_unpromised(node):  # Python 3.11 has no positions within an f-string
         return
     if isinstance(node, ast.expr):
         yield from ((node, node, f"({ast.unparse(new)})") for new in _expressions(node))
@@ -79,7 +79,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_unpromised(node: ast.AST) -> bool:
-    """Code for type checkers alone, and debug messages of the log."""
+    """Whether no test should cover it: code for type checkers only, and debug messages of the log."""
     text = ast.unparse(node) if isinstance(node, ast.If | ast.Expr) else ""
     return text.startswith("if TYPE_CHECKING:") or ".debug(" in text.partition("\n")[0]
 
@@ -107,7 +107,7 @@ def _swap(operator: ast.AST) -> ast.AST:
 
 
 def _conditions(node: ast.AST) -> Iterator[ast.expr]:
-    """Conditions to negate, without those that another change negates already."""
+    """Conditions to negate, except those negated by another change."""
     tests = [node.test] if isinstance(node, ast.If | ast.IfExp | ast.While) else getattr(node, "ifs", [])
     for test in tests:
         turned = isinstance(test, ast.UnaryOp) or (

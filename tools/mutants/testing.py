@@ -1,4 +1,4 @@
-"""Tests that see a mutant or don't, in a copy of the tree."""
+"""Runs the tests against a mutant, in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pathlib import Path
 from tools.mutants.changing import Mutant
 
 MIRROR_LIMIT, WHOLE_LIMIT = 120, 1800
-"""Seconds that the tests of one module, and all tests, may take; longer is taken for a mutant that hangs."""
+"""Seconds for the tests of one module, and for all tests; a longer run counts as a hanging mutant."""
 MEMORY = 8 << 30
-"""Bytes of address space; a mutant that allocates without end hurts no other process."""
+"""Bytes of address space, so that a mutant's endless allocation hurts no other process."""
 UNSUITABLE = ("benchmarks", "deploy", "real_kubelet", "scenarios", "tools")
-"""Folders of tests/ that look at other things than ``src`` and ``backends``, or need programs of their own."""
+"""Folders of tests/ that don't test ``src`` or ``backends``, or need programs of their own."""
 COPIED = ("src", "backends", "tests", "docs", "protos", "tools", "deploy", "conftest.py", "pyproject.toml", "README.md")
 FOLDERS = {"dpgateway": (), "dpgateway_simulator": ("simulator",), "dpgateway_start": ("end_to_end",)}
-"""Where in tests/ the tests of each package are."""
+"""The folder below tests/ with the tests of each package."""
 IN_PLACE = 'for name in *; do mount --bind "$name" "$0/$name"; done && cd "$0" && exec "$@"'
-"""For sh in the copy, in a mount namespace of its own: the copy stands where the tree is, and a command runs there."""
+"""A script for sh in a new mount namespace: mounts the copy over the tree, and runs a command there."""
 
 
 class Copy:
     """A copy of the tree, in which one mutant after another is tested.
 
-    Its tests see it where the tree is, because that is where an installed command finds the program: else a process
-    that a test starts would run without the mutant.
+    The tests see it in the tree's place, where installed commands find the program; else a process started by a test
+    would run without the mutant.
     """
 
     def __init__(self, tree: Path, place: Path) -> None:
@@ -45,20 +45,20 @@ class Copy:
                 shutil.copy2(source, place / name)
 
     def killer(self, mutant: Mutant) -> str | None:
-        """The test that sees the mutant: one of the tests that mirror its module, else any; None if none does."""
+        """The test that fails: one that mirrors the mutant's module, else any other; None if the mutant survives."""
         file = self.place / mutant.file
         original, status = file.read_bytes(), file.stat()
         file.write_bytes(mutant.apply(original))
         self._tested += 1
-        os.utime(file, (0, self._tested))  # by it Python knows what it compiled; two mutants may be of the same second
+        os.utime(file, (0, self._tested))  # bytecode is valid per mtime in seconds, and mutants follow each other fast
         try:
             return self.failure(mirror(self.place, mutant.file), MIRROR_LIMIT) or self.failure(whole(), WHOLE_LIMIT)
         finally:
             file.write_bytes(original)
-            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # as its compiled form remembers it
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # makes the original's bytecode valid again
 
     def failure(self, arguments: Sequence[str], limit: float) -> str | None:
-        """What failed in a run of pytest, or None."""
+        """The failure of a pytest run: a test, or a text; None if it passes."""
         in_place = ["unshare", "--mount", "--propagation=private", "sh", "-ec", IN_PLACE, str(self.tree)]
         pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         process = subprocess.Popen(
@@ -79,7 +79,7 @@ class Copy:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kills pytest's leftover processes, because a mutant may have kept it from doing so."""
+    """Kills pytest and its leftover processes, which a mutant may have kept it from ending."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -21,7 +21,7 @@ from tests.scenarios.walking.walk import Walk, Walked
 
 NEWEST = "1.37"
 SETTLES = 4
-"""Of so many lives one is watched until everything is free again, which may take a minute and more."""
+"""One life in this many is watched until everything is free again, which may take more than a minute."""
 
 
 def engine(text: str) -> tuple[Make, str]:
