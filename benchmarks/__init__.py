@@ -1,5 +1,5 @@
-"""What the gateway costs, beside the least code that could do the same, in one run: ``python -m benchmarks --help``.
+"""The gateway's costs beside the least code with the same effect, in one run: ``python -m benchmarks --help``.
 
-Everything runs as processes: ``dpgateway run`` as on a node, and *bare* (``bare.py``), grpc.aio handlers that know the
-answer's bytes beforehand. Rounds of both alternate because machines are noisy: ratios say more than times.
+Everything runs as processes: ``dpgateway run`` as on a node, and *bare* (``bare.py``), grpc.aio handlers with the
+answer's bytes at hand. Rounds of both alternate, because machines are noisy: ratios are more reliable than times.
 """

@@ -74,7 +74,7 @@ async def measure(names: list[str], effort: float) -> Figures:
 
 
 def kept(last: Figures, names: list[str]) -> Figures:
-    """The figures of the last run that the measurements ``names`` don't replace."""
+    """The last run's figures, without the figures of the measurements ``names``."""
     return {figure: value for figure, value in last.items() if figure.partition(".")[0] not in names}
 
 

@@ -23,9 +23,9 @@ OPTIONS = {
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """Microseconds. The bare handler answers with the bytes that the gateway answered with.
+    """Microseconds. The bare handler answers with the gateway's bytes.
 
-    A third handler does the same on a thread. No gateway can be faster than that if its drivers may block.
+    A third handler does so on a thread: a lower bound for any gateway whose drivers may block.
     """
     rounds = max(3, round(40 * effort))
     answer = folder / "answer"
@@ -51,7 +51,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 
 def _connected(stack: ExitStack, process: processes.Process) -> Plugin:
-    """The process's only plugin, after a warm-up, and with an open stream as under a kubelet."""
+    """The process's only plugin, warmed up, with an open stream as under a kubelet."""
     stub = Stub(process.directory)
     stub.start()
     stack.callback(stub.stop)

@@ -30,17 +30,17 @@ from dpgateway import Device, Health
 FOLDER = "bare"
 RESOURCE = "bare.example/r{}"
 _RETRY = 0.01
-"""Seconds. Register is sent again, because kubelet.sock exists before the kubelet listens on it."""
+"""Seconds between attempts to register: kubelet.sock exists before the kubelet listens on it."""
 
 
 class Bare:
-    """All resources. Each of them lists the same devices."""
+    """The plugins of all resources. Each lists the same devices."""
 
     def __init__(
         self, directory: Path, devices: int, answer: bytes, *, threaded: bool = False, naive: bool = False
     ) -> None:
-        """``threaded``: the answer comes from a thread, as an answer must that may block. ``naive``: each list is made
-        anew, from one value for each device.
+        """``threaded``: a thread makes the answer, as for a driver that may block. ``naive``: each list is made anew,
+        from one value per device.
         """
         self._directory, self._answer = directory, answer
         self._thread = ThreadPoolExecutor(1) if threaded else None
@@ -53,7 +53,7 @@ class Bare:
         self._numbers = itertools.count()
 
     def flip(self, index: int) -> None:
-        """Sends the other list from now on. ``index`` doesn't matter, because both lists' bytes are ready."""
+        """Sends the other list from now on. ``index`` matters to a naive list only; the others' bytes are ready."""
         self._lists.reverse()
         self._list = self._made(index) if self._naive else self._lists[0]
         self._changed.set()
@@ -122,7 +122,7 @@ class Bare:
             await asyncio.sleep(_RETRY)
 
     def _request(self, number: int) -> bytes:
-        """The request. Each registration has a link of its own, as in the gateway."""
+        """The request, with a new link to the socket for each registration, as in the gateway."""
         link = self._folder / f"{number}-{next(self._numbers)}.sock"
         os.link(self._folder / f"{number}.sock", link)
         return messages.register_request(f"{FOLDER}/{link.name}", RESOURCE.format(number))

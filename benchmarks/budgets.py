@@ -1,4 +1,4 @@
-"""What the gateway may cost. The first word of a figure's name is the name of the module that measures it."""
+"""The budgets of the gateway's costs. A figure's name begins with the name of the module that measures it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Figures = dict[str, float]
-"""What was measured, by name: ``measurement.what.unit``, with ``@size`` at the end if the figure depends on a size."""
+"""Figures by name: ``measurement.what.unit``, followed by ``@size`` if the figure depends on a size."""
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,18 @@ class Budget:
     unit: str
     limit: float
     against: str = ""
-    """The name of the bare handlers' figure, if there is one to compare with."""
+    """The name of the bare handlers' figure to compare with, if any."""
     why: str = ""
-    """Why the gateway costs this much, for the page, if the budget is missed; with figures by ``%(name)``."""
+    """The reason for the page if the budget is missed, a format string over the figures."""
     times: float = 0
-    """The limit is at least the bare handlers' figure times this: on a slow machine they take longer, too."""
+    """The limit is at least the bare handlers' figure times this: a slow machine slows them down, too."""
 
     def limit_of(self, figures: Mapping[str, float]) -> float:
         """The limit in the run that measured ``figures``."""
         return max(self.limit, self.times * figures.get(self.against, 0))
 
     def met(self, figures: Mapping[str, float]) -> bool | None:
-        """``None``: the figure wasn't measured."""
+        """Whether the figure is within the limit; None if it wasn't measured."""
         return figures[self.figure] <= self.limit_of(figures) if self.figure in figures else None
 
 

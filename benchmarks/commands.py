@@ -1,7 +1,7 @@
-"""Tells a process to flip a device's health, and gets the time at which the process did so.
+"""Commands a process to flip a device's health, and gets the time at which it did.
 
-Commands are indexes, one per line, in a named pipe. The answer to each command comes in another pipe: the time at which
-the process knew, in nanoseconds of the monotonic clock, which all processes share.
+Commands are indexes, one per line, in a named pipe. Each is answered in another pipe with the time of the flip, in
+nanoseconds of the monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 _DUE = 30.0
-"""Seconds that an answer may take before the run fails."""
+"""Seconds until an answer, at most, before the run fails."""
 
 
 def follow(commands: Path, stamps: Path, flip: Callable[[int], int]) -> None:
-    """Reads the commands, and answers them, on a thread of its own."""
+    """Reads and answers commands on a thread of its own. ``flip`` returns the time of the flip."""
 
     def obey() -> None:
         with commands.open() as lines, stamps.open("w") as answers:
@@ -38,7 +38,7 @@ class Commander:
             os.mkfifo(path)
 
     def __enter__(self) -> Self:
-        # O_RDWR, because an open for one direction would wait for a process that may have failed to start (fifo(7))
+        # O_RDWR doesn't wait for the other end, which may have failed to start: fifo(7).
         self._to, self._from = os.open(self.commands, os.O_RDWR), os.open(self.stamps, os.O_RDWR)
         return self
 

@@ -14,7 +14,7 @@ from benchmarks.stub import Plugin, Stub
 
 SIZES = (1, 10, 100, 1000, 10_000)
 FRESH = 16
-"""Resources of one process. The very first stream of each resource is one sample."""
+"""Resources of one process. The first stream of each is one sample."""
 _OPENINGS = 10
 
 

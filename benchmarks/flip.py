@@ -19,7 +19,7 @@ _FLIPS = 10
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """Milliseconds, by the number of devices. In the bare process the same thread makes a handler send ready bytes."""
+    """Milliseconds, by the number of devices. In the bare process the same thread has a handler send ready bytes."""
     figures: Figures = {}
     for size in SIZES:
         rounds = max(3, round((20 if size < 10_000 else 8) * effort))
@@ -28,7 +28,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 
 def _measure(folder: Path, size: int, rounds: int) -> Figures:
-    """A naive driver makes new values of all its devices at each look; bare, that is done before the bytes are made."""
+    """Figures for one size. A naive driver makes new values of all its devices for each list; so does naive bare."""
     with ExitStack() as stack:
         turns = Turns(
             rounds,

@@ -1,4 +1,4 @@
-"""A driver whose devices change on command, and which says when: with it a health flip is measured.
+"""A driver whose devices flip on command and which reports the time, to measure a health flip.
 
 ``commands.py`` describes commands and answers. The driver takes the time just before it calls ``changed()``.
 """
@@ -54,7 +54,7 @@ def dpgateway_driver() -> type[FlippingDriver]:
 
 
 def install(folder: Path) -> None:
-    """Writes the metadata to ``folder`` by which Python finds the driver there like an installed package."""
+    """Writes a package's metadata to ``folder``, so that entry points find the driver as if it were installed."""
     info = folder / "dpgateway_flipping-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dpgateway-flipping\nVersion: 0\n")

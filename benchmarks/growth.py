@@ -1,4 +1,4 @@
-"""Memory over 1,000 kubelet restarts: how much more the process takes in the last restarts than in early ones."""
+"""The growth of memory over 1,000 kubelet restarts: the last ones compared with early ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESOURCES, DEVICES, RESTARTS = 4, 100, 1000
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """MB. Restarts 200 to 400 are compared with the last 200, because allocators need some time to settle."""
+    """MB. The last 200 restarts are compared with restarts 200 to 400, because allocators need time to settle."""
     restarts = max(100, round(RESTARTS * effort))
     process = processes.gateway(folder, RESOURCES, {"count": DEVICES})
     stub = Stub(process.directory)

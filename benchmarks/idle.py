@@ -12,7 +12,7 @@ from benchmarks.kubelets import SETTLED, kubelet
 
 RESOURCES, DEVICES = 64, 100
 WINDOW = 30.0
-"""Seconds: the default of ``refresh``, so that each driver is asked once in this time."""
+"""Seconds: the default of ``refresh``, so that each driver is asked once."""
 
 
 async def measure(folder: Path, effort: float) -> Figures:
@@ -33,7 +33,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 async def _watch(idle: tuple[processes.Process, ...], window: float) -> dict[str, float]:
     """Seconds of a core, by process."""
-    await asyncio.sleep(SETTLED)  # first let the work end that the start began
+    await asyncio.sleep(SETTLED)  # the start's own work has to end first
     before = {process.name: machine.cpu_seconds(process.pid) for process in idle}
     began = time.monotonic()
     await asyncio.sleep(window)

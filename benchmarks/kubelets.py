@@ -1,4 +1,4 @@
-"""Kubelets that say when they had which list: a real device manager if one is built, else the stub.
+"""Kubelets that report the arrival of each list: a real device manager if one is built, else the stub.
 
 Times are seconds since the epoch, taken in the kubelet's process.
 """
@@ -21,29 +21,29 @@ from tests.real_kubelet.device_manager import DeviceManager
 from tests.real_kubelet.programs import PROGRAMS, RELEASES
 
 SETTLED = 14.0
-"""Seconds after a kubelet came: a gateway has given back what is free by then, 12 s after that (gateway.py)."""
+"""Seconds after a kubelet's start: by then, 12 s after that, a gateway has returned free memory (gateway.py)."""
 _DUE = 60.0
-"""Seconds that anything may take before the run fails."""
+"""Seconds for any wait, before the run fails."""
 
 
 class Kubelet(Protocol):
-    """One kubelet after another in one directory."""
+    """A sequence of kubelets in one directory."""
 
     name: str
 
     async def start(self) -> None: ...
 
     async def served(self) -> float:
-        """When this kubelet began to serve kubelet.sock."""
+        """The time at which this kubelet began to serve kubelet.sock."""
 
     async def listed(self, count: int) -> Sequence[float]:
-        """When this kubelet had each resource's first list, for the first ``count`` resources."""
+        """The times at which this kubelet had the first lists of the first ``count`` resources."""
 
     async def stop(self) -> None: ...
 
 
 def newest_release() -> str | None:
-    """The newest release whose device manager is built. None if there is none, or if we aren't root."""
+    """The newest release with a built device manager; None without one, or without root."""
     if os.geteuid() != 0:
         return None
     newer = [release for release in RELEASES if int(release.partition(".")[2]) >= 25]
@@ -56,7 +56,7 @@ def kubelet(directory: Path) -> Kubelet:
 
 
 class RealKubelet:
-    """Reads the times from the kubelet's log, which has microseconds. Requests would take the kubelet's time."""
+    """A real device manager. Times come from its log, in microseconds; requests would use the kubelet's CPU time."""
 
     _SERVING = "Starting device plugin registration server"
     _LISTED = re.compile(r'"State pushed for device plugin" resource="([^"]+)"')
@@ -100,12 +100,12 @@ class RealKubelet:
 
 
 def _stamp(line: str) -> float:
-    """The time of a line of klog: ``I1121 08:36:59.114158 ...``, in local time, without a year."""
+    """The time of a klog line, ``I1121 08:36:59.114158 ...``: local time without a year."""
     return datetime.strptime(f"{datetime.now():%Y} {line[1:21]}", "%Y %m%d %H:%M:%S.%f").timestamp()
 
 
 class StubKubelet:
-    """The stub, which takes the times itself."""
+    """The stub of a kubelet, timed here."""
 
     name = "a stub of a kubelet"
 

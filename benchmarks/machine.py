@@ -1,4 +1,4 @@
-"""What the machine is, and what the kernel says about a process."""
+"""The machine's description, and the kernel's figures for a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MB = 1024 * 1024
 def describe() -> str:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
     kind = "VM" if "hypervisor" in Path("/proc/cpuinfo").read_text() else "machine"
-    # rounded up, because the kernel doesn't count the memory that it keeps for itself
+    # Rounded up, because SC_PHYS_PAGES excludes the kernel's reserved memory.
     return f"{os.cpu_count()} cores, {-(-total // 1):.0f} GB, {platform.system()} {kind}"
 
 
@@ -24,5 +24,5 @@ def resident(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time of all threads of a process, with a precision of nanoseconds (clock_getcpuclockid)."""
+    """The CPU time of all threads of a process, in nanosecond precision: clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | 2)

@@ -1,4 +1,4 @@
-"""1,000 PCI functions that `match` finds: the first look, one change among them, memory, and what idleness reads."""
+"""1,000 PCI functions found by `match`: the first look, one change, memory, and the files opened while idle."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dpgateway.testing import FakeTree, Recorder
 
 FUNCTIONS = 1000
 _WINDOW = 10.0
-"""Seconds without a slow look; ``refresh`` is longer."""
+"""Seconds without a slow look: ``refresh`` is longer."""
 _SETTLED = 5.0
-"""Seconds after the first list in which the driver may look once more, because it has begun to watch."""
+"""Seconds after the first list in which the driver may look once more, because it started to watch after it."""
 _ATTRIBUTES = {
     "vendor": "0x8086",
     "device": "0x1889",
@@ -44,7 +44,7 @@ _MATCH = {
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """The first look costs CPU seconds, because a thread of its own does it; a change is timed until it is listed."""
+    """The first look is measured in CPU time, a change in real time until the kubelet has the list."""
     tree = FakeTree(folder / "host")
     tree.write("\n".join(_lines(FUNCTIONS)))
     few = FakeTree(folder / "few")
@@ -98,7 +98,7 @@ def _first_look(tree: FakeTree) -> float:
 
 
 def _gateway(stack: ExitStack, folder: Path, tree: FakeTree) -> tuple[processes.Process, Lists]:
-    """With its first list taken."""
+    """A gateway, and its stream after the first list."""
     process = processes.gateway(folder, 1, _options(tree), driver="chardev")
     stub = Stub(process.directory)
     stub.start()
@@ -111,7 +111,7 @@ def _gateway(stack: ExitStack, folder: Path, tree: FakeTree) -> tuple[processes.
 
 
 def _change(tree: FakeTree, lists: Lists, number: int) -> float:
-    """Milliseconds from a node that goes to the list at the kubelet."""
+    """Milliseconds from the removal of a device node to the list at the kubelet."""
     path = tree.at(f"/dev/vfio/{7 * number % FUNCTIONS}")
     device = path.stat().st_rdev
     began = time.monotonic()
@@ -124,7 +124,7 @@ def _change(tree: FakeTree, lists: Lists, number: int) -> float:
 
 
 def _opened(tree: FakeTree, seconds: float) -> int:
-    """How many files and directories of sysfs anybody opens meanwhile."""
+    """The number of opens of files and directories in sysfs in that time."""
     with Inotify(sync_timeout=0) as inotify:
         for directory in tree.at("/sys/devices/pci0000:00").iterdir():
             inotify.add_watch(directory, Mask.OPEN)

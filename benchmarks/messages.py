@@ -1,4 +1,4 @@
-"""The kubelet's messages as bytes, written and read by hand, so that the gateway's code doesn't measure itself."""
+"""The kubelet's messages as bytes, encoded and decoded by hand, independently of the gateway's code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def device_list(ids: Iterable[str], unhealthy: str = "") -> bytes:
 
 
 def device(id_: str, *, healthy: bool) -> bytes:
-    """One device of that list."""
+    """One device of a ListAndWatchResponse."""
     return _field(1, _field(1, id_.encode()) + _field(2, b"Healthy" if healthy else b"Unhealthy"))
 
 
@@ -47,7 +47,7 @@ def read_register(raw: bytes) -> tuple[str, str]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message that has only strings and messages of less than 128 bytes."""
+    """The fields of a message whose fields are all strings or messages of less than 128 bytes."""
     place = 0
     while place < len(raw):
         number, length = raw[place] >> 3, raw[place + 1]

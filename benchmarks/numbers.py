@@ -17,10 +17,12 @@ def p50(values: Sequence[float]) -> float:
 
 
 class Turns:
-    """Rounds of several candidates that take turns. Each round of one is compared with the same round of the others."""
+    """Rounds of several candidates that take turns. A round is compared with the same round of the others, so that a
+    slow phase of the machine affects all of them.
+    """
 
     def __init__(self, rounds: int, candidates: dict[str, Callable[[], Sequence[float]]]) -> None:
-        """Runs them. Each candidate's function is one round and returns its samples."""
+        """Runs all rounds. A candidate's function runs one round and returns its samples."""
         self.samples: dict[str, list[float]] = {name: [] for name in candidates}
         self._medians: dict[str, list[float]] = {name: [] for name in candidates}
         for number in range(rounds):

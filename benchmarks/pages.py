@@ -15,12 +15,12 @@ from benchmarks.numbers import p50
 
 RESOURCES, DEVICES = 64, 100
 SCRAPES, EVERY = 8, 15.0
-"""How many scrapes, and seconds from one to the next: those of deploy/monitoring/scrape.yaml."""
+"""The number of scrapes, and the seconds between them, as in deploy/monitoring/scrape.yaml."""
 LISTENING = re.compile(r"the pages are at http://(127\.0\.0\.1:\d+)/")
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """MB, percent of one core, and ms. ``off`` is before the first scrape, which is when the pages are made."""
+    """MB, percent of one core, and ms. ``unasked`` is measured before the first scrape, which loads the metrics."""
     process = processes.gateway(folder, RESOURCES, {"count": DEVICES}, web={"listen": "127.0.0.1:0"})
     with process:
         manager = kubelet(process.directory)
@@ -28,9 +28,9 @@ async def measure(folder: Path, effort: float) -> Figures:
         await manager.listed(RESOURCES)
         found = LISTENING.search(process.log())
         assert found is not None, "the gateway says where its pages are as it starts"  # noqa: S101  a benchmark's own
-        await asyncio.sleep(SETTLED)  # first let the work end that the start began
+        await asyncio.sleep(SETTLED)  # the start's own work has to end first
         unasked = process.resident()
-        await _scrape(found[1])  # the first one loads what makes the page
+        await _scrape(found[1])  # loads prometheus_client
         before, began = machine.cpu_seconds(process.pid), time.monotonic()
         taken = [await _paced(found[1]) for _ in range(max(2, round(SCRAPES * effort)))]
         used = machine.cpu_seconds(process.pid) - before
@@ -46,7 +46,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 
 async def _paced(address: str) -> float:
-    """A scrape, and the rest until the next one. Returns the scrape's milliseconds."""
+    """Scrapes, and waits until the next scrape is due. Returns the scrape's milliseconds."""
     began = time.monotonic()
     await _scrape(address)
     took = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""How cost grows with devices and with resources, the gateway beside bare handlers."""
+"""Plots the costs against devices and resources, the gateway beside bare handlers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLOURS = {"gateway": "#2563eb", "bare": "#9ca3af"}
 
 
 def draw(figures: Figures, path: Path) -> bool:
-    """Returns False and draws nothing without matplotlib, or if a figure that the plot needs wasn't measured."""
+    """Draws the plot. Returns False without matplotlib, or if a necessary figure wasn't measured."""
     if not all(_points(figures, prefix) for _, _, lines in _PANELS for prefix in lines.values()):
         return False
     try:
@@ -43,7 +43,7 @@ def draw(figures: Figures, path: Path) -> bool:
 
 
 def _scale(panel: Any, across: str, biggest: float) -> None:  # noqa: ANN401  comes without types
-    """Logarithmic for devices, which come in powers of ten, and for times over devices that go beyond 10 ms."""
+    """Logarithmic across devices, which are powers of ten, and for their times if any exceeds 10 ms."""
     panel.set_xscale("log" if across == "devices" else "linear")
     if across == "devices" and biggest > 10:
         panel.set_yscale("log")
@@ -58,7 +58,7 @@ def _line(panel: Any, name: str, figures: Figures, prefix: str) -> None:  # noqa
 
 
 def _points(figures: Figures, prefix: str) -> list[tuple[int, float]]:
-    """Size and value of each figure whose name is ``prefix``."""
+    """Size and value of each figure named ``prefix@size``."""
     return sorted((int(key.partition("@")[2]), value) for key, value in figures.items() if key.startswith(f"{prefix}@"))
 
 

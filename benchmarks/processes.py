@@ -1,4 +1,4 @@
-"""The processes that are compared, each with a device-plugins directory of its own.
+"""The compared processes, each with a device-plugins directory of its own.
 
 Their logs go to files, so that no reader uses the CPU during a measurement.
 """
@@ -19,7 +19,7 @@ from tests.support.gateway import COMMAND, run
 
 ROOT = Path(__file__).resolve().parent.parent
 _ENDING = 10.0
-"""Seconds that a process has to end before it is killed."""
+"""Seconds from SIGTERM to SIGKILL."""
 
 
 class Process(AbstractContextManager["Process"]):
@@ -78,7 +78,7 @@ def gateway(  # noqa: PLR0913  what benchmarks vary
     environment: Mapping[str, str] | None = None,
     web: Mapping[str, object] | None = None,
 ) -> Process:
-    """``dpgateway run`` with this many resources, all of one driver with the same options, and a log as on a node."""
+    """``dpgateway run`` with this many resources of one driver with the same options, and a log as on a node."""
     entries = [
         {"name": f"bench.example/r{number}", "driver": driver, "options": options} for number in range(resources)
     ]
@@ -89,7 +89,7 @@ def gateway(  # noqa: PLR0913  what benchmarks vary
 
 
 def bare(folder: Path, resources: int, devices: int, *more: str) -> Process:
-    """``bare.py`` with this many resources, of this many devices each."""
+    """``bare.py`` with this many resources of this many devices each."""
     directory = folder / "device-plugins"
     command = [sys.executable, "-m", "benchmarks.bare", str(directory), str(resources), str(devices), *more]
     return Process("bare", folder, command)

@@ -1,4 +1,4 @@
-"""The figures as a table for the terminal, a document for machines, and a page with a plot for people."""
+"""Reports the figures: a table for the terminal, a JSON document, and a page with a plot."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Report:
 
     @classmethod
     def read(cls, document: Path) -> Report:
-        """What ``document`` wrote."""
+        """Reads a file written from ``document()``."""
         found = json.loads(document.read_text())
         return cls(found["about"], found["figures"], found["kubelet"])
 
@@ -132,7 +132,7 @@ class Report:
 
 
 def kubelet() -> str:
-    """The kubelet that restarts, starts, memory and idleness are measured with."""
+    """The kubelet under which restarts, starts, memory and idleness are measured."""
     release = newest_release()
     return f"the real device manager of Kubernetes {release}" if release else StubKubelet.name
 
@@ -149,7 +149,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 
 def rounded(figures: Figures) -> Figures:
-    """In order, and so that a page and a document say the same."""
+    """Sorted and rounded, so that page and document agree."""
     return {name: round(value, 4) for name, value in sorted(figures.items())}
 
 

@@ -1,7 +1,7 @@
 """A kubelet's restart: from the moment it serves kubelet.sock to the last resource's list at the kubelet.
 
-The same processes give the figures for memory, with resources of 100 devices each: under their first kubelet, and after
-all of these restarts.
+The same processes give the figures for memory, with 100 devices per resource: under their first kubelet, and after all
+of these restarts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.numbers import p50, percentile
 SIZES = (1, 8, 16, 32, 64)
 DEVICES = 100
 _MANY = (8, 64)
-"""The sizes whose 99th percentile has a budget, so they need more restarts."""
+"""The sizes with a budget for the 99th percentile, which needs more restarts."""
 
 Pairs = Sequence[tuple[processes.Process, Kubelet]]
 """Processes, each with its kubelet."""
@@ -55,7 +55,7 @@ async def _measure(folder: Path, size: int, restarts: int) -> Figures:
 
 
 async def _memory(pairs: Pairs, size: int) -> dict[str, float]:
-    """Resident MB of each process, some time after its kubelet got every list."""
+    """Resident MB of each process, SETTLED seconds after its kubelet got every list."""
     for _, manager in pairs:
         await manager.start()
         await manager.listed(size)
@@ -67,7 +67,7 @@ async def _memory(pairs: Pairs, size: int) -> dict[str, float]:
 
 
 async def _life(manager: Kubelet, size: int) -> float:
-    """Milliseconds from a kubelet's kubelet.sock until it has every list."""
+    """Milliseconds from serving kubelet.sock to the last list, in one kubelet's life."""
     await manager.start()
     listed = await manager.listed(size)
     took = max(listed) - await manager.served()

@@ -1,4 +1,4 @@
-"""Starting: from the start of the process to the last of 64 resources' lists at a kubelet that runs already."""
+"""The start: from the start of the process to the last of 64 resources' lists at a running kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kubelet that has only the two ends of the wire: fast enough to measure microseconds with."""
+"""A stub of a kubelet, the two ends of the wire only: fast enough to measure microseconds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import grpc
 from benchmarks import messages
 
 _DUE = 30.0
-"""Seconds that anything may take before the run fails."""
+"""Seconds for any wait, before the run fails."""
 _OPTIONS = [
-    ("grpc.primary_user_agent", "grpc-go/1.81.1"),  # the gateway knows a kubelet by its user agent
+    ("grpc.primary_user_agent", "grpc-go/1.81.1"),  # the gateway recognizes a kubelet by its user agent
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),
@@ -25,7 +25,7 @@ _OPTIONS = [
 
 
 class Stub:
-    """One kubelet after another in one directory. Its methods block, because nothing else runs at the same time."""
+    """A sequence of kubelets in one directory. Its methods block: nothing else runs at the same time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -54,7 +54,7 @@ class Stub:
         self._server = server
 
     def plugins(self, count: int) -> Sequence[Plugin]:
-        """The next ``count`` plugins that register. No stream is open to them yet."""
+        """The next ``count`` plugins to register, without open streams."""
         end = time.monotonic() + _DUE
         named = [self._registered.get(timeout=end - time.monotonic()) for _ in range(count)]
         found = [Plugin(self._directory / endpoint) for _, endpoint in sorted(named)]
@@ -62,7 +62,7 @@ class Stub:
         return found
 
     def stop(self) -> None:
-        """Ends the connections and leaves the socket's file behind, as when a kubelet is killed."""
+        """Ends the connections and leaves the socket's file behind, as a killed kubelet does."""
         for plugin in self._plugins:
             plugin.close()
         self._plugins.clear()
@@ -79,10 +79,10 @@ class Plugin:
         self._allocate = self._channel.unary_unary(messages.ALLOCATE)
         self._watch: Any = self._channel.unary_stream(messages.WATCH)
         self._lists: list[Lists] = []
-        """Ends a forgotten stream, which the gateway takes for the kubelet's end."""
+        """Keeps every stream open: a collected one would end, which the gateway takes for the kubelet's end."""
 
     def connect(self) -> None:
-        """Connects, and returns once that is done."""
+        """Connects; returns once the connection is ready."""
         grpc.channel_ready_future(self._channel).result(_DUE)
 
     def allocate(self, request: bytes) -> bytes:
@@ -90,7 +90,7 @@ class Plugin:
         return answer
 
     def lists(self) -> Lists:
-        """Opens a stream, which stays open until it is cancelled or the plugin is closed."""
+        """Opens a stream, which stays open until its ``cancel`` or the plugin's ``close``."""
         self._lists.append(Lists(self._watch(b"")))
         return self._lists[-1]
 
@@ -100,7 +100,7 @@ class Plugin:
 
 
 class Lists(Iterator[bytes]):
-    """One ListAndWatch."""
+    """One ListAndWatch stream, an iterator over encoded lists."""
 
     def __init__(self, call: Any) -> None:  # noqa: ANN401  grpc comes without types
         self._call = call
@@ -110,7 +110,7 @@ class Lists(Iterator[bytes]):
         return message
 
     def cancel(self) -> None:
-        """Ends the stream, and waits for its end."""
+        """Cancels the stream and waits for its end."""
         self._call.cancel()
         with contextlib.suppress(grpc.RpcError):
             for _ in self._call:
