@@ -57,7 +57,7 @@ class Admission:
     async def start(self, pod: Pod, container: PodContainer) -> starting.RunOptions | None:
         """The options that the container runs with; None without devices. Raises AllocationError."""
         if self._behaviour.allocates == "start":
-            if self._ledger.keep_only(self._pods):  # 1.8 doesn't wait for the pod sources
+            if self._ledger.keep_only(self._pods):  # 1.8 frees devices without waiting for the pod sources
                 self._ledger.recount()
             return await starting.allocate(self._incarnation, self._connections, pod, container)
 

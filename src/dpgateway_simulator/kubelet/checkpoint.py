@@ -55,6 +55,7 @@ def _json(data: object) -> str:
 def _entries(layout: Layout, holdings: Iterable[Holding]) -> list[Entry]:
     entries: list[Entry] = []
     for one in holdings:
+        # Go's encoding/json writes the keys of a map as strings, sorted as strings.
         by_node = {str(node): ids for node, ids in sorted(one.by_node.items(), key=lambda item: str(item[0]))}
         if one.answer is not None:
             entries.append(

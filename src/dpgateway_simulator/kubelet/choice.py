@@ -130,6 +130,8 @@ class Choice:
         options = endpoint.options
         if not self._behaviour.preferred or options is None or not options.get_preferred_allocation_available:
             return set()
+
+        # GetPreferredAllocation's `available` includes `must_include`, the devices chosen so far.
         asked = sorted(pool | self._chosen)
         self._incarnation.emit("prefer", **self._request.about, available=tuple(asked), size=self._request.number)
         try:

@@ -18,7 +18,10 @@ class KubeletClock(Protocol):
 
 
 class RealClock:
-    """Monotonic time plus the sum of all advances."""
+    """Monotonic time plus the sum of all advances.
+
+    `advance` sets `_turned` and replaces it, which has every sleeper compute its rest anew.
+    """
 
     def __init__(self) -> None:
         self._ahead = 0.0

@@ -13,7 +13,8 @@ from dpgateway_simulator.kubelet.events import EventLog
 @dataclass
 class Misbehaviour:
     """Injected faults: refusals, stalls and delays of Register, and late listening. They last until `behave`, through
-    restarts. The key None stands for all resources.
+    restarts. The key None stands for all resources. `behave` sets `_released` and replaces it, which wakes every
+    stalled call once.
     """
 
     refusals: dict[str | None, tuple[Status, str]] = field(default_factory=dict)

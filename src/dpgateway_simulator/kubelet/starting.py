@@ -78,7 +78,7 @@ def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -
     mounts: dict[str, Mapping[str, Any]] = {}
     devices: dict[str, Mapping[str, Any]] = {}
     cdi: dict[str, None] = {}
-    for answer in answers:
+    for answer in answers:  # the kubelet only logs a later, different value
         envs = answer.envs | envs
         annotations = answer.annotations | annotations
         for mount in answer.mounts:
@@ -86,6 +86,8 @@ def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -
         for device in answer.devices:
             devices.setdefault(device.container_path, _device(device))
         cdi |= dict.fromkeys(one.name for one in answer.cdi_devices)
+
+    # Up to 1.31 a runtime may read the names in an annotation instead of CRI's field.
     if cdi and behaviour.cdi_annotation:
         annotations.setdefault(f"cdi.k8s.io/devicemanager_{container_id}", ",".join(sorted(cdi)))
     return {

@@ -92,11 +92,15 @@ def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> 
             [hint for hint in some if hint.preferred and (hint.affinity is None or len(hint.affinity) == 1)]
             for some in resources
         ]
+
+    # HintMerger: the best hint that isn't preferred should be as wide as the widest of the resources' narrowest hints.
     best: Hint | None = None
     sizes = ([len(hint.affinity) for hint in some if hint.affinity is not None] for some in resources)
     widest = max((min(some, default=0) for some in sizes), default=0)
     for together in itertools.product(*resources):
         best = _better(best, _joined(everywhere, together), widest)
+
+    # All nodes together constrain nothing; single-numa-node then passes no affinity (policy_single_numa_node.go).
     best = best or Hint(everywhere, preferred=False)
     affinity = None if policy == "single-numa-node" and best.affinity == everywhere else best.affinity
     return affinity, policy == "best-effort" or best.preferred

@@ -33,6 +33,8 @@ class Workload:
     async def admit(self, pod: Pod, *, start: bool) -> Reply:
         """Admits a pod and, if `start`, starts its containers. A refused pod is forgotten: it has failed for good."""
         async with self._admitting:
+            # The pod is active during its own admission, else its devices would be freed. A readmitted one becomes the
+            # newest.
             self.pods.pop(pod.name, None)
             self.finished.pop(pod.name, None)
             self.pods[pod.name] = pod

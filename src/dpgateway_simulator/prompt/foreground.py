@@ -47,6 +47,8 @@ async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[sig
     for number in signals:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await kubelet.start()
+
+    # The first of signal and work cancels the other. The kubelet ends after both, in order.
     waiting = asyncio.create_task(ended.wait(), name="until a signal")
     session = Session(kubelet, printer.answer, plan.patience)
     working = asyncio.create_task(work(session), name="work")

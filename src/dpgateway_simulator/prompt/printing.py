@@ -74,6 +74,8 @@ def lines(resources: Resources, limit: int | None = None) -> list[str]:
         for one in about["devices"]:
             numa = ",".join(map(str, one["numa"])) or "-"
             shown[name].append((one["id"], one["health"], numa, ", ".join(one["holders"]) or "-"))
+
+    # Common widths align the tables of all resources, and keep a live table from jumping as rows are cut.
     total = sum(2 + len(rows) for rows in shown.values())
     cut = limit is not None and total > limit
     rows = [row for name in shown for row in shown[name]]

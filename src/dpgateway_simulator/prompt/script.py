@@ -42,6 +42,8 @@ def read(path: Path) -> list[Step]:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: can't be read: {error}") from error
+
+    # All lines are parsed before the first one runs, so that a typo at the end doesn't waste a long run.
     steps, wrong = [], []
     for line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(path, text):
         try:

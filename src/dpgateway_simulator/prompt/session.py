@@ -86,6 +86,7 @@ def pod_containers(words: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[
     """Parses [init:|sidecar:][CONTAINER:]RESOURCE=N to (containers, init containers), by default one named `c`."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for word in words:
+        # A resource name has no colon, so the parts before the last are kind and container.
         *place, last = word.split(":")
         kind = place.pop(0) if place and place[0] in {"init", "sidecar"} else ""
         name = place.pop(0) if place else (kind or "c")
@@ -93,6 +94,8 @@ def pod_containers(words: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[
             raise WordsError(f"found {word!r}, expected [init:|sidecar:][CONTAINER:]RESOURCE=NUMBER")
         resource, count = amount(last)
         found.setdefault((kind, name), {})[resource] = count
+
+    # A pod's manifest has sidecars among its init containers, with a restartPolicy of their own.
     app: list[Mapping[str, Any]] = []
     init: list[Mapping[str, Any]] = []
     for (kind, name), resources in found.items():

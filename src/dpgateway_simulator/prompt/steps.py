@@ -37,6 +37,7 @@ def pod(words: list[str]) -> Act:
 
 
 def reject(words: list[str]) -> Act:
+    # The kubelet's message has spaces, so all words after `because` belong to it.
     text = ""
     if "because" in words:
         at = words.index("because")
@@ -139,6 +140,7 @@ def drop_streams(words: list[str]) -> Act:
 
 
 def misbehave(words: list[str]) -> Act:
+    # The words are checked here, before any step runs, and read again by the act.
     match words:
         case ["refuse", code, *_] if code.upper() not in Status.__members__:
             raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE")

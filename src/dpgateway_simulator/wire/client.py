@@ -89,7 +89,10 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
 
 
 class GoChannel(Channel):  # type: ignore[misc]
-    """A connection to a plugin's socket. After a loss the next call reconnects, as in grpc-go."""
+    """A connection to a plugin's socket. After a loss the next call reconnects, as in grpc-go, but not after `close`.
+
+    A call's deadline reaches the headers in a context variable, because the hook on send_headers sees headers only.
+    """
 
     def __init__(self, path: Path, endpoint: str, *, user_agent: str, authority: str, limit: int | None) -> None:
         super().__init__(path=str(path), codec=Codec(limit))

@@ -52,7 +52,11 @@ class _Connection(H2Protocol):  # type: ignore[misc]
 
 
 class GoServer(Server):  # type: ignore[misc]
-    """A server on a bound unix socket that can listen late, and can end as a killed process does."""
+    """A server on a bound unix socket that can listen late, and can end as a killed process does.
+
+    `_connections` contains the open connections of all sockets that it has listened on. A connection that asyncio
+    accepts after `end` is dropped as soon as it is made, until the next `listen`.
+    """
 
     def __init__(self, services: list[Any], limit: int = 4 << 20) -> None:
         super().__init__(services, codec=Codec(limit))
