@@ -61,6 +61,7 @@ def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Cha
     keys: dict[str, tuple[str, ...]] = {}
     for given in new:
         was = before.pop(given.name, None)
+        # Unchanged options of a driver that isn't loaded yet compare equal: they take the present resource's driver.
         resource = given if was is None or given.load is None else given.loaded_as(was)
         different = tuple(dict.fromkeys(_KEYS.get(key, key) for key in _differing(was, resource))) if was else ()
         fate = _fate(was, resource, different)
@@ -72,6 +73,7 @@ def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Cha
 
 
 def _fate(old: ResourceConfig | None, new: ResourceConfig, different: tuple[str, ...]) -> str:
+    """The field of Changes for one resource. ``different``: the keys that differ."""
     if old is None:
         return "added"
     if new.failure and new.load is None and not old.failure:

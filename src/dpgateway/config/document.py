@@ -148,6 +148,7 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
 
 
 def _joined(whole: Written, more: Written, problems: list[Problem], shared: str = "this key") -> Written:
+    """Merges two mappings, nested ones as well. A key with two different values is a problem, and keeps the first."""
     value = dict(whole.value)
     for key, new in more.value.items():
         known = value.setdefault(key, new)
@@ -162,6 +163,7 @@ def _joined(whole: Written, more: Written, problems: list[Problem], shared: str 
 
 
 def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Iterator[Entry]:
+    """The resources of one file, with the defaults filled in."""
     resources = file.part("resources").value
     for own in resources if isinstance(resources, list) else ():
         if not isinstance(own.value, dict):

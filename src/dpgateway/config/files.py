@@ -81,6 +81,7 @@ def _parse(file: Path) -> Written:
 
 
 def _read(file: Path) -> str:
+    # It gets the status of the open file, so that the file can't be exchanged between check and read.
     def check(status: os.stat_result) -> None:
         if wrong := _unsafe(file, status):
             raise wrong
@@ -96,6 +97,8 @@ def _read(file: Path) -> str:
         raise Wrong(f"more than {LARGEST_FILE} bytes", "a configuration file") from None
     except OSError as error:
         raise _unreadable(error) from error
+
+    # utf-8-sig: editors on Windows write a byte order mark.
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

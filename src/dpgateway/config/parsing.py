@@ -37,7 +37,7 @@ def parse(text: str, file: str, above: int = 0) -> Written | None:
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer, yaml.Reader = _Composer, Reader
-    yaml.reader.line = above
+    yaml.reader.line = above  # marks then count lines of the file, for a text within a file
     try:
         node = yaml.compose(text)
         return node and _Values().written(node, _place(Place(file), node))
@@ -155,6 +155,8 @@ def _scalar(node: Node, kind: str) -> object:
     if kind not in _SCALARS or not isinstance(node, ScalarNode):
         raise Wrong(f"the tag {shown(node.tag)}", "a plain value, without a tag")
     text = node.value
+
+    # 0644 is octal in YAML 1.1 and decimal in YAML 1.2: refused instead of guessed.
     if kind == "int" and (match := _OCTAL.fullmatch(text)):
         digits = match[1]
         octal = "" if {"8", "9"} & set(digits) else f"0o{digits} if it is an octal number, "

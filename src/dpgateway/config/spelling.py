@@ -88,6 +88,7 @@ def check_resource_name(name: str) -> str:
 
 
 def _faults(name: str) -> Iterator[str]:
+    # Only the first fault is reported, so the likeliest mistakes come first.
     domain, _, thing = name.partition("/")
     if name.count("/") != 1:
         yield "it has exactly one '/', between your domain and the name of the thing"

@@ -44,7 +44,11 @@ def typed(written: Written, kind: type[T], problems: list[Problem], about: Mappi
 
 
 class _Reader:
-    """Reads one value with its inner values. The result is undefined once there are ``problems``."""
+    """Reads one value with its inner values. The result is undefined once there are ``problems``.
+
+    An error doesn't stop the reading, so that one run reports all of them. Each method compares the number of problems
+    before and after an inner value to see whether that value is usable.
+    """
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

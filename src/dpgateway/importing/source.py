@@ -115,6 +115,7 @@ class Source:
 
 def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
     """The flags of a command line, as Go's flag packages parse them: ``-name value``, ``--name=value``, or no value."""
+    # In a manifest an argument may be a YAML number, whose spelling counts.
     words = [Written(word.text or str(word.value), word.place) for word in words]
     position = 0
     while position < len(words):
@@ -125,6 +126,7 @@ def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
             continue
         if match[2] is not None:
             yield match[1], Written(match[2], word.place)
+        # Which flags are boolean isn't known here, so a following word that isn't a flag is taken for the value.
         elif position < len(words) and not _FLAG.fullmatch(words[position].value):
             yield match[1], words[position]
             position += 1
