@@ -26,7 +26,11 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Connections:
-    """The open connections."""
+    """The open connections.
+
+    `_open` is ordered by the time since which a connection is idle: `enter` appends, `wait` moves to the end, a drop or
+    a loss removes. At the limit a new connection evicts the first idle one, or the first of all if all are busy.
+    """
 
     def __init__(self, application: Application, limits: Limits) -> None:
         self.limits = limits
@@ -83,6 +87,10 @@ class Connections:
 
 
 class _Connection(H11Protocol):
+    """A connection with one deadline at a time: for the request's headers, then for the answer's end. A connection past
+    its deadline is reset.
+    """
+
     def __init__(self, config: Config, state: ServerState, all_: Connections) -> None:
         super().__init__(config, state, {})
         self._all = all_

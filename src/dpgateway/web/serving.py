@@ -45,6 +45,8 @@ class Serving:
             if address is None:
                 await self._wanted.wait(version)
                 continue
+
+            # One server per address: a change cancels it, also while the address can't be bound.
             serving = asyncio.create_task(self._persist(*address), name="pages")
             try:
                 await self._wanted.wait(version)

@@ -60,7 +60,7 @@ def _resource(one: ResourceStatus) -> Iterator[str]:
     numbers = f"{counts.free} free, {counts.held} held, {counts.unhealthy} unhealthy of {counts.listed}"
     states = ", ".join(registration.state for registration in one.registrations)
     yield f"  {one.name}: {numbers}; {states}, driver {one.driver.name}"
-    for device in one.devices:
+    for device in one.devices:  # a resource may have thousands that are healthy and free
         if device.held or not device.healthy:
             yield f"    {_device(device)}"
 
