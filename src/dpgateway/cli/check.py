@@ -79,6 +79,7 @@ def check(  # noqa: PLR0913  one for each option
     With --against-running the node's name is the running gateway's. Only root may ask it; the exit code is 1 if none is
     running.
     """
+    # The running gateway's node name decides which resources of the file are for this node.
     running = compare.running(control_socket) if against_running else None
     if running is not None:
         settings = replace(settings, node_name=running.node_name)

@@ -146,6 +146,7 @@ def demo() -> None:
         try:
             asyncio.run(play(folder))
         except (GatewayError, TimeoutError) as error:
+            # The gateway may be the cause, and its log vanishes with the folder.
             log = folder / LOG
             click.echo()
             print_line("the gateway's log:", "red")

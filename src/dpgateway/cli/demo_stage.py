@@ -118,7 +118,7 @@ def configuration(folder: Path) -> dict[str, Any]:
     boards = [{"id": f"board-{n}"} for n in (1, 2)]
     bitstream = folder / "filter.bin"
     bitstream.write_bytes(os.urandom(4096))
-    bitstream.chmod(0o600)
+    bitstream.chmod(0o600)  # the driver refuses a bitstream that others can write
     programmer = {"state_dir": str(folder / "boards"), "duration": f"{PROGRAMMING:g}s"}
     fpga = {
         "boards": boards,

@@ -58,7 +58,7 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
         _print_explained(found, explain)
     else:
         _print(found)
-    if not found:
+    if not found:  # beside JSON on standard error, because a parser reads standard output
         click.echo(nothing_served(document), err=output == "json")
     failed = any(answer.failure is not None for answer in found)
     unknown = bool(explain) and not any(answer.candidates for answer in found)

@@ -122,6 +122,7 @@ def _held(directory: Path, clues: Iterable[Clue]) -> Held:
     try:
         raw, _ = read_checkpoint(directory)
         layouts = checkpoint.layouts(raw)
+        # An answer's bytes don't tell its API; the newest possible kubelet's is the likeliest.
         known = (*clues, detect_version.wrote(layouts)) if layouts else clues
         (api,) = only([detect_version.present(known).newest.api])
         given = {name: [api.from_answer(one) for one in some] for name, some in checkpoint.answers(raw).items()}

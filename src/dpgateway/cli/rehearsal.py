@@ -95,7 +95,10 @@ def _pods(notes: Mapping[str, Note]) -> Pods:
 
 
 async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAnswer]) -> None:
-    """Waits until the kubelet has each resource's list."""
+    """Waits until the kubelet has each resource's list.
+
+    Without that a pod would be refused because its plugin is late, which says nothing about the upgrade.
+    """
     healthy = {
         answer.resource.name: sum(device.health.ok for device in answer.devices) * answer.resource.shares.count
         for answer in served

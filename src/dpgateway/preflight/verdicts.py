@@ -83,9 +83,10 @@ def _ids(facts: Facts) -> Iterator[Finding]:
     """Held ids that wouldn't be listed, or would be Unhealthy."""
     for one in facts.served:
         note = facts.held.notes.get(one.name, {})
-        if one.failure is not None:
+        if one.failure is not None:  # _drivers reports it
             continue
         if missing := _subset(note, (id_ for id_ in note if id_ not in one.offered)):
+            # Kubelets from 1.34 on read such an id's Topology without a nil check (seen on 1.36.4 and 1.37.1).
             text = f"containers hold {_names(missing)}, which driver {one.driver} doesn't list; {_KEEPS}"
             text += _CRASHES if facts.to.unlisted_crashes else ""
             advice = "`dpgateway devices` shows what the driver finds; a pod that starts again gets another device"
@@ -129,7 +130,7 @@ def _apis(facts: Facts) -> Iterator[Finding]:
     elif now != [to.api]:
         text = f"kubelet {to} speaks {to.api}, the present one {' or '.join(now)}; the gateway speaks them all"
         yield Finding("change", "api-changes", text)
-    if to.gated:
+    if to.gated:  # the gate DevicePlugins is alpha, and off, in 1.8 and 1.9
         text = f"kubelet {to} has no device plugins unless it has --feature-gates=DevicePlugins=true"
         yield Finding("change", "feature-gate", text)
 

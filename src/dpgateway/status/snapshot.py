@@ -44,6 +44,7 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     """One resource without its devices. ``plugin``: None until it is made; ``age``: seconds since the start;
     ``directory``: whether the kubelet's directory exists.
     """
+    # A hanging driver must not keep systemd waiting for the whole gateway: its resource counts as started in time.
     overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
     name, version = config.driver, config.driver_version or None
     if plugin is None:
