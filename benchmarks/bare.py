@@ -135,6 +135,7 @@ async def run(options: argparse.Namespace) -> None:
     if options.commands:
         loop = asyncio.get_running_loop()
 
+        # As in the gateway's driver: the time is taken just before the event loop is told.
         def flip(index: int) -> int:
             stamp = time.monotonic_ns()
             loop.call_soon_threadsafe(bare.flip, index)

@@ -47,6 +47,8 @@ async def measure(folder: Path, effort: float) -> Figures:
     """The first look is measured in CPU time, a change in real time until the kubelet has the list."""
     tree = FakeTree(folder / "host")
     tree.write("\n".join(_lines(FUNCTIONS)))
+
+    # A gateway with one function shows the memory that 1,000 functions add.
     few = FakeTree(folder / "few")
     few.write("\n".join(_lines(1)))
     looks = [_first_look(tree) for _ in range(max(3, round(10 * effort)))]

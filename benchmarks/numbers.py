@@ -26,6 +26,7 @@ class Turns:
         self.samples: dict[str, list[float]] = {name: [] for name in candidates}
         self._medians: dict[str, list[float]] = {name: [] for name in candidates}
         for number in range(rounds):
+            # Every other round in reverse, so that no candidate always runs in the wake of the same one.
             order = list(candidates) if number % 2 == 0 else list(reversed(candidates))
             for name in order:
                 round_ = candidates[name]()

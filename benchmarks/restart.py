@@ -42,6 +42,8 @@ async def _measure(folder: Path, size: int, restarts: int) -> Figures:
         for name, resident in (await _memory(pairs, size)).items():
             figures[f"memory.{name}.mb@{size}"] = resident
         figures[f"memory.over.mb@{size}"] = figures[f"memory.gateway.mb@{size}"] - figures[f"memory.bare.mb@{size}"]
+
+        # Memory under the first kubelet comes first: restarts leave something in the allocators.
         times: dict[str, list[float]] = {process.name: [] for process, _ in pairs}
         for _ in range(restarts):
             for process, manager in pairs:

@@ -36,6 +36,7 @@ class Stub:
 
     def start(self) -> None:
         """Serves kubelet.sock."""
+        # A queue for each kubelet: a late registration with the last one doesn't count for this one.
         self._socket.unlink(missing_ok=True)
         registered: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._registered = registered

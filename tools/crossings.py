@@ -99,6 +99,7 @@ class Driver:
 
 
 async def crossings(folder: Path) -> dict[str, Crossing]:
+    # The counter comes first: a thread takes over the profile function at its start.
     counter, directory = Counter(), folder / "device-plugins"
     config = configured(name=RESOURCE, driver_class=Driver)
     first = Configuration((config,), KubeletConfig(device_plugins_dir=directory), folder / "state")

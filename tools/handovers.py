@@ -127,6 +127,8 @@ async def measure(release: str, handovers: int, resources: Sequence[str], *, end
                 await asyncio.sleep(BETWEEN)
                 seen.gaps.append(churn.gap(since))
                 old, new = new, old
+
+        # The same churn for as long, without handovers: the base line.
         quiet = Seen()
         async with churning(kubelet, resources, quiet):
             await asyncio.sleep(min(time.monotonic() - took, QUIET))

@@ -49,6 +49,8 @@ def protoc(folder: Path, *arguments: str) -> None:
 def generate_gateway(protos: Path, out: Path) -> None:
     files = [str(protos / f"dpgateway/wire/{name}.proto") for name in SOURCES]
     protoc(protos, f"--python_out={out}", f"--pyi_out={out}", *files)
+
+    # Messages in the default pool would collide with a driver's own stubs of the same Kubernetes packages.
     for name, (_, folder) in SOURCES.items():
         module = out / f"dpgateway/wire/{name}_pb2.py"
         text = module.read_text()

@@ -77,6 +77,8 @@ class Churn:
 
     def _delete(self, seen: Seen) -> int:
         """Deletes every pod that runs or has failed; returns the number of remaining pods."""
+        # resourceVersion=0 reads the API server's cache, which is cheap and may lag: a pod that it lacks may be new,
+        # so only a GET of the pod itself tells that it is gone.
         found = {one["metadata"]["name"]: one for one in self._api("GET", f"{PATH}?resourceVersion=0")["items"]}
         for node, names in self._there.items():
             for name in names:
