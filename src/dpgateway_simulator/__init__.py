@@ -1,11 +1,11 @@
 """Simulated kubelets of every version from 1.8 to 1.37, for tests, demonstrations and rehearsals of upgrades.
 
-`Kubelet` is one of them: the kubelet's device manager, its registration service, its checkpoint and its pods, without
-containers. It imports nothing of dpgateway and speaks through another implementation of gRPC and protobuf.
+A `Kubelet` simulates the device manager, its registration service, checkpoint and pods, without containers. To share no
+mistake with dpgateway, this package imports nothing of it and uses other implementations of gRPC and protobuf.
 
 kubelet  the simulated kubelet itself
 prompt   `dpgateway simulate`: scripts, and a prompt
-wire     what goes over the sockets
+wire     gRPC, messages and sockets
 """
 
 from dpgateway_simulator.kubelet.behaviour import Behaviour

@@ -71,6 +71,7 @@ class PodResourcesServer:
         self._tokens -= 1
 
     def _containers(self, pod: Pod, api: str) -> list[v1.ContainerResources]:
+        # Of init containers only restartable ones are listed, and those from 1.29 on.
         sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
         return [v1.ContainerResources(one.name, self._devices(pod, one, api)) for one in (*sidecars, *pod.containers)]
 
@@ -83,6 +84,7 @@ class PodResourcesServer:
         ]
 
     def _entries(self, holding: Holding) -> Iterator[tuple[int | None, list[str]]]:
+        # 1.20 lists a resource once per NUMA node, later releases once per device and node.
         if self._behaviour.list_entries == "resource":
             yield None, sorted(holding.ids)
             return
@@ -94,4 +96,5 @@ class PodResourcesServer:
 
 
 def _near(node: int | None) -> v1.TopologyInfo:
+    """The topology of an entry; empty for the checkpoint's node -1, which stands for a device without topology."""
     return v1.TopologyInfo([] if node is None or node < 0 else [v1.NumaNode(node)])

@@ -78,7 +78,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "empty_name_error": None,
         "name_error": "the ResourceName {} is invalid",
         "clients": "replaced",
-        "replaced_keep_health": True,
+        "replaced_keep_health": True,  # #62773
         "grace": 300.0,
         "removes_socket": True,
         "checkpoint_writes": "per container",
@@ -87,7 +87,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "allocates": "pod",
         "admission_error": "Update plugin resources failed due to {}, which is unexpected.",
     },
-    (9, 8): {"replaced_keep_health": False},
+    (9, 8): {"replaced_keep_health": False},  # #63231
     (10, 0): {
         "api": "v1beta1",
         "user_agent": "grpc-go/1.7.5",
@@ -101,14 +101,14 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "ignores_unknown": True,
         "pre_start": True,
     },
-    (10, 3): {"replaced_keep_health": False},
+    (10, 3): {"replaced_keep_health": False},  # #63229
     (11, 0): {"checkpoint_writes": "with checksum", "checkpoint_reads": ("with checksum",)},
     (12, 0): {
         "version_error": _VERSION_ERROR.replace('"v1alpha2"', '["v1beta1"]'),
         "clients": "newest",
         "options_stay": False,
         "list_replaces": True,
-        "deprecation_file": True,
+        "deprecation_file": True,  # GetWatcherHandler
         "empty_answer_error": _NO_CONTAINERS.capitalize() + "&AllocateResponse{ContainerResponses:[],}",
         "reallocates": "pod",
     },
@@ -145,6 +145,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
     (21, 0): {"list_entries": "device"},
     (22, 0): {"user_agent": "grpc-go/1.38.0"},
     (23, 0): {"user_agent": "grpc-go/1.40.0", "no_numa_key": -1},
+    # #109016 moves the connections to plugin/v1beta1; the manager's GetPluginHandler is no longer called
     (25, 0): {
         "user_agent": "grpc-go/1.47.0",
         "clients": "one",
@@ -152,11 +153,12 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "disconnect_crashes": True,
         "deprecation_file": False,
     },
+    # #116376 for #109595, and #118635 for its fallout, were both backported
     (25, 10): {"needs_healthy": True, "unregistered_error": "cannot allocate unregistered device {}"},
     (25, 14): {"spares_running": True},
     (26, 0): {
         "user_agent": "grpc-go/1.49.0",
-        "authority": "localhost",
+        "authority": "localhost",  # #112597
         "needs_healthy": False,
         "spares_running": False,
     },
@@ -170,21 +172,21 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "user_agent": "grpc-go/1.58.3",
         "disconnect_crashes": False,
         "sidecars": True,
-        "cdi": True,
+        "cdi": True,  # the gate DevicePluginCDIDevices: off in 1.28, on from 1.29
         "cdi_annotation": True,
     },
     (31, 0): {"user_agent": "grpc-go/1.65.0", "checkpoint_reads": ("by NUMA node",), "resource_status": True},
-    (32, 0): {"cdi_annotation": False},
+    (32, 0): {"cdi_annotation": False},  # #126435
     (33, 0): {"user_agent": "grpc-go/1.68.1", "cleans": "sockets"},
     (34, 0): {
         "user_agent": "grpc-go/1.72.1",
-        "vanished_crashes": True,
+        "vanished_crashes": True,  # allDevices becomes a map of pointers
         "lists_finished": False,  # KubeletPodResourcesListUseActivePods
         "empty_answer_error": _NO_CONTAINERS,
     },
     (35, 0): {"user_agent": "grpc-go/1.72.2", "register_context": True},
-    (36, 0): {"user_agent": "grpc-go/1.79.3", "health_status": True},
-    (37, 0): {"user_agent": "grpc-go/1.82.1", "clients": "many"},
+    (36, 0): {"user_agent": "grpc-go/1.79.3", "health_status": True},  # the gate ResourceHealthStatus, on from 1.36
+    (37, 0): {"user_agent": "grpc-go/1.82.1", "clients": "many"},  # #135437
 }
 
 

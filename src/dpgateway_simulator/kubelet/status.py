@@ -17,6 +17,8 @@ def capacity(incarnation: Incarnation, connections: PluginConnections) -> dict[s
         counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
         return {"capacity": counts, "allocatable": dict(counts), "removed": []}
     removed = _forget(incarnation, connections, grace)
+
+    # From 1.10 on capacity includes Unhealthy devices; before, they vanish from both counts.
     allocatable = {resource: len(ids) for resource, ids in healthy.items()}
     total = dict(allocatable)
     if not incarnation.behaviour.hides_unhealthy:

@@ -15,6 +15,7 @@ SOCKET = "kubelet.sock"
 
 def clean(directory: Path, behaviour: Behaviour) -> None:
     """Deletes every file but the checkpoint; from 1.33 on only sockets. Directories and their content stay."""
+    # The directory is listed once, so a file created meanwhile survives.
     for path in tuple(directory.iterdir()):
         mode = path.lstat().st_mode
         if path.name == CHECKPOINT or stat.S_ISDIR(mode):

@@ -112,7 +112,7 @@ def show(words: list[str]) -> Act:
     return at_once(lambda session: session.write(words[0], _shown(session.kubelet, words)))
 
 
-def _shown(kubelet: Kubelet, words: list[str]) -> Any:  # noqa: ANN401  what json.dumps takes
+def _shown(kubelet: Kubelet, words: list[str]) -> Any:  # noqa: ANN401  any value for json.dumps
     match words:
         case ["capacity"]:
             return kubelet.capacity()

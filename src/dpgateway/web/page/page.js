@@ -1,9 +1,9 @@
-// Shows /status.json, whose fields docs/reference/status.md describes, and asks for it again and again.
-// Its texts may come from drivers, pods and devices: they are only ever set as text.
+// Shows /status.json, whose fields docs/reference/status.md describes, and polls it.
+// Its texts may come from drivers, pods and devices, so they are set as textContent only, never as HTML.
 "use strict";
 
-const PAUSE = 2000; // milliseconds between two questions
-const PATIENCE = 5000; // milliseconds that an answer may take
+const PAUSE = 2000; // milliseconds between two requests
+const PATIENCE = 5000; // milliseconds until a request times out
 const MOST_EVENTS = 50;
 const MOST_DEVICES = 500; // of one resource, those that need a look first
 const KINDS = ["free", "held", "unhealthy"];
@@ -42,7 +42,7 @@ function showVerdict(status) {
 }
 
 function say(level, text) {
-  if (byId("verdict").textContent !== text) byId("verdict").textContent = text; // else it would be read aloud again
+  if (byId("verdict").textContent !== text) byId("verdict").textContent = text; // a screen reader would repeat an equal text
   byId("verdict").className = level;
   document.title = `${level === "good" ? "" : "! "}dpgateway ${byId("node").textContent}`;
 }
@@ -60,7 +60,7 @@ function trouble(one, now) {
 
 // Resources
 
-const sections = new Map(); // what is shown of each, by its name: an open one stays open
+const sections = new Map(); // each resource's elements, by its name, kept so that an open section stays open
 
 function showResources(status) {
   const names = new Set(status.resources.map((one) => one.name));
@@ -89,7 +89,7 @@ function section(resource, now) {
   return details;
 }
 
-// Lost and Unhealthy devices that are held are unhealthy here, because that is what needs a look
+// A held device that is lost or Unhealthy counts as unhealthy here, because it needs attention
 function kind(device) {
   return device.healthy ? (device.held ? "held" : "free") : "unhealthy";
 }
