@@ -88,6 +88,7 @@ class Overview:
 
     def status(self, only: str = "") -> Status:
         """The whole status; or with only the resource named ``only``, and with none if it doesn't exist."""
+        # Without an await in between, so that all parts belong to one moment.
         process = GatewayStatus(VERSION, os.getpid(), self._node_name, stamp(self._began))
         api, directory = self._client.accepted, self._node.directory
         kubelet = snapshot.kubelet(self._holdings, api.name if api is not None else None)

@@ -33,7 +33,7 @@ from dpgateway.status.values import (
 )
 
 LONGEST_START = 60.0
-"""Seconds after which the start counts as over, even if it isn't: systemd waits 90 by default (TimeoutStartSec=)."""
+"""Seconds after which the start counts as over, ready or not: systemd waits 90 by default (TimeoutStartSec=)."""
 KNOWN_AFTER = 1.0
 """Seconds from a driver's ``list`` deadline until the driver's failure is certainly recorded."""
 

@@ -2,7 +2,7 @@
 
 Allocate is called at the start of each container in 1.8; for the whole pod at its admission in 1.9 to 1.17
 (lifecycle/predicate.go); from 1.18 on container by container, after the topology manager
-(cm/topologymanager/scope*.go). The general predicate comes last in all of them.
+(cm/topologymanager/scope*.go). From 1.9 on the general predicate ends an admission.
 
 Two caches live as long as the incarnation. `_affinities` contains the topology manager's choice, keyed by (pod,
 container). `_reusable` contains the devices that init containers leave to later containers, for the pod admitted last

@@ -50,7 +50,7 @@ class SingleConnections(PluginConnections):
             raise RefusedError(f"failed to get device plugin options: {error}") from error
 
     async def _run(self, endpoint: PluginEndpoint) -> None:
-        """Follows the stream. At its end the kubelet looks up the client anew, and may find a newer one (#121994)."""
+        """Follows the stream. At its end the kubelet looks the client up again, and may find a newer one (#121994)."""
         await follow(self._incarnation, endpoint)
         client = self._client(endpoint)
         if client is None:

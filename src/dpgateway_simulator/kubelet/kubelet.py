@@ -94,7 +94,7 @@ class Kubelet(Restartable):
         """Sets whether all pod sources have been read. Before that no device is freed."""
         self._running().incarnation.sources_ready = value
 
-    # what it sees
+    # events
 
     @property
     def events(self) -> list[KubeletEvent]:

@@ -62,7 +62,7 @@ class PluginClient:
     async def allocate(self, ids: Sequence[str]) -> Answer | None:
         """Allocate for one container, without a deadline; None if the answer contains no container."""
         answer = await self._call(self._dialect.allocate(self._channel, ids))
-        if answer is not None and not self._behaviour.cdi:  # an older kubelet's proto lacks the field
+        if answer is not None and not self._behaviour.cdi:  # before 1.29 the field is unknown, or its gate is off
             answer.cdi_devices = []
         return answer
 

@@ -25,7 +25,7 @@ def clean(directory: Path, behaviour: Behaviour) -> None:
 
 
 def prepare(directory: Path, behaviour: Behaviour) -> None:
-    """Creates the directory, or cleans it."""
+    """Creates the directory if necessary, and cleans it."""
     directory.mkdir(mode=behaviour.directory_mode, parents=True, exist_ok=True)
     clean(directory, behaviour)
 

@@ -96,7 +96,7 @@ class Prompt:
         except EOFError:
             return False
 
-        # A task of its own, so that Ctrl-C can cancel the step and not the prompt.
+        # A separate task, so that Ctrl-C cancels the step and not the prompt.
         async with asyncio.TaskGroup() as tasks:
             self._work = tasks.create_task(self._do(text), name=f"prompt: {text}")
         work, self._work = self._work, None

@@ -12,7 +12,7 @@ class StepError(Exception):
 
 
 class WordsError(Exception):
-    """A step can't be parsed. The text names what was found and what was expected."""
+    """A step can't be parsed. The text names the finding and the expectation."""
 
 
 @dataclass
