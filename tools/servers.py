@@ -48,10 +48,10 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 SERVE = {
     "nothing": "    await asyncio.sleep(0)",
     "uvicorn's protocol, as the gateway uses it": """
-    from dpgateway.web.answers import JSON, Answer, Application, Limits
+    from dpgateway.web.answers import JSON, Application, Limits, Response
     from dpgateway.web.connections import Connections
     async def page():
-        return Answer(JSON, b"ok")
+        return Response(JSON, b"ok")
     connections = Connections(Application({"/": page}, local=True), Limits())
     await asyncio.get_running_loop().create_server(connections.make, sock=listener)
     await asyncio.sleep(99)
