@@ -1,29 +1,29 @@
-"""Devices by what they are, for drivers: objects of sysfs, tests of them, templates, lasting names, and watching.
+"""Matches devices by their properties in sysfs, for drivers: objects, tests, templates, stable names, and watching.
 
-A driver takes ``Match`` as the type of one of its options, and has a survey make devices of the objects that the match
-takes. docs/how-to/match-devices.md says what people write. This package knows nothing of the gateway.
+A driver declares ``Match`` as the type of one of its options, and has a survey turn matched objects into devices.
+docs/how-to/match-devices.md documents the configuration. This package knows nothing of the gateway.
 
-values       where the host's trees are seen, and why there is no value
+values       the roots of the host's trees, and reasons for a missing value
 patterns     globs, and regular expressions that never backtrack
-changes      on what an answer depended, and what events have named
-tree         files of the host, by paths that never lead outside
+changes      dependencies of answers, and the places that events name
+tree         path resolution confined to one tree of the host
 objects      one look at sysfs
 nodes        one look at /dev
-identity     where an object is plugged in, and names that last
+identity     bus addresses, serial numbers, NUMA nodes
 fields       the fields of templates
-templates    texts that are filled with what an object says
-tests        what a value has to be
-matching     which objects are meant
-explaining   why an object is meant, or why not; what it is, for people
-selection    what makes devices of objects, as a configuration says it
+templates    texts with fields that an object's values fill
+tests        tests of one value
+matching     tests of one object and an ancestor
+explaining   why an object matches or doesn't; its attributes, for people
+selection    the configuration of a survey
 naming       names of objects, and of groups, that outlast a look
-grouping     which objects are one device
+grouping     objects grouped into devices
 found        a device as one look finds it
-memory       answers that one look leaves for the next
+memory       answers cached from one look to the next
 survey       from objects to devices, look by look
-uevents      what the kernel says of changes
-watching     says at once that something changed
-following    a survey that looks when something has changed
+uevents      the kernel's netlink socket for uevents
+watching     change notification, from inotify and uevents
+following    a survey that looks again after each change
 """
 
 from dpgateway.kit.complaint import Complaint

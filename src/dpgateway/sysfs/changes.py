@@ -1,12 +1,12 @@
-"""What an answer depended on, and what events have named: an answer that no event touches needn't be read again.
+"""Dependencies of answers, and the places that events name: an answer that no event touches needn't be read again.
 
 Theory. Each read on behalf of an answer notes a *place* in the look's trace: an object of sysfs by its path, or a
 file elsewhere by its absolute path as this process sees it. Events name places in the same words. An event touches an
 answer if one of its places is the event's, below it, or, of a uevent, above it: an mdev takes one of its parent's
 ``available_instances``. A place that no event ever names is ``UNTOLD``, which every event touches.
 
-For the second kind of place there are events only while its directory is watched. So the trace has the directories,
-too, and the names in them that matter.
+Events for the second kind of place come only while its directory is watched. So the trace also has these directories,
+and the names in them that matter.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ Asked = str | tuple[str, str]
 Key = TypeVar("Key", bound=Hashable)
 
 UNTOLD = "*"
-"""Stands for what no event tells of, such as a file in /proc. Every change may have changed it."""
+"""A place without events, such as a file in /proc. Any event may have changed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPlaces:
-    """What events have named."""
+    """The places that events named."""
 
     objects: frozenset[str] = frozenset()
-    """Of the kernel's uevents: the paths of objects, relative to /sys."""
+    """Paths of objects relative to /sys, from the kernel's uevents."""
     files: frozenset[str] = frozenset()
-    """Of inotify: the absolute paths of names, as this process sees them."""
+    """Absolute paths as this process sees them, from inotify."""
 
     def touched(self, traces: Iterable[tuple[Key, Iterable[str]]]) -> set[Key]:
-        """The keys of the answers that may be others now.
+        """The keys of the answers that may have changed.
 
-        An object's event may change all that is in it, and everything of what it is in: an mdev takes one of its
-        parent's ``available_instances``. A file's event is about that name, and what is below it.
+        An object's event may change its descendants, and the attributes of its ancestors: an mdev takes one of its
+        parent's ``available_instances``. A file's event may change that file and everything below it.
         """
         exact = {UNTOLD, *self.files, *self.objects}
         exact.update(place for path in self.objects for place in above(path))
         is_below = methodcaller("startswith", tuple(f"{path}/" for path in (*self.objects, *self.files)))
-        # of thousands of traces few are touched: both tests run in C
+        # a look tests thousands of traces, most of them untouched: both tests run in C
         return {key for key, trace in traces if not exact.isdisjoint(trace) or any(map(is_below, trace))}
 
 
@@ -69,12 +69,12 @@ class Interest:
 
 
 class Trace:
-    """Notes what answers depend on. All that read in one look share one."""
+    """Records the places that answers depend on. All readers of one look share it."""
 
     def __init__(self) -> None:
         self.asked: set[Asked] = set()
         self.directories: dict[str, Interest] = {}
-        """The names that matter, by their directory's absolute path as this process sees it. Of all answers."""
+        """The names that matter to any answer, keyed by their directory's absolute path as this process sees it."""
         self._answers: dict[Hashable, tuple[Any, tuple[Asked, ...]]] = {}
 
     def note(self, place: str) -> None:
@@ -90,7 +90,7 @@ class Trace:
             self.asked = before
 
     def once(self, key: Hashable, ask: Callable[[], T]) -> T:
-        """The answer that was given before, if it was asked before. What it depended on is noted each time."""
+        """The cached answer for ``key``, or a new one. Its dependencies are noted each time."""
         if key not in self._answers:
             asked: set[Asked] = set()
             with self.into(asked):
@@ -103,11 +103,11 @@ class Trace:
 
 
 def places(asked: Iterable[Asked]) -> tuple[str, ...]:
-    """A trace, as it is kept."""
+    """The compact form of a trace, to be kept: places only."""
     return tuple({one if isinstance(one, str) else one[0] for one in asked})
 
 
 def above(path: str) -> Iterator[str]:
-    """What a path is in, from the nearest on."""
+    """The ancestors of a path, nearest first."""
     while path := path.rpartition("/")[0]:
         yield path

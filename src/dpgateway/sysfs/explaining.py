@@ -1,4 +1,4 @@
-"""What people are told: which objects are meant, and why or why not; and what an object is."""
+"""Explanations for people: which objects match, why others don't, and the attributes of an object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpgateway.sysfs.values import NoValue
 
 
 def find(look: Look, matches: Sequence[Match]) -> Iterator[tuple[int, Matched]]:
-    """Each object once, for the first of ``matches`` that takes it, with the number of that. Raises OSError."""
+    """Each matched object once, after the number of the first of ``matches`` that takes it. Raises OSError."""
     seen: set[Object] = set()
     for number, match in enumerate(matches):
         for thing in look.objects(match.subsystem):
@@ -26,7 +26,7 @@ def find(look: Look, matches: Sequence[Match]) -> Iterator[tuple[int, Matched]]:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of an object: the number of the match, and the ancestor or the first test that failed."""
+    """An object's result for one match: the match's number, and the ancestor or the first failed test."""
 
     thing: Object
     number: int
@@ -34,10 +34,10 @@ class Tried:
 
 
 def tried(look: Look, matches: Sequence[Match], about: str | None = None) -> Iterator[Tried]:
-    """Every object that ``matches`` are about. It is tried with each of them, until one takes it. Raises OSError.
+    """Tries every object of the subsystems of ``matches`` with each match, until one takes it. Raises OSError.
 
-    ``about``: only this object (a path below /sys or /dev, or a name), what is in it, or else the nearest that it is
-    in. An object that no match is about fails the test ``subsystem``.
+    ``about``: only this object (a path below /sys or /dev, or a name) and its descendants, or else its nearest
+    ancestor. An object outside these subsystems fails the test ``subsystem``.
     """
     meant: dict[Object, list[int]] = {}
     for number, match in enumerate(matches):
@@ -59,7 +59,7 @@ def _tried(look: Look, matches: Sequence[Match], thing: Object, numbers: Sequenc
 
 
 def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Object | Mismatch:
-    """An attribute that isn't where it was looked for may be an ancestor's."""
+    """Adds a hint to a missing attribute that an ancestor has, because attr for attrs is a likely mistake."""
     if isinstance(result, Object) or not isinstance(result.value, NoValue) or not result.value.absent:
         return result
     key, _, path = result.test.partition(".")
@@ -105,19 +105,20 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
     "product": ("idProduct", "device"),
     "serial": ("serial",),
 }
-"""One word for what USB and PCI call by different ones; other attributes have their own names."""
+"""Common names for attributes that USB and PCI name differently; other attributes keep their own names."""
 _NAMES = {path: name for name, paths in _COMMON.items() for path in paths}
 
 
 def attributes(look: Look, found: Matched, matches: Sequence[Match]) -> dict[str, str]:
-    """``address`` and ``driver``, if it has them; ``vendor``, ``product`` and ``serial``, if they were read of it or of
-    the USB device that it is in; and whatever else ``matches`` test.
+    """The attributes to show of an object: ``address`` and ``driver``, if it has them; ``vendor``, ``product`` and
+    ``serial``, if this look read them for it or for its USB device; and every attribute that ``matches`` test.
     """
     near = _near(look, found.thing)
     tested = [(one, path) for match in matches for one, paths in _tested(found, match) for path in paths]
     known = _place(look, near)
     for one, path in (*tested, *((one, path) for one in near for path in _NAMES)):
         value = look.known(one, path)
+        # PCI's device is a number; elsewhere the name is a link to the parent, and no product
         if value is not None and (path != "device" or value.startswith("0x")):
             known.setdefault(_NAMES.get(path, path), value)
     return known
@@ -128,7 +129,7 @@ def _tested(found: Matched, match: Match) -> Sequence[tuple[Object, Iterable[str
 
 
 def _near(look: Look, thing: Object) -> Sequence[Object]:
-    """It, and what it is in up to its place on a bus; of an interface of a USB device also that device."""
+    """The object and its ancestors up to its place on a bus; for a USB interface also its device, which has the ids."""
     on, line = place(look, thing), thing.line
     if on is None:
         return line[:1]
@@ -136,7 +137,7 @@ def _near(look: Look, thing: Object) -> Sequence[Object]:
 
 
 def _place(look: Look, near: Sequence[Object]) -> dict[str, str]:
-    """Where it is plugged in, and the driver of that, or of what lies between."""
+    """The bus address, and the nearest driver on the way to it."""
     known = {}
     for one in near:
         if "driver" not in known and isinstance(driver := look.value(one, "driver"), str):

@@ -1,4 +1,4 @@
-"""The fields of templates: which there are, and what each is filled with. The names are those of the tests."""
+"""The fields of templates, and the value of each. A field has the name of the test of the same value."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dpgateway.sysfs.values import NoValue, Value
 
 
 class Field(NamedTuple):
-    """What a name in braces stands for."""
+    """The meaning and the value of a name in braces."""
 
     means: str
     fill: Callable[[Look, Object, str], Value]
     argument: str = ""
-    """What the field needs after its colon; empty, if nothing."""
+    """Describes the argument after the colon; empty for a field without one."""
     ancestor: bool = False
-    """Whether it is about the ancestor that a match selects."""
+    """Whether the value is the matched ancestor's, not the object's."""
 
 
 def _entry(look: Look, thing: Object, path: str) -> Value:
@@ -32,6 +32,7 @@ def _devnode(look: Look, thing: Object) -> Value:
     name = look.env(thing, "DEVNAME")
     if isinstance(name, str):
         return f"/dev/{name.removeprefix('/dev/')}"
+    # a USB interface has no node of its own, its device has: the likely mistake, so the error names it
     alike = (one for one in thing.line if look.subsystem(one) == look.subsystem(thing))
     has = next((one.kernel for one in alike if isinstance(look.env(one, "DEVNAME"), str)), None)
     device = "" if has is None else f"; {has}, which it is in, has one: match that, with attr in place of attrs"
@@ -89,7 +90,7 @@ FIELDS: Mapping[str, Field] = {
 
 
 def wrong_argument(name: str, argument: str) -> str | None:
-    """Why what stands after a field's colon makes no sense, up to what was found; None, if it does."""
+    """The error about a field's argument, without its end (what was found); None if the argument is valid."""
     needed = FIELDS[name].argument if name in FIELDS else ""
     path = argument.removeprefix("/") if needed == _ENTRY else argument
     if needed in {_ATTR, _ENTRY} and (why := wrong_path(path)):
@@ -100,6 +101,6 @@ def wrong_argument(name: str, argument: str) -> str | None:
 
 
 def _is_place(text: str) -> bool:
-    """Only of a file that is no attribute all of the text may be meant."""
+    """Whether this is PATH#KEY, or an absolute path: for an attribute's whole text there is the field ``attr``."""
     path, *keys = text.split("#")
     return bool(path and all(keys)) and (bool(keys) or path.startswith("/"))

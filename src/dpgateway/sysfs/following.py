@@ -1,4 +1,12 @@
-"""A survey that is taken again whenever something changes, and reads only what has changed."""
+"""A survey that looks again after each change, and reads only what changed.
+
+Theory. The order in ``find`` loses no change: the uevent socket exists before the first look, the news is taken before
+each look, and directories that the look found are watched after it. If that is a larger set than before, a change may
+have come between look and watch, so another look follows, at everything.
+
+An event, a doubt and a due proof all call ``changed``, which has the gateway call ``find`` again. A *proof* is a look
+at everything: it ends the harm that a lost event does.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +23,20 @@ from dpgateway.sysfs.survey import Survey
 from dpgateway.sysfs.watching import Watcher
 
 PROOF = 30.0
-"""Seconds without a look at everything, after which a change leads to one."""
+"""Seconds since the last look at everything, after which the next change leads to one."""
 
 
 class Proof:
-    """When everything is looked at, though events say what has changed: then an event that was lost does no harm."""
+    """Decides when to look at everything although events name the changes, in case an event was lost."""
 
     def __init__(self) -> None:
         self.wanted = True
-        """Whether everything is looked at the next time. Any thread may want that."""
+        """Whether the next look is at everything. Set from any thread."""
         self._last = 0.0
 
     def due(self, news: ChangedPlaces | None, now: float) -> ChangedPlaces | None:
-        """The places for the next look; None: everything. ``now``: seconds. News comes before a due proof, because a
-        look at news is quick.
+        """The places for the next look; None: everything. ``now``: seconds. A due proof is left to the look after this
+        one, because a look at news is quick and people wait for its result.
         """
         if news is None or self.wanted:
             self._last, self.wanted = now, False
@@ -38,7 +46,7 @@ class Proof:
 
 
 class FollowedSurvey(Generic[D]):
-    """Calls ``changed`` from a thread of its own, soon after something changed that a device may depend on."""
+    """Calls ``changed`` from its own thread soon after a change that may affect a device."""
 
     def __init__(
         self,
@@ -47,14 +55,14 @@ class FollowedSurvey(Generic[D]):
         changed: Callable[[], None],
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        """``name``: of the thread. ``log``: is told what matches and can't be offered, and what can't be watched."""
+        """``name``: the thread's. ``log`` gets the objects that match and can't be offered, and failures to watch."""
         self._survey, self._changed = survey, changed
         self._notices, self._proof = Complaint(log, level=logging.INFO), Proof()
         self._listens = False
         self._watcher = Watcher(name, changed, Complaint(log), survey.concerns)
 
     def find(self) -> Mapping[str, D]:
-        """The devices by their ids. Raises OSError, if a directory of sysfs can't be listed."""
+        """The devices, keyed by id. Raises OSError if a directory of sysfs can't be listed."""
         if not self._listens:  # before the look, so that no uevent is missed in between
             self._watcher.watch()
             self._listens = True
@@ -67,8 +75,8 @@ class FollowedSurvey(Generic[D]):
         return found
 
     def again(self, id_: str, parts: Iterable[Part]) -> D:
-        """A device that was found before, as it is now, for the moment before a container gets it. From any thread.
-        Raises ChangedError, unless it is what it was; then everything is looked at. Raises OSError.
+        """Reads a known device anew, just before a container gets it. From any thread. Raises OSError; ChangedError if
+        the device isn't what it was, which also triggers a look at everything.
         """
         try:
             return self._survey.again(id_, parts)
@@ -77,7 +85,7 @@ class FollowedSurvey(Generic[D]):
             raise
 
     def doubt(self) -> None:
-        """Has everything looked at."""
+        """Triggers a look at everything."""
         self._proof.wanted = True
         self._changed()
 

@@ -1,4 +1,4 @@
-"""A device as one look finds it: all that sysfs says of it, before the driver adds its own."""
+"""A device as one look finds it: its properties from sysfs, before the driver adds its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dpgateway.sysfs.values import as_number
 
 
 class FoundDevice:
-    """A device during one look. Nothing is read before it is asked for."""
+    """A device during one look. Values are read lazily."""
 
     def __init__(self, look: Look, selection: Selection, whole: Whole) -> None:
         self.look, self._selection = look, selection
         self.id, self.parts, self.missing = whole.id, whole.parts, whole.missing
-        """``missing``: the part that it lacks, or why there is no such device, in words."""
+        """``missing`` says which part the device lacks, or why there is no such device."""
 
     @property
     def things(self) -> Sequence[Matched]:
@@ -28,12 +28,12 @@ class FoundDevice:
 
     @property
     def reason(self) -> str | None:
-        """Why the device is Unhealthy, if it is."""
+        """Why the device is Unhealthy; None if it is Healthy."""
         return self.missing or self.failed
 
     @property
     def failed(self) -> str | None:
-        """The test of its health that the device fails, in words."""
+        """Describes the first failed health test; None if all pass."""
         for path, test in self._selection.health.items() if self.parts else ():
             value = self.look.value(self.parts[0].found.thing, path)
             if not test.passes(value):
@@ -42,7 +42,9 @@ class FoundDevice:
 
     @property
     def numa_nodes(self) -> tuple[int, ...]:
-        """One of each object: by the selection's template; where that has no number, by the nearest ancestor."""
+        """The NUMA node of each object: the selection's template, or where that gives no number, the nearest ancestor
+        with a ``numa_node``.
+        """
         if (said := self._selection.numa) == "":
             return ()
         nodes: list[int] = []
@@ -54,15 +56,17 @@ class FoundDevice:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What the look knows of the first object by now, and the paths of all objects."""
+        """The attributes of the first object that this look has read so far, and the paths of all objects."""
         if not self.parts:
             return {}
         paths = " ".join(f"/sys/{one.thing.path}" for one in self.things)
         return attributes(self.look, self.things[0], self._selection.match) | {"object": paths}
 
     def hardware(self, *more: str) -> tuple[str, ...] | None:
-        """The names of the hardware, ``pci 0000:3b:00.0``: the device's objects, and ``more`` that the driver knows.
-        With more, only the objects on a bus whose names last, and parts of objects.
+        """The names of the hardware, such as ``pci 0000:3b:00.0``: the device's objects, and the driver's ``more``.
+
+        With ``more``, a whole object off the buses in ``LASTING`` is left out: its name may be another device's after a
+        restart, and the driver's names identify the hardware already.
         """
         named = [(self.look.subsystem(one.thing), one) for one in self.things]
         own = [

@@ -1,7 +1,12 @@
-"""Which matched objects are one device, and what its id is.
+"""Groups matched objects into devices, and gives each device its id.
 
-A *part* is a matched object, or one of the several devices that an object is. A *whole* is a device: one part, or those
-that ``group`` puts together. Objects that match and end up in no device are ``left``, each with its reason.
+Theory. A *part* is a matched object, or with ``parts`` one of several devices within an object. A *whole* is a device:
+one part, or several that ``group`` puts together. Objects that match and end up in no device are ``left``, each with
+its reason.
+
+``parts`` depends on one object alone, so its result can be kept until an event touches the object. ``wholes`` depends
+on all parts: on how many objects may have a name, and with ``group`` on every other member. It is computed anew when
+any part changed. Names and formed groups outlast the look in ``Names`` (naming.py).
 """
 
 from __future__ import annotations
@@ -21,24 +26,24 @@ from dpgateway.sysfs.templates import Matched, Unfilled, template
 from dpgateway.sysfs.values import as_number
 
 MOST_PARTS = 1000
-"""Of one object, so that a strange number can't fill the memory."""
+"""Limit of parts of one object, so that a bogus count can't fill the memory."""
 
 
 class ChangedError(Exception):
-    """A device isn't what it was in an earlier look. The text says what has changed."""
+    """A device differs from an earlier look. The text names the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An object that belongs to a device."""
+    """An object, or a part of one, that belongs to a device."""
 
     kind: int
-    """The number of the alternative that took it."""
+    """The number of the alternative that matched."""
     names: tuple[str, ...]
-    """Its possible ids if it were a device of its own, the best one first."""
+    """Candidate ids for a device of this part alone, best first."""
     found: Matched
     group: str
-    """The text of ``group.by`` for it."""
+    """The filled template ``group.by``; empty without one."""
 
     def __str__(self) -> str:
         return " or ".join(self.names) + (f" of {self.group}" if self.group else "")
@@ -46,10 +51,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Unoffered:
-    """Why an object that matches can't be offered."""
+    """Why a matched object can't be offered."""
 
     test: str
-    """The key that is the reason."""
+    """The configuration key at fault."""
     found: str
     expected: str
 
@@ -59,7 +64,7 @@ class Unoffered:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A device: its parts, and the part that is missing, if one is, in words."""
+    """A device: its id, its parts, and a description of a missing part."""
 
     id: str
     parts: tuple[Part, ...]
@@ -67,12 +72,12 @@ class Whole:
 
     @property
     def paths(self) -> Sequence[str]:
-        """Of its objects."""
+        """The paths of its objects."""
         return [part.found.thing.path for part in self.parts]
 
 
 class Grouping:
-    """A selection, applied in one look: objects to parts, and parts to devices."""
+    """Applies a selection in one look: objects to parts, and parts to devices."""
 
     def __init__(self, look: Look, selection: Selection, names: Names) -> None:
         self._look, self._selection, self._names = look, selection, names
@@ -81,12 +86,12 @@ class Grouping:
         self._by = None if by is None else template(by, tuple(PART))
         self._id = None if selection.id is None else template(selection.id, ("group", *PART))
         self.left: dict[Object, Unoffered] = {}
-        """Objects that match, and can't be offered."""
+        """The matched objects that can't be offered, each with its reason."""
 
     # from an object to its parts
 
     def parts(self, thing: Object, kinds: Iterable[int]) -> Iterator[Part]:
-        """The parts that the first of these alternatives makes of an object; none, if no alternative takes it."""
+        """The parts of an object by the first of these alternatives that takes it; none if no alternative does."""
         results = ((kind, self._kinds[kind].look(self._look, thing)) for kind in kinds)
         kind, ancestor = next(((kind, one) for kind, one in results if isinstance(one, Object)), (0, None))
         if ancestor is not None:
@@ -97,9 +102,7 @@ class Grouping:
                     yield part
 
     def again(self, part: Part) -> Part:
-        """The same part in this look. Raises ChangedError, unless it still passes its match, has the same names, and
-        belongs to the same group.
-        """
+        """The same part in this look. Raises ChangedError unless it still matches, with the same names and group."""
         thing = f"/sys/{part.found.thing.path}"
         if not self._look.exists(part.found.thing):
             raise ChangedError(f"{thing} is gone")
@@ -116,7 +119,7 @@ class Grouping:
         return now
 
     def _names_of_parts(self, found: Matched) -> Sequence[str] | None:
-        """The names of the devices that one object is; None, if it is one device."""
+        """The names of the parts of one object; None if the object is one device."""
         if (parts := self._selection.parts) is None:
             return None
         text = template(parts.entries or parts.count or "").fill(self._look, found)
@@ -134,6 +137,7 @@ class Grouping:
             self.left[thing] = Unoffered("group.by", f"that {group}", "a text")
             return None
         if self._by is not None and not group:
+            # else all objects without a value would be one device
             self.left[thing] = Unoffered("group.by", "an empty text", "a text")
             return None
         if self._id is None:
@@ -153,8 +157,8 @@ class Grouping:
     # from parts to devices
 
     def wholes(self, parts: Iterable[Part]) -> Iterator[Whole]:
-        """The devices; one id may come several times."""
-        inorder = sorted(parts, key=operator.attrgetter("kind", "names"))
+        """The devices. Several may have the same id; the survey lists such an id as Unhealthy."""
+        inorder = sorted(parts, key=operator.attrgetter("kind", "names"))  # never in order of enumeration
         counted = Counter(name for part in inorder for name in set(part.names))  # how many objects may have a name
         if self._group is None:
             yield from (Whole(self._names.choose(part.names, counted), (part,)) for part in inorder)
@@ -164,11 +168,12 @@ class Grouping:
             yield from self._formed(self._group, inorder, counted)
 
     def _by_text(self, group: GroupOption, inorder: Iterable[Part]) -> Iterator[Whole]:
-        """With ``by``: parts of the same text are one device. The text is its id, because it is every part's."""
+        """With ``by``: parts with the same text are one device. The text is its id, because all parts share it."""
         groups: dict[str, list[Part]] = {}
         for part in inorder:
             groups.setdefault(part.group, []).append(part)
         for text, parts in groups.items():
+            # an optional object alone founds no device, but stays in one that was there before
             needed = next((part for part in parts if not self._kinds[part.kind].optional), None)
             own = None if needed is None else text if self._id is None else needed.names[0]
             id_ = self._names.called(text, [part.names for part in parts], own)
@@ -187,12 +192,12 @@ class Grouping:
             yield Whole(id_, tuple(parts), missing)
 
     def _formed(self, group: GroupOption, inorder: Iterable[Part], counted: Mapping[str, int]) -> Iterator[Whole]:
-        """Without ``by``: groups are put together by their number or their kinds, and stay together (naming.py)."""
+        """Without ``by``: groups are formed by size or by kinds, and stay together (naming.py)."""
         optional = tuple(kind for kind, one in enumerate(self._kinds) if one.optional)
         needed = tuple(kind for kind, one in enumerate(self._kinds) if not one.optional)
         rule = Rule(group.size, needed, optional, named=self._id is None)
 
-        # an object is known by its name; of several with one name, each has a number
+        # a member is known by its name, because its path may change; members of one name are numbered
         members: dict[GroupMember, Part] = {}
         seen = Counter[tuple[int, str]]()
         for part in inorder:
@@ -205,7 +210,7 @@ class Grouping:
             if parts := [members[member] for member in one.members if member in members]:
                 yield Whole(one.id, tuple(parts), _lacking(one, members, rule))
 
-        # the rest: too few for a group, or without a counterpart
+        # the rest: too few for a group, listed as an Unhealthy device; or without a counterpart, left
         taken = {member for one in groups for member in one.members}
         rest = {member: part for member, part in members.items() if member not in taken}
         if group.size is None:
@@ -223,7 +228,7 @@ _NO_COUNTERPART = Unoffered("group.each", "no counterpart", "one object of each 
 
 
 def _lacking(one: Formed, there: Collection[GroupMember], rule: Rule) -> str | None:
-    """The members that a group has lost, in words."""
+    """Describes the members that a group has lost; None if it is complete."""
     lacking = one.lacking(there)
     if not lacking:
         return None

@@ -1,8 +1,8 @@
-"""Where an object is plugged in, and names for it that last.
+"""An object's place in the machine, and its stable names.
 
-``/dev/ttyUSB0``, ``input7`` and USB's devnum depend on the order of enumeration. A serial number is the device's own; a
-bus address is a place in the machine. Nothing else in sysfs lasts. A place also has a NUMA node, and the address of a
-PCI function is a number besides.
+``/dev/ttyUSB0``, ``input7`` and USB's devnum depend on the order of enumeration. A serial number belongs to the device,
+a bus address to a place in the machine; nothing else in sysfs is stable. A place also has a NUMA node, and a PCI
+address can be written as one number.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.values import NoValue, Value, as_number
 
 LASTING = frozenset({"acpi", "amba", "ap", "ccw", "mdev", "pci", "platform", "pnp", "serial-base", "usb", "vmbus"})
-"""Buses whose objects are named by their place, or by a number of their own. Not among them: auxiliary, hid, i2c, scsi,
-usb-serial, virtio and others that count."""
+"""Buses that name objects by place, or by a number of their own. Not among them: auxiliary, hid, i2c, scsi, usb-serial,
+virtio and others that number objects in order of appearance."""
 
 
 _WITHOUT = LASTING - {"usb"}
-"""Nothing on these buses is in a USB device."""
+"""Buses whose objects are never inside a USB device, so that the search for a serial number ends there."""
 
 
 def place(look: Look, thing: Object) -> Object | None:
-    """The object itself or the nearest above it on a bus whose names last; None, if there is none."""
+    """The object itself or its nearest ancestor on a bus in ``LASTING``; None if there is none."""
     return next((one for one in thing.line if look.subsystem(one) in LASTING), None)
 
 
 def address(look: Look, thing: Object) -> str | None:
-    """The name of that object."""
+    """The bus address: the name of the object's place."""
     on = place(look, thing)
     return None if on is None else on.kernel
 
 
 def serial(look: Look, thing: Object) -> str | None:
-    """``<vendor>:<product>:<serial number>`` of the USB device that this is or is in, with the number of the interface
-    (``:1.0``) if it is in one; None, if it has no serial number.
+    """``<vendor>:<product>:<serial number>`` of the object's USB device, followed by the interface (``:1.0``) if the
+    object is in one; None without a USB device or a serial number.
     """
     interface = ""
     for ancestor in thing.line:
@@ -54,7 +54,7 @@ def serial(look: Look, thing: Object) -> str | None:
 
 
 def identity(look: Look, thing: Object) -> tuple[str, ...]:
-    """Names for an object, the best one first: its serial number, its address, or if it has neither, its own name."""
+    """An object's names, best first: serial number, bus address; its own name if it has neither."""
     names = (serial(look, thing), address(look, thing))
     return tuple(name for name in names if name) or (thing.kernel,)
 
@@ -63,8 +63,8 @@ _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 def pci_number(address: str) -> int | None:
-    """A PCI function's address as one number: domain, bus, device and function (include/linux/pci.h, PCI_DEVID, and the
-    domain above it). ``address``: 0000:b3:00.1, or such a number, perhaps with a domain and a colon before it. None of
+    """A PCI function's address as one number: domain, bus, device and function (include/linux/pci.h, PCI_DEVID, with
+    the domain above it). ``address``: 0000:b3:00.1, or such a number, optionally after a domain and a colon. None for
     anything else.
     """
     if found := _ADDRESS.fullmatch(address):
@@ -76,13 +76,13 @@ def pci_number(address: str) -> int | None:
 
 
 def pci_slot(address: str) -> str | None:
-    """Domain, bus and device of what ``pci_number`` takes: 0000:b3:00."""
+    """Domain, bus and device (0000:b3:00) of an address as ``pci_number`` takes it; None for anything else."""
     number = pci_number(address)
     return None if number is None else f"{number >> 16:04x}:{number >> 8 & 255:02x}:{number >> 3 & 31:02x}"
 
 
 def virtual_function(look: Look, thing: Object) -> Value:
-    """Which of its physical function's virtual functions a PCI function is: the number in the name of the link to it
+    """The index of a PCI virtual function within its physical function: the number in the name of the link to it
     (Documentation/ABI/testing/sysfs-bus-pci, virtfnN).
     """
     for entry in look.entries(thing, "physfn/virtfn*"):
@@ -92,7 +92,7 @@ def virtual_function(look: Look, thing: Object) -> Value:
 
 
 def numa_of(look: Look, thing: Object) -> tuple[int, ...]:
-    """The same of an object, for one look at sysfs."""
+    """The NUMA node of the nearest ancestor of an object that has one, in one look: see ``numa_nodes``."""
     for ancestor in thing.line:
         if isinstance(number := look.value(ancestor, "numa_node"), str):
             node = as_number(number) if number.isdecimal() else None  # -1: it is unknown
@@ -101,7 +101,8 @@ def numa_of(look: Look, thing: Object) -> tuple[int, ...]:
 
 
 def numa_nodes(node: DevNode, sysfs: str = "/sys") -> tuple[int, ...]:
-    """The NUMA node of the nearest ancestor that has one; empty if none has one, and for -1, which means unknown.
+    """The NUMA node of the nearest ancestor of a device node's device that has one; empty if there is none, and for -1,
+    which means unknown.
 
     Source: Documentation/ABI/stable/sysfs-devices, numa_node; Documentation/ABI/testing/sysfs-dev.
     """
@@ -114,7 +115,7 @@ def numa_nodes(node: DevNode, sysfs: str = "/sys") -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _nearest(sysfs: str, link: str, node_type: str) -> tuple[int, ...]:
-    """Cached, because a path in sysfs is a fixed place in the machine, and a dozen files on the way up don't exist."""
+    """Cached, because a path in sysfs is a fixed place in the machine, and the walk up tries a dozen missing files."""
     directory = Path(sysfs, "dev", node_type, link).resolve(strict=True)
     for ancestor in (directory, *directory.parents):
         if ancestor.name == "devices":

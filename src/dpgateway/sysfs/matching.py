@@ -1,8 +1,8 @@
-"""Which objects of sysfs are meant: what a rule of udev says, as a value.
+"""Matching objects of sysfs: a udev rule's conditions as a value.
 
-The names are those of udev(7): what it writes ``SUBSYSTEM==``, ``ATTR{vendor}==`` and ``ATTRS{idVendor}==`` is
-``subsystem``, ``attr`` and ``attrs`` here. The names in the plural are tests of one ancestor, or of the object itself:
-the nearest one that passes all of them at once. All tests of a ``Match`` have to pass.
+The names follow udev(7): its ``SUBSYSTEM==``, ``ATTR{vendor}==`` and ``ATTRS{idVendor}==`` are ``subsystem``, ``attr``
+and ``attrs`` here. Plural names test one ancestor, or the object itself: the nearest that passes all of them at once.
+All tests of a ``Match`` have to pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import NoValue, Value
 
 LONGEST = 200
-"""Characters of a value that are shown: a file in /proc may have 4 MB."""
+"""Limit of characters of a value in a message: a file in /proc may have 4 MB."""
 
 
 def _about(text: str) -> Any:  # noqa: ANN401  a field's metadata
@@ -33,13 +33,13 @@ class Mismatch:
     """The first test that an object failed."""
 
     test: str
-    """Its key: ``attr.vendor``."""
+    """The test's key, such as ``attr.vendor``."""
     value: Value
     wanted: Test
     passed: int = 0
-    """How many tests came before it."""
+    """The number of tests that passed before it."""
     at: Object | None = None
-    """The ancestor that passed most of the tests of ancestors, if it failed one of these."""
+    """For a test of ancestors, the ancestor that passed most of them."""
 
     def __str__(self) -> str:
         return f"{self.test}: found {self.found}, expected {self.expected}"
@@ -62,7 +62,7 @@ class Match:
     """Tests of one object, and of one ancestor."""
 
     unknown_key: ClassVar = """what udev's rules write as ATTRS{idVendor}=="0403" is attrs: {idVendor: "0403"} here"""
-    """The hint for what isn't a mapping with these keys."""
+    """The hint for a value that isn't a mapping with these keys."""
 
     subsystem: str = field(
         metadata={
@@ -114,11 +114,11 @@ class Match:
         return bool(self.subsystems or self.kernels or self.drivers or self.attrs)
 
     def look(self, look: Look, thing: Object) -> Object | Mismatch:
-        """The ancestor that passes (the object itself, if no ancestor is asked for), or why there is none."""
+        """The ancestor that passes (the object itself without tests of ancestors), or the first failed test."""
         if failed := _first_failed(self._own(look, thing)):
             return failed
 
-        # one ancestor has to pass all tests of ancestors; else the one that passed most of them says why
+        # one ancestor has to pass all tests of ancestors; if none does, the one that passed most explains it best
         ancestor, nearest = thing, None
         for ancestor in thing.line if self.asks_ancestors else ():
             failed = _first_failed(self._ancestors(look, ancestor))
@@ -133,7 +133,7 @@ class Match:
         return _first_failed(self._files(look, Matched(thing, ancestor))) or ancestor
 
     def never(self, wanted: Template) -> str | None:
-        """Why a template can never be filled for what this finds, if it can't."""
+        """Why a template can't be filled for any object that this matches; None if it can."""
         for slot in wanted.fields:
             if slot.name in FIELDS and FIELDS[slot.name].ancestor and not self.asks_ancestors:
                 return (
@@ -145,7 +145,7 @@ class Match:
                 return f"expected an attribute that may be there, found {{{slot}}}, which match wants absent"
         return None
 
-    # the rows of a match: a value is read when its row is asked for
+    # the rows of a match are lazy: most objects fail an early test, and each value costs a system call
 
     def _own(self, look: Look, thing: Object) -> Iterator[_Row]:
         if self.kernel:
@@ -186,7 +186,7 @@ def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
 
 
 _Row = tuple[str, Value, Test]
-"""A test's key, the value that it tests, and the test."""
+"""A test's key, the tested value, and the test."""
 
 
 def _first_failed(rows: Iterable[_Row]) -> Mismatch | None:
@@ -197,5 +197,5 @@ def _first_failed(rows: Iterable[_Row]) -> Mismatch | None:
 
 
 def _passed(failed: Mismatch) -> tuple[int, bool]:
-    """An ancestor that has the attribute is nearer than one that hasn't."""
+    """Orders failed ancestors: one that has the attribute of the failed test beats one that lacks it."""
     return failed.passed, isinstance(failed.value, str)

@@ -1,15 +1,15 @@
-"""Answers that one look leaves for the next.
+"""Answers cached from one look to the next.
 
-Theory. A survey has three kinds of answers: what came of each object (``seen``), how the parts of objects make devices
-(``grouped``), and what each device is (``kept``). Objects and devices have a trace: the places on which the answer
-depended. ``forget`` drops the answers that an event touches, and the look makes those anew.
+Theory. A survey caches three kinds of answers: the parts of each object (``seen``), the grouping of all parts into
+devices (``grouped``), and the devices (``kept``). Answers about objects and devices have a trace, the places that they
+depended on. ``forget`` drops the answers that an event touches, the look computes those anew, and ``settle`` ends it.
 
 - A device and its objects are kept together or not at all, because a device shows attributes that were read for its
   objects. So a device's trace includes its objects' traces, and to forget a device is to forget its objects.
-- An answer that is made anew and is equal stays the very same value. So a look knows by identity that nothing has to be
-  grouped again, and others share the value of a device.
-- An object that matches and is no part of a device isn't kept: it is looked at each time.
-- ``concern`` says which uevents may touch anything. It only grows until everything is forgotten. An entry too many
+- A new answer that equals the dropped one is replaced by it. So a look knows by identity that no grouping is needed,
+  and others share a device's value.
+- A matched object in no device isn't kept; each look reads it again.
+- ``concern`` decides which uevents may touch anything. It only grows until everything is forgotten. An entry too many
   costs a look that finds nothing new.
 """
 
@@ -34,11 +34,11 @@ class Sighting:
     """The answer about an object."""
 
     kinds: tuple[int, ...]
-    """The alternatives that are about its subsystem."""
+    """The alternatives whose subsystem is the object's."""
     parts: tuple[Part, ...] = ()
     left: Unoffered | None = None
     trace: tuple[str, ...] = ()
-    """Of an object without parts; else the device has it."""
+    """The trace of an object without parts; otherwise the device has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ class Kept(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The answer about all parts together, and the objects left over."""
+    """The grouping of all parts, and the objects left over."""
 
     parts: Sequence[Part] = ()
     wholes: Sequence[Whole] = ()
-    """In the order of their ids."""
+    """The devices, sorted by id."""
     left: Mapping[Object, Unoffered] = field(default_factory=dict)
     claimed: Mapping[str, Sequence[Whole]] = field(default_factory=dict)
-    """The wholes of an id that several have."""
+    """The wholes that share an id, keyed by it."""
     shared: frozenset[str] = frozenset()
-    """The paths of objects that are parts of several devices."""
+    """The paths of objects with parts in several devices."""
 
     @classmethod
     def of(cls, parts: Sequence[Part], wholes: Iterable[Whole], left: Mapping[Object, Unoffered]) -> Grouped:
@@ -73,16 +73,16 @@ class Grouped:
 
 
 class Memory(Generic[D]):
-    """Of one survey, whose looks use it one after the other."""
+    """The cache of one survey, used by one look at a time."""
 
     def __init__(self) -> None:
         self.names = Names()
         self.seen: dict[str, Sighting] = {}
-        """By the objects' paths."""
+        """Answers about objects, keyed by path."""
         self.kept: dict[str, Kept[D]] = {}
-        """By the devices' ids."""
+        """Answers about devices, keyed by id."""
         self.concern: tuple[Set[str], Set[str]] | None = None
-        """The places whose uevents matter, and their ancestors; None before the first look. Replaced, never changed,
+        """The places whose uevents matter, and their ancestors; None before the first look. Replaced, never mutated,
         because other threads read it."""
         self._clear()
 
@@ -90,18 +90,20 @@ class Memory(Generic[D]):
         self._seen_before, self.seen = self.seen, {}
         self._kept_before, self.kept = self.kept, {}
         self.known: dict[str, dict[str, Object]] = {}
-        """Objects by the directory that lists them, and by their names there."""
+        """Objects, keyed by the directory that lists them and by their name there."""
         self.grouped = Grouped()
         self.directories: dict[str, Interest] = {}
-        """The names that matter, as this process sees them."""
+        """The names to watch, keyed by directory as this process sees it."""
         self._elsewhere: set[str] = set()
-        """Places in /sys on which an object's answer depended, without its ancestors and descendants."""
+        """Places in /sys that an object's answer depended on, other than its ancestors and descendants."""
 
     def forget(self, news: ChangedPlaces | None) -> None:
-        """Drops what these events may have changed; None: everything."""
+        """Drops the answers that these events may have changed; None: all answers."""
         if news is None:
             self._clear()
             return
+
+        # a touched device takes its objects with it; the dropped answers stay at hand in case the new ones are equal
         paths = news.touched((path, one.trace) for path, one in self.seen.items())
         ids = news.touched((id_, one.trace) for id_, one in self.kept.items())
         self._kept_before = {id_: self.kept.pop(id_) for id_ in ids}
@@ -111,7 +113,7 @@ class Memory(Generic[D]):
             self.known[directory] = {name: thing for name, thing in names.items() if thing.path in self.seen}
 
     def care(self, path: str, trace: Iterable[str]) -> None:
-        """Adds a trace of the object at ``path`` to the concern. Files, which have absolute paths, are watched."""
+        """Adds a trace of the object at ``path`` to the concern, except for absolute paths: inotify watches those."""
         inside = f"{path}/"
         self._elsewhere.update(
             place
@@ -134,7 +136,7 @@ class Memory(Generic[D]):
         return kept
 
     def settle(self, there: Set[str], ids: Set[str], directories: Mapping[str, Interest]) -> None:
-        """At the end of a look that found these objects and devices."""
+        """Ends a look that found these objects and devices: drops the answers about all others."""
         self._seen_before, self._kept_before = {}, {}
         for directory, interest in directories.items():
             self.directories.setdefault(directory, Interest()).add(interest)
@@ -146,7 +148,7 @@ class Memory(Generic[D]):
         if not self.kept.keys() <= ids:
             self.kept = {id_: one for id_, one in self.kept.items() if id_ in ids}
 
-        # usually each object is a part of a device that is kept, which is quick to see
+        # an object in no kept device isn't kept; the usual case without one is detected by counting
         wholes = self.grouped.wholes
         if len(wholes) == len(ids) and sum([len(one.parts) for one in wholes]) == len(self.grouped.parts):
             return

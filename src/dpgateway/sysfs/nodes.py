@@ -1,7 +1,6 @@
-"""Device nodes under the host's /dev: what a path leads to. No device is opened, because opening has side effects (a
-tty raises DTR).
+"""Device nodes under the host's /dev. No device is opened, because opening has side effects (a tty raises DTR).
 
-On the way it is noted on which names and directories the answer depended, because those have to be watched.
+Path resolution records the names and directories that the answer depends on, because those have to be watched.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class DevNode:
     major: int
     minor: int
     real: str = field(default="", compare=False)
-    """The real path that led to it, which is no part of what the device is."""
+    """The node's real path, which isn't part of the device's identity."""
 
     def __str__(self) -> str:
         return f"{self.type} {self.major}:{self.minor}"
@@ -34,11 +33,11 @@ class DevNode:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """Why a path doesn't lead to a device node that a container can get."""
+    """Why a path has no device node for a container."""
 
     reason: str
     unknown: bool = False
-    """Something is there, but this process can't find out what."""
+    """Whether the path exists, but couldn't be examined."""
 
 
 class WatchedTree(Tree):
@@ -47,11 +46,11 @@ class WatchedTree(Tree):
     def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
         super().__init__(str(Path(root)), host, trace)
         self._interests: dict[str, Interest] = {}
-        """Those of the trace, by real directory, because to make its absolute path takes time."""
+        """The trace's interests, keyed by real directory, which saves computing absolute paths."""
 
     @property
     def directories(self) -> Mapping[str, Interest]:
-        """What has to be watched, also for other trees with this trace: see ``Trace.directories``."""
+        """The directories to watch for all trees with this trace: see ``Trace.directories``."""
         return self.trace.directories
 
     def _target(self, directory: str, name: str, path: str) -> str | None:
@@ -73,7 +72,7 @@ class DevTree(WatchedTree):
         super().__init__(root, HOST_DEV, trace)
 
     def look(self, path: str, expected: str) -> DevNode | NoNode:
-        """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""
+        """The device node of type ``expected`` (char or block) at ``path`` below /dev, or why there is none."""
         return self.trace.once((HOST_DEV, path, expected), lambda: self._look(path, expected))
 
     def _look(self, path: str, expected: str) -> DevNode | NoNode:

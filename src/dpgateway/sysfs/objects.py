@@ -4,14 +4,15 @@ An *object* is a directory below ``/sys/devices``: a PCI function, a USB device,
 in it; a link counts as the last part of its target, as with ``driver`` (udev(7), ATTR{}). A path may go through links,
 and have globs: the first existing path in the order of names is meant.
 
-Theory. A look is a snapshot: nothing is read before it is asked for, and nothing twice, unless it was forgotten. Every
-question notes in the look's trace the places on which its answer depends (changes.py), also when the answer is known.
+Theory. A look is a lazy snapshot: each value is read on first use, and once, unless it was forgotten. Every question
+notes in the look's trace the places that its answer depends on (changes.py), cached or not.
 
 - An attribute of an object costs one open(2). Its note is the pair of path and attribute, so that ``known`` can tell
-  what was read for the question at hand from what was read for others.
-- An answer by way of links, globs, udev's database or files of /proc depends on several places. ``Trace.once``
-  keeps such an answer together with all of its notes.
-- ``forget`` frees the attributes of objects that are done with: a thousand objects have more text than devices.
+  attributes read for the question at hand from those read for others.
+- An answer that involves links, globs, udev's database or files in /proc depends on several places. ``Trace.once``
+  caches such an answer together with all of its notes.
+- ``forget`` frees the attributes of objects whose devices are made: the text of a thousand objects takes more memory
+  than their devices.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from dpgateway.sysfs.tree import OutsideError, Tree
 from dpgateway.sysfs.values import NoValue, Roots, Value
 
 _PLACES = (("bus", "/devices"), ("class", ""))
-"""Where the objects of a subsystem are: ``/sys/bus/<name>/devices``, ``/sys/class/<name>``."""
+"""The directories of a subsystem's objects: ``/sys/bus/<name>/devices`` and ``/sys/class/<name>``."""
 
 _WITHOUT_NODES = frozenset({"auxiliary", "mdev", "pci", "platform"})
-"""Buses whose objects have no nodes, though objects inside them may."""
+"""Buses whose objects have no device nodes; objects inside them may have some."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +48,7 @@ class Object:
 
     @property
     def number(self) -> str:
-        """The digits at the end of its name; empty, if there are none."""
+        """The digits at the end of its name; empty without any."""
         return self.kernel[len(self.kernel.rstrip("0123456789")) :]
 
     @property
@@ -58,7 +59,7 @@ class Object:
 
 @lru_cache(maxsize=256)
 def _ancestors(path: str) -> Sequence[Object]:
-    """Cached, because all that is in one object has the same ancestors."""
+    """Cached, because objects in one directory have the same ancestors."""
     return tuple([Object(one) for one in above(path) if "/" in one])
 
 
@@ -68,16 +69,16 @@ class Look:
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
         self.trace = trace = Trace()
-        """The notes on what answers depend."""
+        """The places that answers depend on."""
         self._tree, self._proc = Tree(roots.sysfs, "/sys", trace), Tree(roots.proc, "/proc", trace)
         self._udev = Tree(roots.udev, "/run/udev", trace)
         self.strays: dict[str, str] = {}
-        """Links among the objects that lead to none, by their paths, with the reason."""
+        """Links without an object, keyed by path, each with the reason."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
         self._values: dict[str, dict[str, Value]] = {}
-        """Attributes, by the paths of objects."""
+        """Attribute values, keyed by the object's path and by the attribute."""
         self._same: dict[Value, Value] = {}
-        """Values by themselves: a thousand functions of one vendor keep its name once."""
+        """Interned values: a thousand functions of one vendor store its name once."""
 
     # objects
 
@@ -85,7 +86,7 @@ class Look:
         """The objects of a bus or class, or of all whose names a udev glob matches, each once. Raises OSError.
 
         ``known``: the objects of an earlier look, by directory and name. Their links aren't followed again. It is
-        brought up to date.
+        updated in place.
         """
         known = {} if known is None else known
         found: dict[str, Object] = {}
@@ -108,13 +109,13 @@ class Look:
         except OutsideError:
             self.strays[f"{directory}/{name}"] = "its link leads outside /sys"
             return None
-        except OSError as error:  # also if the object is just going
+        except OSError as error:  # the object may be going away at this moment
             self.strays[f"{directory}/{name}"] = f"its link leads nowhere: {error.strerror}"
             return None
         return Object(path) if self._tree.is_directory(path) else None
 
     def object(self, path: str) -> Object | None:
-        """The object at a path relative to /sys, also through links: ``dev/char/188:0``. None, if there is none."""
+        """The object at a path relative to /sys, also through links (``dev/char/188:0``); None if there is none."""
         real = self._tree.reach(path)
         return Object(real) if isinstance(real, str) and self.exists(Object(real)) else None
 
@@ -125,7 +126,7 @@ class Look:
     # attributes
 
     def value(self, thing: Object, path: str) -> Value:
-        """The text of an attribute, without white space at its end. ``path``: see above."""
+        """The text of an attribute, without trailing white space. ``path`` may have links and globs, see above."""
         self.trace.asked.add((thing.path, path))
         values = self._values.setdefault(thing.path, {})
         if "/" in path or is_glob(path):
@@ -146,12 +147,12 @@ class Look:
         return directory if isinstance(directory, NoValue) else self._tree.read(f"{directory}/{name}")
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Frees the attributes of these objects. Another question reads them again."""
+        """Frees the attributes of these objects. The next question reads them again."""
         for path in paths:
             self._values.pop(path, None)
 
     def known(self, thing: Object, path: str) -> str | None:
-        """The text of an attribute, if it was read for the question at hand."""
+        """The text of an attribute that was read for the question at hand; None otherwise."""
         asked = (thing.path, path) in self.trace.asked
         value = self._values.get(thing.path, {}).get(path) if asked else None
         return value if isinstance(value, str) else None
@@ -160,8 +161,8 @@ class Look:
         return self.value(thing, "subsystem")
 
     def entries(self, thing: Object, path: str) -> Sequence[str]:
-        """The existing paths that a pattern matches, in the order of names. Links are followed. A path of the host,
-        below /proc or /sys, is found as such; others are below the object, and relative to it.
+        """The existing paths that match a pattern, in order of name, following links. An absolute pattern, below /proc
+        or /sys, gives paths of the host; others are below the object, and give paths relative to it.
         """
 
         def found() -> tuple[str, ...]:
@@ -176,7 +177,7 @@ class Look:
     # the kernel's uevents, and udev
 
     def env(self, thing: Object, key: str) -> Value:
-        """ENV{key} of udev's rules: a key of the kernel's uevents (DEVNAME, DEVTYPE, PCI_ID), else one of udev's
+        """ENV{key} of udev's rules: a key of the kernel's ``uevent`` (DEVNAME, DEVTYPE, PCI_ID), else one of udev's
         database (ID_SERIAL), if udev runs on the host.
         """
         said = self._pairs(thing, self.value(thing, "uevent"), "")
@@ -185,16 +186,16 @@ class Look:
         return self._pairs(thing, self._database(thing), "E:").get(key, NoValue.missing())
 
     def said(self, thing: Object, key: str) -> str | None:
-        """A key of the kernel's uevents."""
+        """A key of the object's ``uevent``."""
         return self._pairs(thing, self.value(thing, "uevent"), "").get(key)
 
     def number(self, thing: Object) -> str | None:
-        """``major:minor`` of an object's node; None if it has no node, or if that can't be read."""
+        """``major:minor`` of an object's node; None without a readable one."""
         number = self.value(thing, "dev")
         if isinstance(number, str):
             return number if re.fullmatch(r"[0-9]+:[0-9]+", number) else None
         if self.subsystem(thing) in _WITHOUT_NODES and "uevent" not in self._values[thing.path]:
-            return None  # a thousand functions needn't be read for it
+            return None  # saves reading the uevent of a thousand functions
         major, minor = self.said(thing, "MAJOR"), self.said(thing, "MINOR")
         return None if major is None or minor is None else f"{major}:{minor}"
 
@@ -221,12 +222,12 @@ class Look:
             self._udev.note(f"data/{name}")
             return self._udev.read(f"data/{name}")
 
-        # no uevent of the kernel tells when udev is done with a device
+        # udev writes its database after the kernel's uevent, so the directory is watched
         self.trace.directories.setdefault(f"{self._udev.root}/data", Interest()).globs.add("*")
         return self.trace.once(("udev", thing.path), found)
 
     def _pairs(self, thing: Object, text: Value, mark: str) -> dict[str, str]:
-        """The lines ``KEY=value`` that begin with ``mark``. Parsed once."""
+        """The pairs of the lines ``KEY=value`` that begin with ``mark``, parsed once."""
         if (thing.path, mark) not in self._parsed:
             lines = text.splitlines() if isinstance(text, str) else []
             pairs = (line.removeprefix(mark).partition("=") for line in lines if line.startswith(mark))
@@ -252,8 +253,8 @@ class Look:
         return self.trace.once(("file", path), found)
 
     def key(self, thing: Object, path: str, key: str) -> Value:
-        """The rest of the first line of a text file that begins with ``key`` and a colon, an equals sign or white
-        space. ``*`` as a word of the key is any word. ``path``: as for ``text``.
+        """The rest of a text file's first line that begins with ``key`` and a colon, an equals sign or white space. The
+        word ``*`` in the key matches any word. ``path``: as for ``text``.
         """
         text = self.text(thing, path)
         if isinstance(text, NoValue):
@@ -265,8 +266,8 @@ class Look:
         return NoValue(f"isn't there: {path} has no line with {key!r}", absent=True)
 
     def file(self, thing: Object, place: str) -> Value:
-        """The text at ``PATH``, or ``PATH#KEY``: all of a file, or the rest of a line after a key. Of the files that a
-        pattern finds, ``PATH#KEY=VALUE#KEY`` means the first one with that value.
+        """The whole text of a file (``PATH``), or the rest of its line after a key (``PATH#KEY``). With a condition,
+        ``PATH#KEY=VALUE#KEY``, the file is the first of a pattern's that has this value.
         """
         path, *conditions = place.split("#")
         key = conditions.pop() if conditions else ""
@@ -282,7 +283,7 @@ class Look:
 
 
 def wrong_path(path: str) -> str | None:
-    """Why an attribute's path can't be meant, if it can't."""
+    """Why this can't be an attribute's path; None if it can."""
     if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in path.split("/")):
         return f"expected paths of attributes, such as idVendor or physfn/driver, found {path!r}"
     return None
@@ -290,9 +291,9 @@ def wrong_path(path: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _line_of(key: str) -> tuple[re.Pattern[str], str]:
-    """The pattern of a line with the key, and a text that every such line has, because looking for that is fast."""
+    """The pattern of a line with the key, and a text in every such line, because a search for fixed text is fast."""
     words = re.split(r"(\s+)", key)
-    # a run of \S++ gives nothing back, so the time grows with the line alone
+    # a possessive \S++ never backtracks, so the time is linear in the line's length
     pattern = "".join(r"\S++" if word == "*" else re.escape(word) for word in words)
     fixed = "".join(takewhile(lambda word: word != "*", words))
     return re.compile(rf"\s*{pattern}\s*[:=\s]\s*(.*)"), fixed

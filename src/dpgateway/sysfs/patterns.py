@@ -1,7 +1,7 @@
-"""Globs over names and values, and regular expressions over what devices and tools say. Pure.
+"""Globs over names and values, and regular expressions over untrusted output of devices and tools. Pure.
 
-Anybody can plug in a stick with a product string of his own. An engine that backtracks, as Python's ``re`` does, needs
-2^n steps for ``(a+)+b`` and holds the interpreter's lock meanwhile, so no resource of the node would answer. RE2 never
+A plugged-in stick chooses its own product string. A backtracking engine such as Python's ``re`` needs 2^n steps for
+``(a+)+b``, and holds the interpreter's lock meanwhile, so that no resource of the node would answer. RE2 never
 backtracks, and matches without that lock. It has neither look-around nor backreferences
 (https://github.com/google/re2/wiki/Syntax).
 """
@@ -20,15 +20,15 @@ def is_glob(text: str) -> bool:
 
 
 def name_matches(name: str, glob: str) -> bool:
-    """Whether a glob matches the name of a file. A leading dot needs a dot, because udev makes its links as ``.#name``
-    and renames them.
+    """Whether a glob matches a file name. Only a leading dot matches a leading dot, because udev creates its links as
+    ``.#name`` and renames them.
     """
     hidden = name.startswith(".") and not glob.startswith(".")
     return not hidden and fnmatchcase(name, glob)
 
 
 def value_matches(value: str, glob: str) -> bool:
-    """Whether a value is what udev's rules would take for it: ``*``, ``?``, ``[...]``, and ``|`` between alternatives.
+    """Whether a glob matches a value as in udev's rules: ``*``, ``?``, ``[...]``, and ``|`` between alternatives.
 
     Source: udev(7), "The match value may also contain ...".
     """
@@ -46,13 +46,13 @@ _UNTAKEN = (
     (re.compile(r"\\[1-9]|\(\?P="), "backreferences"),
     (re.compile(r"\(\?>|[*+?}]\+"), "possessive or atomic groups"),
 )
-"""What Python's expressions have, and no engine without backtracking."""
+"""Constructs of Python's expressions that no engine without backtracking has."""
 _UPPER_BOUND = re.compile(r"(?<!\\)(?:\\\\)*(\{,([0-9]*)\})")
-"""At most n times in Python, or as often as there is; RE2 takes the braces for themselves."""
+"""``{,n}``: a repetition with only an upper bound in Python; RE2 matches it literally."""
 
 
 class ExpressionError(ValueError):
-    """A regular expression that can't be used. The text says what was found, and what to write."""
+    """An invalid regular expression. The text says what was found, and what to write instead."""
 
 
 class Expression:
@@ -64,7 +64,7 @@ class Expression:
         if bound := _UPPER_BOUND.search(text):
             raise ExpressionError(f"expected {{0,{bound[2]}}} in place of {bound[1]}, found {text!r}")
         options = re2.Options()
-        options.log_errors = False  # the library would write them to stderr, between the lines of the log
+        options.log_errors = False  # RE2 would write them to stderr, among the lines of the log
         try:
             self._parsed: Any = re2.compile(text, options)
         except (re2.error, UnicodeEncodeError) as error:
@@ -79,7 +79,7 @@ class Expression:
         return self._parsed.fullmatch(_bytes(text)) is not None
 
     def first_group(self, text: str) -> str | None:
-        """What the first group has where the expression first matches; None, if it matches nowhere."""
+        """The first group of the first match; None without a match."""
         found = self._parsed.search(_bytes(text))
         group = None if found is None else found[1]
         return None if group is None else group.decode(errors="surrogateescape")
@@ -87,12 +87,12 @@ class Expression:
 
 @lru_cache(maxsize=256)
 def expression(text: str) -> Expression:
-    """Each expression once, and not once for each object. Raises ExpressionError."""
+    """An expression, parsed once for all objects. Raises ExpressionError."""
     return Expression(text)
 
 
 def _bytes(text: str) -> bytes:
-    """A file's name that isn't UTF-8 is matched as its bytes, which no character of an expression matches."""
+    """The bytes to match. Bytes of a file name that aren't UTF-8 match no character of an expression."""
     return text.encode(errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""What makes devices of objects, as a configuration says it: values for the options of drivers."""
+"""The configuration of a survey: types for the options of drivers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind(Match):
 
 @dataclass(frozen=True, slots=True)
 class GroupOption:
-    """What makes several objects one device."""
+    """The rule that makes several objects one device."""
 
     short_form: ClassVar[str] = "by"
 
@@ -49,7 +49,7 @@ class GroupOption:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Of one object several devices."""
+    """The rule that makes one object several devices."""
 
     short_form: ClassVar[str] = "entries"
 
@@ -65,18 +65,18 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All that a survey goes by. A driver takes what it wants of this from its options."""
+    """The configuration of a survey. A driver fills it from its options."""
 
     match: Sequence[Kind]
-    """An object is taken by the first alternative whose tests it passes."""
+    """The alternatives; the first whose tests an object passes takes the object."""
     id: str | None = None
     """A template for the devices' ids; None: the serial number of an object, or its address."""
     group: GroupOption | None = None
     parts: Parts | None = None
     numa: str | None = None
-    """A template for the NUMA node; empty: none; None: that of the nearest ancestor that has one."""
+    """A template for the NUMA node; empty: none; None: the nearest ancestor with a ``numa_node`` has it."""
     health: Mapping[str, Test] = field(default_factory=dict)
-    """Tests of attributes, by their paths. A device whose first object fails one is Unhealthy."""
+    """Tests of attributes, keyed by path. A device whose first object fails one is Unhealthy."""
     expected: Sequence[str] = ()
-    """Ids of devices that are listed, Unhealthy, although nothing is there."""
+    """Ids of devices that are listed even when absent, as Unhealthy."""
     roots: Roots = field(default_factory=Roots)

@@ -1,12 +1,16 @@
-"""From the objects of sysfs that a match takes to devices, look by look.
+"""From matched objects of sysfs to devices, look by look.
 
-A ``Survey`` lives as long as its driver. ``find`` takes a look: the objects that the selection is about are matched,
-those that pass are grouped to devices, and each device becomes what the driver makes of it. With ``news`` a look reads
-only what those events touch, and takes the rest from the look before (memory.py). A ``FollowedSurvey`` (following.py)
-gets the news by itself.
+Theory. A ``Survey`` lives as long as its driver. Each ``find`` is one look in four steps: list the objects of the
+selection's subsystems, match each into parts, group the parts into devices, and have the driver make a value of each
+device. With ``news`` a look reads only the objects that those events touch, and takes all other answers from memory
+(memory.py). A ``FollowedSurvey`` (following.py) collects the news.
 
-The driver's ``maker`` is called once for each look, and returns what makes a device of a ``FoundDevice``. The device is
-kept over many looks, so it must not keep the ``FoundDevice``, which has all that was read in its look.
+- Objects are listed in each look, so that one without an event is still noticed; only reading them is saved.
+- A device can only be made while the attributes of all its objects are at hand. If one of them was read in an earlier
+  look, the look fails (None, False), and ``_looked`` repeats it with an empty memory. After an exception the memory is
+  cleared, too, because it may be half updated.
+- The driver's ``maker`` is called once per look, and returns the function that makes a device of a ``FoundDevice``. A
+  device is kept over many looks, so it must not keep the ``FoundDevice``, which has everything read in its look.
 """
 
 from __future__ import annotations
@@ -33,38 +37,38 @@ Maker = Callable[[Look], Callable[[FoundDevice], D]]
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What came of an object: the ids of its devices, or why it is none."""
+    """An object's result: the ids of its devices, or why it has none."""
 
     name: str
-    """For people: ``tty ttyUSB0``."""
+    """The object's subsystem and name, for people: ``tty ttyUSB0``."""
     path: str
-    """``/sys/devices/...``."""
+    """The object's path on the host: ``/sys/devices/...``."""
     ids: tuple[str, ...] = ()
     why: Unoffered | None = None
 
 
 class Survey(Generic[D]):
-    """Looks for the devices of one driver. One look at a time; ``concerns`` may be asked from any thread."""
+    """Finds the devices of one driver. One look at a time; ``concerns`` may be called from any thread."""
 
     def __init__(self, selection: Selection, maker: Maker[D], held: Callable[[], Iterable[str]] = tuple) -> None:
-        """``held``: the ids that containers hold, for groups that have to be formed again after a restart."""
+        """``held`` returns the ids that containers hold, from which groups are formed again after a restart."""
         self._selection, self._maker, self._held = selection, maker, held
         self.memory: Memory[D] = Memory()
         self._left: Mapping[Object, Unoffered] = {}
 
     @property
     def notices(self) -> Mapping[str, None]:
-        """What matches and can't be offered, and why, in the last look."""
+        """The matched objects of the last look that can't be offered, with reasons; a set of texts."""
         return {f"/sys/{thing.path} can't be offered: {why}": None for thing, why in self._left.items()}
 
     @property
     def directories(self) -> Mapping[str, Interest]:
-        """What has to be watched outside sysfs."""
+        """The directories outside sysfs to watch."""
         return self.memory.directories
 
     def concerns(self, event: Uevent) -> bool:
-        """Whether an event may have changed a device: it is about an object of the matched subsystems, about anything
-        that a place of the answers is in, or about what is in such a place.
+        """Whether an event may have changed a device: its object is of a matched subsystem, or is a place that an
+        answer depends on, an ancestor of one, or a descendant.
         """
         concern = self.memory.concern
         if concern is None or any(value_matches(event.subsystem, match.subsystem) for match in self._selection.match):
@@ -73,15 +77,16 @@ class Survey(Generic[D]):
         return event.path in around or any(one.path in inner for one in Object(event.path).line)
 
     def find(self, news: ChangedPlaces | None = None) -> Mapping[str, D]:
-        """The devices by their ids. What ``news`` can't have touched is as it was; None: everything is looked at.
-        Raises OSError, if a directory of sysfs can't be listed.
+        """The devices, keyed by id. Answers that ``news`` doesn't touch come from memory; None: everything is read.
+        Raises OSError if a directory of sysfs can't be listed.
         """
         return self._looked(news)[1]
 
     def explain(self, about: str | None = None) -> Iterator[Explained]:
-        """What comes of each object that the selection is about, in a look at everything.
+        """The result for each object of the selection's subsystems, in a look at everything. Raises OSError.
 
-        ``about``: only this object (a path below /sys or /dev, or a name), or the nearest around it. Raises OSError.
+        ``about``: only this object (a path below /sys or /dev, or a name) and its descendants, or else its nearest
+        ancestor.
         """
         look, _ = self._looked(None)
         ids: dict[Object, set[str]] = {}
@@ -100,8 +105,8 @@ class Survey(Generic[D]):
             yield Explained(name, path, () if why else tuple(sorted(ids[one.thing])), why)
 
     def again(self, id_: str, parts: Iterable[Part]) -> D:
-        """A device that was found before, as it is now; all is read anew. Raises ChangedError, unless each part still
-        passes its match, has its names, and belongs where it did; OSError.
+        """A known device as it is now, without the memory. Raises OSError; ChangedError unless each part still matches,
+        with the same names and group.
         """
         look = Look(self._selection.roots)
         grouping = Grouping(look, self._selection, Names())
@@ -109,7 +114,7 @@ class Survey(Generic[D]):
         return self._maker(look)(FoundDevice(look, self._selection, whole))
 
     def _looked(self, news: ChangedPlaces | None) -> tuple[Look, Mapping[str, D]]:
-        """One look; if kept answers don't suffice for it, another one at everything."""
+        """One look; if the memory doesn't suffice for it, another one at everything."""
         try:
             for known in (news, None):
                 self.memory.forget(known)
@@ -124,7 +129,7 @@ class Survey(Generic[D]):
 
 
 class _OneLook(Generic[D]):
-    """One look of a survey: objects, then groups, then devices."""
+    """One look of a survey: objects, parts, groups, devices."""
 
     def __init__(
         self, selection: Selection, maker: Maker[D], memory: Memory[D], held: Callable[[], Iterable[str]]
@@ -133,12 +138,12 @@ class _OneLook(Generic[D]):
         self.look = look = Look(selection.roots)
         self._grouping, self._make = Grouping(look, selection, memory.names), maker(look)
         self._asked: dict[str, tuple[Asked, ...]] = {}
-        """By path: the notes of each object that this look has read, until its devices are made."""
+        """The notes of each object that this look has read, keyed by path, until its devices are made."""
         self.left: dict[Object, Unoffered] = {}
         self.devices: dict[str, D] = {}
 
     def find(self) -> bool:
-        """False, if a device has to be made of an object that was read in an earlier look."""
+        """Takes the look. False if a device has to be made of an object that an earlier look read."""
         meant = self._meant()
         parts = [part for thing, kinds in meant.values() for part in self._sighting(thing, kinds).parts]
         self._group(parts)
@@ -147,11 +152,11 @@ class _OneLook(Generic[D]):
         return known is not None
 
     def _meant(self) -> Mapping[str, tuple[Object, tuple[int, ...]]]:
-        """All objects by their paths, each with the alternatives that are about its subsystem."""
+        """All objects, keyed by path, each with the alternatives for its subsystem."""
         meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
         same: dict[tuple[int, ...], tuple[int, ...]] = {}  # a thousand objects have the same alternatives
         for kind, match in enumerate(self._selection.match):
-            with self.look.trace.into(set()):  # this trace is of no use: each look lists them again
+            with self.look.trace.into(set()):  # a trace nobody needs: each look lists the objects again
                 things = list(self.look.objects(match.subsystem, self._memory.known))
             if not meant:  # the usual case: thousands of objects, and one alternative
                 alone = (kind,)
@@ -180,6 +185,7 @@ class _OneLook(Generic[D]):
 
     def _group(self, parts: Sequence[Part]) -> None:
         memory, group = self._memory, self._selection.group
+        # memory keeps equal parts identical, so comparing by identity suffices, and is fast for thousands
         if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
             if group is not None and group.by is None:
                 memory.names.held = self._held()
@@ -188,16 +194,16 @@ class _OneLook(Generic[D]):
         self.left |= memory.grouped.left
 
     def _list(self) -> Set[str] | None:
-        """The ids of the devices that can be kept; None, if it can't be sure."""
+        """Lists the devices, and returns the ids of those to keep; None if objects have to be read again."""
         grouped, kept_before, known = self._memory.grouped, self._memory.kept, set[str]()
         for whole in grouped.wholes:
             kept = kept_before.get(whole.id)
             if whole.id in grouped.claimed:
                 self._list_absent(whole.id, _claimed(grouped.claimed[whole.id]))
                 continue
-            if kept is None or (kept.whole is not whole and kept.whole != whole):  # to compare takes time
+            if kept is None or (kept.whole is not whole and kept.whole != whole):  # identity first, because it is fast
                 if not self._asked.keys() >= set(whole.paths):
-                    return None  # what was read of its objects isn't known any more
+                    return None  # an object's attributes were read in an earlier look, and are gone
                 kept = self._kept(whole)
             if kept is not None:
                 known.add(whole.id)
@@ -207,7 +213,7 @@ class _OneLook(Generic[D]):
         return known
 
     def _kept(self, whole: Whole) -> Kept[D] | None:
-        """A device, made and kept; None, if it can't be offered."""
+        """Makes a device and keeps it; None if it can't be offered."""
         notes = set[Asked]().union(*(self._asked[path] for path in whole.paths))
         try:
             with self.look.trace.into(notes):
@@ -216,7 +222,7 @@ class _OneLook(Generic[D]):
             why = Unoffered("id", f"that {error}", "one that can be offered")
             self.left |= {part.found.thing: why for part in whole.parts}
             return None
-        finally:  # what was read of objects whose devices are made takes the place that the next devices need
+        finally:  # frees attributes as soon as their devices are made, which bounds the memory of a look
             done = set(whole.paths) - self._memory.grouped.shared
             self.look.forget(done)
             for path in done:
@@ -227,7 +233,7 @@ class _OneLook(Generic[D]):
         return self._memory.keep(Kept(whole, device, trace))
 
     def _list_absent(self, id_: str, why: str) -> None:
-        """Lists a device without an object, or with an id that several devices claim."""
+        """Lists an Unhealthy device: absent, or with an id that several devices claim. It isn't kept."""
         if id_ not in self.devices:
             self.devices[id_] = self._make(FoundDevice(self.look, self._selection, Whole(id_, (), why)))
 

@@ -1,6 +1,6 @@
-"""Texts with fields, ``/dev/vfio/{attr:iommu_group}``, that are filled with what sysfs says of an object.
+"""Templates: texts with fields, such as ``/dev/vfio/{attr:iommu_group}``, filled with an object's values in sysfs.
 
-``{{`` and ``}}`` stand for braces.
+``{{`` and ``}}`` stand for braces. A field's argument is a template itself.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.values import NoValue
 
 _UDEV = re.compile(r"\$(attr|env|sysfs)\{|%[sE]\{")
-"""How udev's rules write fields."""
+"""The fields of udev's rules, a likely mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """An object that passed a match, and the ancestor that did."""
+    """An object that passed a match, and the ancestor that passed the tests of ancestors."""
 
     thing: Object
     ancestor: Object
     part: str = ""
-    """If the object is several devices: the name of the one that is meant."""
+    """The name of one of several devices within the object; empty if the object is one device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +34,22 @@ class Unfilled:
     """Why a template has no text for an object."""
 
     field: str
-    """With what its argument was filled with: ``attr:iommu_group``."""
+    """The field with its filled argument: ``attr:iommu_group``."""
     value: NoValue
     at: Object
-    """What the field is about."""
+    """The object or ancestor without the value."""
 
     def __str__(self) -> str:
         return f"{self.field.replace(':', ' ', 1)} of {self.at.kernel} {self.value}"
 
 
 class TemplateError(ValueError):
-    """A template that can't be understood, or never be filled. The text says what was expected and what was found."""
+    """A template that can't be parsed, or can never be filled. The text says what was expected and found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A field in a template: its name, and what stands after the colon."""
+    """A field in a template: its name, and the argument after the colon."""
 
     name: str
     argument: Template | None = None
@@ -66,7 +66,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, others: Mapping[str, str] | None = None) -> Template:
-        """``others``: names of fields that the caller fills itself, and what they mean. Raises TemplateError."""
+        """``others``: fields that the caller fills itself, with their meaning. Raises TemplateError."""
         if found := _UDEV.search(text):
             raise TemplateError(
                 f"expected fields such as {{attr:serial}}, {{attrs:serial}}, {{env:KEY}}, found {found[0]!r}"
@@ -83,12 +83,12 @@ class Template:
 
     @property
     def fields(self) -> tuple[Placeholder, ...]:
-        """All fields, also those within others."""
+        """All fields, including those in arguments."""
         slots = [part for part in self.parts if isinstance(part, Placeholder)]
         return tuple(inner for one in slots for inner in (one, *(one.argument.fields if one.argument else ())))
 
     def all(self, look: Look, found: Matched, others: Mapping[str, str] | None = None) -> tuple[str, ...] | Unfilled:
-        """Like ``fill``, with one text for each thing that the field ``each`` finds."""
+        """Like ``fill``, with one text for each name that the field ``each`` finds; never empty."""
         each = next((part for part in self.parts if isinstance(part, Placeholder) and part.name == EACH), None)
         if each is None:
             text = self.fill(look, found, others)
@@ -105,7 +105,7 @@ class Template:
         return tuple(text for text in texts if isinstance(text, str)) or nothing
 
     def fill(self, look: Look, found: Matched, others: Mapping[str, str] | None = None) -> str | Unfilled:
-        """``others``: the texts of the caller's own fields."""
+        """The text for an object, or the first field without a value. ``others``: the texts of the caller's fields."""
         filled = []
         for part in self.parts:
             value = part if isinstance(part, str) else _value(look, found, part, others or {})
@@ -117,7 +117,7 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def template(text: str, others: tuple[str, ...] = ()) -> Template:
-    """Each template once, and not once for each object. ``others``: the names of the caller's own fields."""
+    """A template, parsed once for all objects. ``others``: the names of the caller's fields."""
     return Template.parse(text, dict.fromkeys(others, ""))
 
 
@@ -136,7 +136,9 @@ def _value(look: Look, found: Matched, slot: Placeholder, others: Mapping[str, s
 
 
 def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:
-    """A template, and the rest of the text: ``inner`` ends at its closing brace."""
+    """Parses a template up to a single closing brace, and returns the rest of the text. ``inner``: an argument, where
+    even the first of two closing braces ends it: ``{slot:{kernel}}``.
+    """
     parts: list[str | Placeholder] = []
     plain = ""
     while text and not (text[0] == "}" and (inner or text[:2] != "}}")):

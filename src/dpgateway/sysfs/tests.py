@@ -1,4 +1,4 @@
-"""What a value has to be: the words in which a ``Match``, and a driver's own options, say so. Pure."""
+"""Tests of a value, as options of a ``Match`` and of drivers. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _about(text: str, **more: object) -> Any:  # noqa: ANN401  a field's metadat
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What a value has to be. All that is said must be so. A value that is absent, or can't be read, passes only what
-    is said of that: it isn't 0, and it isn't different from anything.
+    """Conditions on one value, all of which must hold. An absent or unreadable value passes only ``present`` and
+    ``or_absent``: it isn't 0, and it passes no ``none_of``.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes it for a test otherwise
@@ -61,7 +61,7 @@ class Test:
             yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
 
     def __str__(self) -> str:
-        """The expectation, in words."""
+        """The expectation, for error messages."""
         said = (
             (self.glob, ", ".join(self.glob) if len(self.glob) < 2 else f"one of {', '.join(self.glob)}"),
             (self.exact, f"exactly {' or '.join(self.exact)}"),
@@ -89,6 +89,7 @@ class Test:
     def _passes_without(self, value: NoValue) -> bool:
         if value.absent and self.or_absent:
             return True
+        # a condition on the value fails without one; an unreadable value counts as present
         others = self.glob or self.exact or self.none_of
         if others or not (self.regex is None and self.at_least is None and self.at_most is None):
             return False

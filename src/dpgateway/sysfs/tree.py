@@ -1,7 +1,7 @@
-"""A tree of the host's files as this process sees it: where a path leads, without ever leaving the tree.
+"""A tree of the host's files as this process sees it. Path resolution never leaves the tree.
 
-This module follows links itself, because the host's ``/dev`` or ``/sys`` may be mounted elsewhere: a link to ``/dev/x``
-then means ``<root>/x``, which the kernel doesn't know.
+Links are followed here and not by the kernel, because the host's ``/dev`` or ``/sys`` may be mounted elsewhere: a link
+to ``/dev/x`` then means ``<root>/x``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dpgateway.sysfs.values import NoValue
 MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
 _PAGE = 4096
 LONGEST = 65536
-"""Bytes of a file that are read. An attribute of sysfs has a page at most (Documentation/filesystems/sysfs.rst)."""
+"""Limit of a file's bytes. An attribute of sysfs has at most a page (Documentation/filesystems/sysfs.rst)."""
 LONGEST_IN_PROC = 4 * 1024 * 1024
-"""The same of a file in /proc: /proc/net/route has a line of 128 bytes for each route."""
+"""Limit of a /proc file's bytes: /proc/net/route has a line of 128 bytes for each route."""
 
 
 class OutsideError(Exception):
@@ -29,11 +29,11 @@ class OutsideError(Exception):
 
 
 class Tree:
-    """All paths are relative to its root; a *real* path has no links in it."""
+    """All paths are relative to the root; a *real* path contains no links. A tree is for one look, and caches."""
 
     def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
-        """``root``: where this process sees what the host has at ``host``, for example ``/host/dev`` and ``/dev``.
-        ``trace``: where it is noted on what answers depended.
+        """``root``: where this process sees the host's directory ``host``, for example ``/host/dev`` for ``/dev``.
+        ``trace`` collects the places that answers depend on.
         """
         self.root = root
         self.host = host
@@ -41,19 +41,22 @@ class Tree:
         self._above = "" if host == "/sys" else f"{root.rstrip('/')}/"
         self._longest = LONGEST_IN_PROC if host == "/proc" else LONGEST
         self._plain: set[str] = set()
-        """Real paths that were found to be no links. A tree is made for one look, in which nothing is asked twice."""
+        """Real paths known not to be links."""
         self._names: dict[str, Sequence[str]] = {}
 
     def at(self, real: str) -> Path:
         return Path(self.root, real)
 
     def note(self, real: str) -> None:
-        """In the words of :class:`Changes`."""
+        """Notes a place (changes.py): an object's path, another file's absolute path, or for /proc ``UNTOLD``."""
         self.trace.note(UNTOLD if self.host == "/proc" else self._above + real)
 
     def follow(self, path: str, start: str = "") -> str:
-        """The real path of ``path`` as seen from the real directory ``start``. Raises OutsideError, OSError."""
-        here, todo, links = start, path.split("/")[::-1], 0
+        """The real path of ``path``, relative to the real directory ``start``. Raises OutsideError, OSError.
+
+        Notes each link on the way, and the end: those are the places whose events can change the result.
+        """
+        here, todo, links = start, path.split("/")[::-1], 0  # todo is a stack: a link's target is pushed onto it
         while todo:
             name = todo.pop()
             if name in {"", "."}:
@@ -81,7 +84,7 @@ class Tree:
         return here
 
     def _target(self, directory: str, name: str, path: str) -> str | None:
-        """The target of ``path``, which is ``name`` in ``directory``; None, if it is no link. Raises OSError."""
+        """The target of ``path``, which is ``name`` in ``directory``; None if it isn't a link. Raises OSError."""
         try:
             return os.readlink(f"{self.root}/{path}")  # noqa: PTH115  a Path costs more than the call
         except OSError as error:
@@ -95,7 +98,7 @@ class Tree:
         return os.path.isdir(f"{self.root}/{real}")  # noqa: PTH112  as above
 
     def reach(self, path: str, start: str = "") -> str | NoValue:
-        """The same as ``follow``, or why it can't be."""
+        """Like ``follow``, with the reason for a failure as the value."""
         try:
             return self.follow(path, start)
         except (FileNotFoundError, NotADirectoryError):
@@ -106,7 +109,7 @@ class Tree:
             return NoValue(f"can't be reached: {error.strerror}")
 
     def list(self, real: str) -> Sequence[str]:
-        """The names in a real directory, in order; none, if there is no such directory. Raises OSError."""
+        """The sorted names in a real directory; empty if it doesn't exist. Raises OSError."""
         if real not in self._names:
             try:
                 self._names[real] = sorted(os.listdir(f"{self.root}/{real}"))  # noqa: PTH208  as above
@@ -115,12 +118,14 @@ class Tree:
         return self._names[real]
 
     def matching(self, pattern: str, start: str = "") -> Iterator[str]:
-        """The existing paths in a real directory, relative to it, that match a pattern. Raises OSError."""
+        """The existing paths that match a pattern, relative to the real directory ``start``. Raises OSError."""
         first, _, rest = pattern.partition("/")
         names: Sequence[str] = (first,)
         if is_glob(first):
             self.note(start)
             names = [name for name in self.list(start) if name_matches(name, first)]
+
+        # a name that leads nowhere, or outside, just doesn't match
         for name in names:
             try:
                 real = self.follow(name, start)
@@ -132,8 +137,8 @@ class Tree:
                 yield name
 
     def read(self, real: str) -> str | NoValue:
-        """The text of a real regular file, without white space at its end; or why there is none. Of a link the text is
-        the last part of what it leads to.
+        """The text of a real regular file, without trailing white space, or why there is none. A link's text is the
+        last component of its target.
         """
         if real.endswith(_LINKS) and not isinstance(end := self._link(real), NoValue):
             return end
@@ -152,7 +157,7 @@ class Tree:
             os.close(file)
 
     def _link(self, real: str) -> str | NoValue:
-        """What it leads to need not exist."""
+        """The text of a link, whose target need not exist."""
         try:
             name = os.readlink(f"{self.root}/{real}").rstrip("/").rpartition("/")[2]  # noqa: PTH115  as above
             return self.follow(real).rpartition("/")[2] if name in {"", ".", ".."} else name
@@ -163,7 +168,7 @@ class Tree:
 
 
 _LINKS = ("/driver", "/subsystem", "/iommu_group", "/physfn")
-"""Usually links: readlink(2) comes first, because open(2) takes longer and then fails."""
+"""Names that are usually links, and are tried with readlink(2) first: open(2) takes longer, and fails."""
 
 
 def _unopened(error: OSError) -> NoValue:
@@ -173,7 +178,7 @@ def _unopened(error: OSError) -> NoValue:
 
 
 def _text(file: int, size: int, longest: int) -> str | NoValue:
-    """The text of an open file. Only a file without a size, as in /proc, may have more after a first read."""
+    """The text of an open file. Only a file without a size, as in /proc, needs more than one read."""
     parts = [os.read(file, min(max(size, _PAGE), longest) + 1)]
     length = len(parts[0])
     while not size and length <= longest and (more := os.read(file, longest + 1 - length)):

@@ -1,8 +1,8 @@
-"""What the kernel says of sysfs: an object came, went, was bound to a driver, changed.
+"""The kernel's uevents: an object of sysfs was added, removed, bound to a driver, or changed.
 
-inotify sees nothing in sysfs. The kernel sends these messages to every network namespace that belongs to the first user
-namespace, so also to a pod's own, and anybody may listen (lib/kobject_uevent.c, uevent_net_init). Those of network
-interfaces reach only the namespace that the interface is in.
+inotify reports nothing in sysfs. The kernel broadcasts uevents to every network namespace owned by the initial user
+namespace, including a pod's, and listening needs no privilege (lib/kobject_uevent.c, uevent_net_init). Uevents of
+network interfaces reach only the interface's namespace.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pathlib import Path
 
 _NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 _FROM_KERNEL = 1
-"""The group of the kernel's messages; udev sends its own to group 2."""
+"""The multicast group of the kernel's messages; udev sends to group 2."""
 _SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h
 _BUFFER = 2 * 1024 * 1024
-"""Bytes. A server's boot makes some thousand messages, of up to 2 KiB, within a second."""
+"""Bytes of the receive buffer. A server's boot sends some thousand messages, of up to 2 KiB, within a second."""
 _LONGEST = 8192  # two pages: UEVENT_BUFFER_SIZE is 2048, and the header comes before it
 
 
 @dataclass(frozen=True, slots=True)
 class Uevent:
-    """One message, as far as it matters here."""
+    """One message."""
 
     action: str
     path: str
-    """Of the object, relative to /sys."""
+    """The object's path relative to /sys."""
     subsystem: str
 
     @classmethod
     def parse(cls, message: bytes) -> Uevent | None:
-        """None, if it is no message of the kernel's."""
+        """None if it isn't a message in the kernel's format."""
         lines = message.decode(errors="surrogateescape").split("\0")  # as os.listdir says names
         said = {key: value for key, mark, value in (line.partition("=") for line in lines[1:]) if mark}
         if not {"ACTION", "DEVPATH"} <= said.keys():
@@ -44,7 +44,7 @@ class Uevent:
 
 
 class Uevents:
-    """A socket for these messages. Raises OSError, if there can be none."""
+    """A non-blocking socket for these messages. Raises OSError if it can't be opened."""
 
     def __init__(self) -> None:
         kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
@@ -64,7 +64,7 @@ class Uevents:
         self._socket.close()
 
     def read(self) -> Iterator[Uevent | None]:
-        """What came since the last call. None stands for messages that were lost."""
+        """The messages since the last call. None stands for lost messages (ENOBUFS, netlink(7))."""
         while True:
             try:
                 message, (sender, _) = self._socket.recvfrom(_LONGEST)
@@ -75,13 +75,13 @@ class Uevents:
                     raise
                 yield None
             else:
-                event = Uevent.parse(message) if sender == 0 else None  # others may send to this socket, too
+                event = Uevent.parse(message) if sender == 0 else None  # any process may send to this socket
                 if event is not None:
                     yield event
 
 
 def unheard() -> str | None:
-    """Why no message comes here, if none does: in a user namespace other than the first."""
+    """Why no uevents arrive in this process: it is in a user namespace other than the initial one. None if they do."""
     try:
         everybody = Path("/proc/self/uid_map").read_text().split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Small frozen values that the other modules share."""
+"""Small frozen values shared by the other modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where this process sees the host's trees. They differ from the host's in a container, and in tests."""
+    """The paths at which this process sees the host's trees. They differ from the host's in containers and tests."""
 
     sysfs: str = "/sys"
     dev: str = "/dev"
@@ -18,7 +18,7 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class NoValue:
-    """Why something has no text: it is absent, or it is there and can't be read. Neither is the same as ``0``."""
+    """Why there is no text: absent, or present and unreadable. Neither equals ``0``."""
 
     reason: str
     absent: bool = False
@@ -37,7 +37,7 @@ Value = str | NoValue
 
 
 def as_number(text: str) -> int | None:
-    """As the kernel writes numbers: decimal, or hexadecimal with 0x; None of anything else."""
+    """A number in the kernel's notation, decimal or hexadecimal with 0x; None for anything else."""
     if not re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]{1,40})", text):
         return None
     return int(text, 16 if "x" in text.lower() else 10)

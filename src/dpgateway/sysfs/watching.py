@@ -1,18 +1,18 @@
-"""Tells a driver at once that something changed in a directory that matters, or in sysfs; and what it was.
+"""Change notification for a driver: which places changed, in watched directories and in sysfs.
 
-Theory. A daemon thread for each driver waits for three descriptors: the inotify subscription, the socket of the
-kernel's uevents, and an eventfd that ends it. The places that an event names go into the *inbox*, and then ``changed``
-is called, which has the gateway ask for a list. The driver takes the inbox (``news``) before it looks.
+Theory. A daemon thread per driver polls three descriptors: the inotify subscription, the uevent socket, and an eventfd
+that stops it. It puts the places that an event names into the *inbox*, and then calls ``changed``, which has the
+gateway ask for a list. The driver takes the inbox (``news``) before it looks.
 
-- The kernel announces a device in a burst of uevents. With ``matters``, telling waits until no event has come for
-  ``SETTLE`` seconds, but for no longer than ``LONGEST``.
-- Not all is named by events: some name nothing, some are lost, and some directories can't be watched. Then ``news`` is
-  None, which means that anything may have changed.
-- A watch begins before the look that it is for, or the look is repeated: ``watch`` says whether it watches more.
+- The kernel announces a device in a burst of uevents. With ``matters``, the notification waits until no event has come
+  for ``SETTLE`` seconds, but at most ``LONGEST``.
+- Some events name no place, some are lost, and some directories can't be watched. Then ``news`` is None: anything may
+  have changed.
+- A watch begins before its look, or the look is repeated: ``watch`` returns whether it watches more than before.
 - Without inotify nothing fails: the gateway asks every ``refresh`` anyway, and ``watch`` tries again each time.
 
-The lock is between ``watch`` and ``close``, which the gateway may call from different threads. The thread takes no lock
-but the inbox's: ``_watched`` is replaced, never changed.
+The lock serialises ``watch`` and ``close``, which the gateway may call from different threads. The thread takes no lock
+but the inbox's: ``_watched`` is replaced, never mutated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOTHING: Mapping[str, Interest] = MappingProxyType({})
 _NAMED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _ALWAYS = _SELF | Mask.UNMOUNT | Mask.Q_OVERFLOW
-"""Events that matter for every name. Without IGNORED, which follows one of these, or our own removal of a watch."""
+"""Events that matter for every name. IGNORED isn't among them: it follows one of these, or our removal of a watch."""
 _LIMITS = {errno.EMFILE: "fs.inotify.max_user_instances", errno.ENOSPC: "fs.inotify.max_user_watches"}
 
 
@@ -46,33 +46,35 @@ SETTLE = 0.005
 """Seconds without a change after which several changes count as one; the kernel announces all parts of a device within
 a millisecond or two."""
 LONGEST = 0.05
-"""Seconds after which they do, even if more keep coming."""
+"""Seconds from the first change to the notification, even if more keep coming."""
 MOST = 64
-"""Names of changes that are kept. To look at everything takes hardly longer than to look at so many."""
+"""Limit of places in the inbox. A look at everything takes hardly longer than a look at so many."""
 _PLAIN = {"add", "remove", "change", "online", "offline", "bind", "unbind"}
-"""Uevents that name all that they are about; ``move`` has another name besides (lib/kobject_uevent.c)."""
+"""Uevents whose path names all that they affect; ``move`` has a second path (lib/kobject_uevent.c)."""
 
 
 @dataclass(slots=True)
 class _WatchedDirectory:
-    """What one watch is about. Two paths may lead to one directory."""
+    """The names and paths of one watch. Two paths may lead to one directory."""
 
     interest: Interest = field(default_factory=Interest)
     directories: set[str] = field(default_factory=set)
 
 
 class _Inbox:
-    """Places that events have named and the driver hasn't taken yet. Used from any thread."""
+    """Places that events named and the driver hasn't taken yet. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: set[str] = set()
         self._files: set[str] = set()
         self._unsure = False
+        """Whether something unnamed changed; then the sets are empty."""
         self._told = False
+        """Whether the driver was notified since the last ``take``."""
 
     def add(self, objects: Collection[str] = (), files: Collection[str] = ()) -> None:
-        """Without any: it isn't known what changed."""
+        """Adds places; without any, the change has no known place."""
         with self._lock:
             self._objects.update(objects)
             self._files.update(files)
@@ -86,6 +88,9 @@ class _Inbox:
             self._told = True
 
     def take(self) -> ChangedPlaces | None:
+        """Empties the inbox. None: anything may have changed. An empty inbox without a notification means that the
+        gateway asks by itself, at a refresh, which looks at everything.
+        """
         with self._lock:
             news = ChangedPlaces(frozenset(self._objects), frozenset(self._files))
             unsure = self._unsure or (news == ChangedPlaces() and not self._told)
@@ -94,7 +99,7 @@ class _Inbox:
 
 
 class Watcher:
-    """Calls ``changed`` on its own thread for each event that matters, until it is closed."""
+    """Calls ``changed`` on its own thread for each event that matters, until closed."""
 
     def __init__(
         self,
@@ -103,7 +108,9 @@ class Watcher:
         complaint: Complaint,
         matters: Callable[[Uevent], bool] | None = None,
     ) -> None:
-        """``matters``: which of the kernel's uevents matter. With it several events in a row are one change."""
+        """``matters`` selects the uevents that matter. With it a burst of events is one change; without it there is no
+        uevent socket.
+        """
         self._name = name
         self._changed = changed
         self._complaint = complaint
@@ -116,12 +123,12 @@ class Watcher:
         self._stop = -1
         self._inbox = _Inbox()
         self._troubled = True
-        """Whether some change may come without an event."""
+        """Whether changes may come without an event."""
         self._watched: Mapping[int, _WatchedDirectory] = {}
-        """By watch descriptor. The mapping is replaced, never changed, because the thread reads it without the lock."""
+        """Watches, keyed by watch descriptor. Replaced, never mutated, because the thread reads it without the lock."""
 
     def watch(self, interests: Mapping[str, Interest] = NOTHING) -> bool:
-        """Watches these directories and no others. For a missing directory it watches the nearest parent.
+        """Watches exactly these directories; for a missing one, its nearest existing ancestor.
 
         Returns whether it watches more than before. Then the caller has to look again.
         """
@@ -143,16 +150,16 @@ class Watcher:
         return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
 
     def news(self) -> ChangedPlaces | None:
-        """What the events since the last call named. Ask before you look.
+        """The places that events named since the last call. To be called before a look.
 
-        None: anything may have changed, because there was no event, or one that doesn't name all that it is about, or
-        too many; because events were lost, or because not all can be watched.
+        None: anything may have changed, because there was no event, too many, or one without a complete name; because
+        events were lost; or because some directory, or sysfs, can't be watched.
         """
         news = self._inbox.take()
         return None if self._troubled else news
 
     def close(self) -> None:
-        """Ends the thread, after it has reported earlier events. ``changed`` isn't called after this returns."""
+        """Ends the thread after it reported earlier events. ``changed`` isn't called after this returns."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -168,7 +175,7 @@ class Watcher:
         if self._events is None:
             events = Subscription()
             if self._matters_in_sysfs:
-                with suppress(OSError):  # _install says so
+                with suppress(OSError):  # _install reports it
                     self._uevents = Uevents()
             self._stop = os.eventfd(0)
             self._thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
@@ -200,7 +207,7 @@ class Watcher:
                 if one is not None:
                     selector.register(one, selectors.EVENT_READ)
             stop, since, last = False, 0.0, 0.0
-            """When the first and the last event came that hasn't been told yet; 0 if there is none."""
+            """The times of the first and the last event without a notification; 0 if there is none."""
             while not stop:
                 due = min(last + SETTLE, since + LONGEST) - time.monotonic() if since else None
                 ready = selector.select(due) if due is None or due > 0 else []
@@ -220,7 +227,7 @@ class Watcher:
         self._changed()
 
     def _heard(self, events: Subscription) -> Iterator[None]:
-        """One for each event that matters, which is in the inbox by then, until none is left."""
+        """Reads all events, and yields once for each that matters, after its places went into the inbox."""
         for event in events.read():
             watched = self._watched.get(event.watch)
             if event.mask & _ALWAYS:
@@ -237,7 +244,9 @@ class Watcher:
 
 
 def _add(events: Subscription, directory: str, interest: Interest) -> tuple[int, str, Interest]:
-    """The watch of a directory, or else of the nearest above it that exists; which that is, and what matters in it."""
+    """Watches a directory, or its nearest existing ancestor for the next name on the path to it. Returns the watch
+    descriptor, the watched directory, and the names that matter in it.
+    """
     while True:
         try:
             return events.add(directory, _NAMED | _SELF | Mask.ONLYDIR), directory, interest
