@@ -1,24 +1,24 @@
-"""The driver for Linux device nodes: offers what paths and globs under /dev name, and notices hotplug at once.
+"""The driver for Linux device nodes, by paths and globs under /dev or by sysfs properties, with immediate hotplug.
 
-driver      the two kinds of devices, and their probes
-options     what a resource can say about its device nodes, checked
-keys        their keys, which the checks take
+driver      the driver: named or matched devices, and their probes
+options     a resource's options, with checks
+keys        the options' keys and defaults, without checks
 settings    the mappings within the options
-paths       whether paths in the configuration can be meant
+paths       checks of paths in the configuration
 patterns    globs over paths
 named       devices by paths and globs
-matched     devices by what they are in sysfs
-giving      what a matched object gives a container
-given       what a container gets of matched devices, put together
-templates   whether the templates of a configuration can be filled
+matched     devices by their properties in sysfs
+giving      from a matched device's templates to its nodes, mounts and environment
+given       the contributions of several devices, merged for one container
+templates   checks of templates in the configuration
 jsons       JSON whose texts are templates
-deviceinfo  the file in which Multus finds what a device is
-owners      whether a path leads to a node of the object for which it was computed
-hostfiles   files of the host other than its devices
-probing     asks in child processes whether devices work
+deviceinfo  device-info files for Multus and CNI plugins
+owners      verification that a path's node belongs to the matched object
+hostfiles   files of the host other than device nodes
+probing     health probes in child processes
 health      the probes of one device
-doubts      what `dpgateway check` says of a match
-importers   other plugins' configurations, made into options of this driver
+doubts      the warnings of `dpgateway check` about a match
+importers   converters for other plugins' configurations
 """
 
 from dpgateway import hookimpl

@@ -1,7 +1,7 @@
-"""The file in which a CNI plugin, through Multus, finds what a device is: the device-info specification of the network
-plumbing group.
+"""Device-info files, which describe a device to CNI plugins through Multus: the device-info specification of the
+Network Plumbing Working Group.
 
-It is there from a device's allocation to its release.
+A file exists from its device's allocation to its release.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _EVERYBODY_READS = 0o444
 
 
 class DeviceInfo:
-    """Those of one resource. Source: k8snetworkplumbingwg/network-attachment-definition-client, pkg/utils/cniconfig.go.
+    """The device-info files of one resource. Both methods raise OSError and OutsideError.
 
-    Both methods raise OSError and OutsideError.
+    Source: k8snetworkplumbingwg/network-attachment-definition-client, pkg/utils/cniconfig.go.
     """
 
     def __init__(self, resource: str, host: str) -> None:
@@ -25,7 +25,7 @@ class DeviceInfo:
         self._host = WatchedTree(host, "")
 
     def write(self, id_: str, text: str) -> None:
-        """Multus may read at any time, so the file comes with all of its text at once."""
+        """Writes the file and renames it into place, because Multus may read at any time."""
         path = self._path(id_)
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}")

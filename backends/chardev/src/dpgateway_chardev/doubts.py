@@ -10,7 +10,7 @@ from dpgateway_chardev.keys import CharDeviceKeys
 
 
 def doubts(options: CharDeviceKeys, others: Mapping[str, CharDeviceKeys]) -> Iterator[str]:
-    """``others``: of the resources before this one that aren't in its pool."""
+    """The warnings. ``others``: the options of earlier resources outside this one's pool, keyed by resource name."""
     try:
         taken = _taken(options)
         sysfs = options.roots.sysfs
@@ -39,12 +39,12 @@ def _why(look: Look, subsystem: str) -> str:
 
 
 def _taken(options: CharDeviceKeys) -> dict[Object, int]:
-    """The objects that are matched, and by which alternative. Raises OSError."""
+    """The number of the matching alternative, keyed by object. Raises OSError."""
     return {found.thing: number for number, found in find(Look(options.roots), options.match)}
 
 
 def _ids_of_a_group(options: CharDeviceKeys) -> Iterator[str]:
-    """One device whose objects would give it several ids: it has another one when the first object is missing."""
+    """Warns of a group whose objects fill ``id`` differently: without its first object the device gets another id."""
     if options.id is None or options.group is None or options.group.by is None:
         return
     look = Look(options.roots)
@@ -63,7 +63,7 @@ def _ids_of_a_group(options: CharDeviceKeys) -> Iterator[str]:
 
 
 def _absent(options: CharDeviceKeys) -> Iterator[str]:
-    """Nodes and mounts that come with every device, since their paths have no field, and that are missing."""
+    """Warns of missing nodes and mounts whose paths have no field, because they affect every device."""
     dev, files = DevTree(options.roots.dev), HostFiles(options.roots, options.host)
     for number, node in enumerate(options.nodes):
         if not node.optional and not any("{" in path for path in node.host_path):

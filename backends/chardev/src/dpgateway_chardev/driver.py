@@ -14,15 +14,15 @@ from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.probing import Prober
 
 MOST_AWAY = 4096
-"""Absent devices whose hardware is remembered."""
+"""Limit of absent devices whose hardware is remembered."""
 
 
 class CharDevices:
-    """Device nodes under /dev. The listed values say what a device is; the gateway knows what containers have."""
+    """Device nodes under /dev. Listed devices carry all that a later call needs; the gateway knows the grants."""
 
     Options: ClassVar[type] = CharDeviceOptions
     release: Callable[[Sequence[Device]], None] | None = None
-    """Nothing has to be done when devices are free, unless there are files about them."""
+    """Set only with device-info files, which a release removes."""
 
     def __init__(self, options: CharDeviceOptions, context: Context) -> None:
         self._options, self._context = options, context
@@ -35,14 +35,14 @@ class CharDevices:
         if options.health is not None:
             self._prober = Prober(f"chardev {context.resource} probes", options.health, context.changed)
         self._last: Mapping[str, tuple[str, ...]] = {}
-        """The hardware of each device, also of absent ones."""
+        """The hardware last seen behind each id, including absent devices."""
 
     def devices(self) -> Sequence[Device]:
         devices = self._devices.find()
         self._tell_changes({id_: one.hardware for id_, one in devices.items() if one.hardware})
         if self._prober is None:
             return tuple(devices.values())
-        # what the probes have found out by now
+        # probes run in the background, so the list never waits for them: it has their latest results
         self._prober.watch({id_: one.checks for id_, one in devices.items()})
         reasons = {id_: self._prober.reason(id_) for id_, one in devices.items() if one.health.ok}
         return [

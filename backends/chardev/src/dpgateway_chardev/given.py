@@ -1,4 +1,4 @@
-"""What a container gets of devices that were matched: what the templates came to, and how it is put together."""
+"""Contributions of matched devices to a container: filled templates, and their merge into one allocation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpgateway.sysfs import DevNode
 from dpgateway_chardev.jsons import JsonText, merged
 
 _LONGEST = 200
-"""Characters of what changed that are told."""
+"""Limit of characters of a difference in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class GivenNode:
     """A device node as it was when the device was listed."""
 
     path: str
-    """On the host."""
+    """The node's path on the host."""
     container_path: str
     permissions: str
     node: DevNode
     constant: bool = False
-    """Whether it is the same for all devices, as /dev/vfio/vfio is, and no device's own."""
+    """Whether all devices give the same node, such as /dev/vfio/vfio, which then isn't a device's hardware."""
 
     def __str__(self) -> str:
         return f"{self.path} ({self.node}) as {self.container_path}, {self.permissions}"
@@ -31,7 +31,7 @@ class GivenNode:
 
 @dataclass(frozen=True, slots=True)
 class GivenAccess:
-    """Owner, group and mode of a file of the host, set when a container gets the device."""
+    """Owner, group and mode of a file of the host, set at allocation. None leaves one as it is."""
 
     path: str
     owner: int | None
@@ -44,7 +44,7 @@ class GivenAccess:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one device gives a container."""
+    """One device's contribution to a container."""
 
     nodes: tuple[GivenNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
@@ -52,11 +52,11 @@ class Contribution:
     annotations: tuple[tuple[str, str], ...] = ()
     access: tuple[GivenAccess, ...] = ()
     info: str = ""
-    """The text of its device-info file."""
+    """The text of its device-info file; empty without one."""
 
 
 def differing(listed: Contribution, now: Contribution) -> str:
-    """What a device gives now that isn't what it was listed with, for people."""
+    """Describes how a device's contribution differs from the listed one, for people."""
     before, after = (
         {(one.name, _words(item)): None for one in fields(given) for item in _items(getattr(given, one.name))}
         for given in (listed, now)
@@ -80,17 +80,18 @@ def _words(item: object) -> str:
 
 
 def _few(texts: Sequence[str]) -> str:
-    """The first characters, so that a line of the log stays readable."""
+    """Truncates the texts, so that a line of the log stays readable."""
     text = "; ".join(texts)
     return f"{text[:_LONGEST]}..." if len(text) > _LONGEST else text or "nothing else"
 
 
 def together(given: list[tuple[str, Contribution]], resource: str) -> Allocation:
-    """What a container gets that gets several devices, by their ids, in the order in which they were asked for.
+    """Merges the contributions of a container's devices, given with their ids in the order of the request. Raises
+    DriverError if two different things have one container path.
 
-    A value of the environment, or of an annotation, is the devices' values with commas between, each once; unless
-    ``{index}`` in its name makes a variable for each device. ``{resource}`` in a name is the resource's name as
-    KubeVirt (pkg/util/util.go, ResourceNameToEnvVar) and the SR-IOV plugin (pkg/resources/pool_stub.go) write it.
+    A variable's or annotation's value is the devices' values joined by commas, without duplicates; ``{index}`` in the
+    name makes one for each device. ``{resource}`` in a name is the resource's name as KubeVirt (pkg/util/util.go,
+    ResourceNameToEnvVar) and the SR-IOV plugin (pkg/resources/pool_stub.go) write it.
     """
     taken: dict[str | None, tuple[str, DeviceNode | Mount]] = {}
     for id_, one in given:
@@ -110,7 +111,7 @@ def together(given: list[tuple[str, Contribution]], resource: str) -> Allocation
 
 
 def _both(whose: str, other: DeviceNode | Mount, id_: str, thing: DeviceNode | Mount) -> str:
-    """Why two things can't have one path in a container. Of one device the id is no help."""
+    """The error for two things at one container path. It suggests ``{id}`` only if they are of different devices."""
     which = "{id} or another field" if whose != id_ else "a field that tells them apart, or one of them only"
     alike = isinstance(other, DeviceNode) and isinstance(thing, DeviceNode) and other.host_path == thing.host_path
     first, second = (

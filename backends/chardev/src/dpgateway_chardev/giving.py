@@ -1,4 +1,9 @@
-"""What a matched object gives a container: the configuration's templates, filled in one look at sysfs and /dev."""
+"""From a found device to its contribution: the configuration's templates, filled in one look at sysfs and /dev.
+
+Theory. A device is healthy only if everything that it should give is there: every missing thing raises NothingToGive
+with the reason, and ``device`` makes an Unhealthy device of it. An alternative path or an optional node may catch it.
+WrongNode passes through all of these: a path to another device's node must never be given, or silently skipped.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +33,25 @@ from dpgateway_chardev.settings import Access, MountOption, NodeOption
 
 
 class NothingToGive(NoText):
-    """A device lacks something that containers should get with it. The text says what."""
+    """A device lacks something that containers should get with it, named by the text."""
 
 
 class WrongNode(NothingToGive):
-    """A path leads to a node that is another object's. That is no reason to do without it, or to try another path."""
+    """A path leads to another object's node. Neither ``optional`` nor an alternative path excuses that."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedDevice(Device):
-    """A device, the objects that it is made of, and what a container gets with it."""
+    """A device with its parts and its contribution to a container, which is None while it is Unhealthy."""
 
     parts: tuple[Part, ...] = ()
     given: Contribution | None = None
     checks: tuple[Check, ...] = ()
-    """What has to be asked of it now and then."""
+    """The device's health probes."""
 
 
 class Giver:
-    """Fills templates for one object after the other."""
+    """Makes devices in one look."""
 
     def __init__(self, options: CharDeviceOptions, look: Look) -> None:
         self._options, self._look = options, look
@@ -54,10 +59,10 @@ class Giver:
         self._files = HostFiles(options.roots, options.host, look.trace)
         self._owners = Owners(look, options.parts)
         self._constant: dict[GivenNode, GivenNode] = {}
-        """Nodes that many devices give, each kept once."""
+        """Interned nodes that many devices give."""
 
     def device(self, found: FoundDevice) -> MatchedDevice:
-        """Healthy with all that it gives, or Unhealthy, because it lacks something. Raises ValueError."""
+        """The device: Healthy with its whole contribution, or Unhealthy with the reason. Raises ValueError."""
         if not found.parts:
             return MatchedDevice(found.id, Health.unhealthy(found.missing or "it isn't there"))
         given, reason = None, None
@@ -82,8 +87,8 @@ class Giver:
         )  # fmt: skip
 
     def _give(self, id_: str, parts: Sequence[Part]) -> Contribution:
-        """What all objects of a device give together, each thing once. Raises NothingToGive, also if no container can
-        have all of it.
+        """The contributions of a device's objects, merged without duplicates. Raises NothingToGive, also if two things
+        have one container path, because then no container could get the device.
         """
         given = [self._of_one(one, {"id": id_, "part": one.found.part}) for one in parts]
         whole = Contribution(
@@ -103,7 +108,7 @@ class Giver:
         return whole
 
     def _checks(self, found: FoundDevice, given: Contribution) -> Iterator[Check]:
-        """Raises NothingToGive."""
+        """The device's health probes. Raises NothingToGive."""
         first, nodes = found.parts[0].found, ((one.node, one.permissions) for one in given.nodes if not one.constant)
         others = {"id": found.id, "part": first.part}
         return checks(self._options, nodes, lambda text: self._text(text, first, others))
@@ -143,7 +148,7 @@ class Giver:
         return JsonText(dumped(filled(value, fill), in_order=in_order))
 
     def _nodes(self, options: Sequence[NodeOption], found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
-        """The nodes of the first path of each option that leads to any."""
+        """For each option, the nodes of its first path that leads to any."""
         for option in options:
             lacks: list[NothingToGive] = []
             for path in option.host_path:
@@ -156,7 +161,7 @@ class Giver:
                 else:
                     yield from nodes
                     break
-            else:  # no path leads to any: the first one says what is missing
+            else:  # no path leads to any; the first one, which is preferred, gives the reason
                 if not option.optional:
                     raise lacks[0]
 
@@ -174,6 +179,7 @@ class Giver:
             except NothingToGive as error:
                 lacks.append(error)
                 continue
+            # the path came from what the device says of itself, which proves nothing about the node behind it
             if why := self._owners.wrong(parsed, found, path, given.node, thing):
                 raise WrongNode(why)
             nodes.append(given)
@@ -203,7 +209,7 @@ class Giver:
 
 
 def _checked(path: str) -> str:
-    """A filled template that is a path: what a device says of itself may not lead elsewhere."""
+    """A filled template that is a safe path: a device's own strings mustn't lead elsewhere."""
     if not path.startswith("/") or not {"", ".", ".."}.isdisjoint(path[1:].split("/")) or "\0" in path:
         raise NothingToGive(f"expected a path without '.', '..' and '//', found {path!r}")
     return path

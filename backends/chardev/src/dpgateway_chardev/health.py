@@ -12,7 +12,7 @@ from dpgateway_chardev.probing import Check, opening
 def checks(
     options: CharDeviceOptions, nodes: Iterable[tuple[DevNode, str]], fill: Callable[[str], str]
 ) -> Iterator[Check]:
-    """What has to be asked of a device. ``nodes``: its own, with what a container may do; ``fill``: fills templates."""
+    """A device's probes. ``nodes``: its own nodes with their permissions; ``fill`` fills a template."""
     if options.health is None:
         return
     own = tuple(nodes)

@@ -1,4 +1,4 @@
-"""Files of the host other than its devices: existence, text, owner and mode."""
+"""Files of the host other than device nodes: existence, text, owner and mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpgateway_chardev.given import GivenAccess
 
 
 class HostFiles:
-    """One look at them, at the places where this process sees them."""
+    """One look at these files, where this process sees them. Paths are the host's."""
 
     def __init__(self, roots: Roots, host: str, trace: Trace | None = None) -> None:
         self._trace = trace or Trace()
@@ -19,14 +19,14 @@ class HostFiles:
         self._trees.append(WatchedTree(host, "", self._trace))
 
     def sees(self, path: str) -> bool:
-        """Whether this process can tell what the host has there. In a pod whose own root stands for the host's, it
-        can't: kubelets set this variable in all containers (pkg/kubelet/envvars/envvars.go).
+        """Whether this process sees the host's files at this path. With ``host: /`` in a pod it sees only its own root;
+        kubelets set this variable in all containers (pkg/kubelet/envvars/envvars.go).
         """
         tree, _ = self._tree_of(path)
         return tree.host != "" or self._host != "/" or "KUBERNETES_SERVICE_HOST" not in os.environ
 
     def lacks(self, path: str, text: Test | None) -> str | None:
-        """Why a file isn't what it has to be, if it isn't."""
+        """Why a file is missing or fails the test of its text; None if it passes."""
         tree, inner = self._tree_of(path)
         try:
             real = tree.follow(inner)
@@ -39,7 +39,7 @@ class HostFiles:
             return str(error)
         if text is None:
             return None
-        self._trace.note(UNTOLD)  # the watch is for names, not for contents
+        self._trace.note(UNTOLD)  # directories are watched for names, so no event tells of new contents
         value = tree.read(real)
         if text.passes(value):
             return None

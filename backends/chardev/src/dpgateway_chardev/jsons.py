@@ -1,4 +1,4 @@
-"""JSON whose texts are templates: filled for each object, and of several objects merged into one."""
+"""JSON whose texts are templates: filled for each object, and merged for several."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """A value as a text, which can be compared."""
+    """A JSON value as text, so that it is hashable and comparable."""
 
     text: str
 
 
 def texts_of(value: object) -> Iterator[str]:
-    """All texts in a value, keys too."""
+    """All texts in a value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -29,11 +29,11 @@ def texts_of(value: object) -> Iterator[str]:
 
 
 class NoText(Exception):
-    """Raised for a template that can't be filled."""
+    """A template can't be filled."""
 
 
 def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
-    """The value with each text filled. The value of a key that ends in a question mark may be missing."""
+    """The value with each text filled. A key that ends in ``?`` is left out if its value can't be filled."""
     if isinstance(value, str):
         return fill(value)
     if isinstance(value, Mapping):
@@ -54,15 +54,15 @@ def _pairs(value: Mapping[str, object], fill: Callable[[str], str]) -> Iterator[
 
 
 def dumped(value: object, *, in_order: bool = True) -> str:
-    """As Go's encoding/json writes a map, with its keys in order, or a struct: without spaces, and with three
-    characters of HTML escaped.
+    """JSON in the format of Go's encoding/json: no spaces, HTML's ``&<>`` escaped, keys sorted as for a map, or with
+    ``in_order=False`` in their own order, as for a struct.
     """
     text = json.dumps(value, sort_keys=in_order, separators=(",", ":"), ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def merged(values: Iterable[JsonText], *, in_order: bool = True) -> str:
-    """All mappings in one. Texts in one place are joined by commas, each once."""
+    """Merges mappings recursively. Texts under one key are joined by commas, without duplicates."""
     together: Any = {}
     for value in values:
         together = _both(together, json.loads(value.text))

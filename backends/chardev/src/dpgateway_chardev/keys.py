@@ -1,4 +1,4 @@
-"""The keys of a resource's options, without the checks. The checks, which are in several modules, take this."""
+"""The keys of a resource's options, without checks. The modules with the checks depend on this one."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CharDeviceKeys:
 
     @property
     def selection(self) -> Selection:
-        """``match`` and the keys beside it, for a survey; without nodes and other things that a container gets."""
+        """The options for a survey: ``match`` and its companions, without a container's nodes, mounts and so on."""
         tests = {} if self.health is None else self.health.attr
         return Selection(
             self.match, self.id, self.group, self.parts, self.numa, health=tests, expected=self.expected,
@@ -100,7 +100,7 @@ class CharDeviceKeys:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The ids of the devices whose paths are spelled out."""
+        """The ids of devices with literal paths."""
         return tuple(relative(path) for path in self.paths if not is_glob(path))
 
     @property

@@ -1,4 +1,8 @@
-"""Devices by what they are in sysfs: dpgateway.sysfs finds them, and each gives nodes and whatever the options say."""
+"""Devices by their properties in sysfs: dpgateway.sysfs finds them, and giving.py makes their contributions.
+
+A device is read once more at allocation and compared with its listed value, since the kubelet chose it from an older
+list. Any difference refuses the allocation, and triggers a look at everything, so that the next list is right.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,15 @@ class MatchedDevices:
         self._info = DeviceInfo(context.resource, options.host)
 
     def find(self) -> Mapping[str, MatchedDevice]:
-        """Raises DriverError."""
+        """The devices, keyed by id. Raises DriverError."""
         with _listing():
             return self._survey.find()
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """Looks at each device once more, and sets who may use its files. Raises DeviceUnavailable, DriverError."""
+        """Verifies each device, sets access to its files, and writes device-info files. Raises DeviceUnavailable,
+        DriverError.
+        """
+        # verification and merging come before the first change to the host
         given = [(device.id, self._given(device)) for device in devices]
         files = HostFiles(self._options.roots, self._options.host)
         allocation = together(given, self._resource)
@@ -48,7 +55,7 @@ class MatchedDevices:
         return allocation
 
     def _given(self, device: Device) -> Contribution:
-        """Raises DeviceUnavailable, unless the device is what it was when the kubelet chose it."""
+        """The device's contribution. Raises DeviceUnavailable unless it is the listed one."""
         if not isinstance(device, MatchedDevice) or device.given is None:
             self._survey.doubt()
             raise DeviceUnavailable(f"{device.id}: it was never listed with what it gives")
@@ -67,7 +74,7 @@ class MatchedDevices:
         return together([] if given is None else [(device.id, given)], self._resource)
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
-        """Raises DriverError."""
+        """A candidate for each matched device, and for each object without one. Raises DriverError."""
         with _listing():
             explained = tuple(Survey(self._options.selection, self._maker).explain(about))
         for one in explained:
@@ -89,7 +96,7 @@ class MatchedDevices:
 
 @contextmanager
 def _listing() -> Iterator[None]:
-    """Says which directory of sysfs can't be listed."""
+    """Converts an OSError into a DriverError that names the directory of sysfs."""
     try:
         yield
     except OSError as error:

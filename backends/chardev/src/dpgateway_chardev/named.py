@@ -1,4 +1,10 @@
-"""Devices by their paths under /dev: what the configured paths and globs find."""
+"""Devices by paths and globs under /dev.
+
+Theory. A device's id is its path, and several paths may lead to one node. Each node is offered once, under its *owner*
+path; another literal path to it is listed as Unhealthy, another match of a glob is only logged. A literal path is
+always listed, present or not, so that its absence is visible. Every list is a new look at everything, because a look at
+/dev is cheap. Allocation looks once more, and refuses a path that leads to another node than the listed one.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +34,11 @@ from dpgateway_chardev.probing import Check
 
 @dataclass(frozen=True, slots=True)
 class NamedDevice(Device):
-    """A device, and the node that its path led to when it was listed."""
+    """A device, and the node at its path when it was listed; None if there was none."""
 
     node: DevNode | None = None
     checks: tuple[Check, ...] = ()
-    """What has to be asked of it now and then."""
+    """The device's health probes."""
 
 
 class NamedDevices:
@@ -46,12 +52,14 @@ class NamedDevices:
     def find(self) -> Mapping[str, NamedDevice]:
         look = NamedLook(self._options)
         if self._watcher.watch(look.directories):
-            self._context.changed()  # look once more, because a change may have come just before the new watch
+            self._context.changed()  # a change may have come between the look and the new watch
         self._notices.say(*look.notices)
         return look.devices
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """Refuses a device whose path leads to another node now than in the list, from which the kubelet chose it."""
+        """The devices' nodes. Raises DeviceUnavailable for a path that leads to another node than the listed one, from
+        which the kubelet chose; DriverError for two nodes at one container path.
+        """
         taken: dict[str | None, DeviceNode] = {}
         for device in devices:
             found = DevTree(self._options.dev).look(device.id, self._options.type)
@@ -86,16 +94,16 @@ class NamedDevices:
 
 
 class NamedLook:
-    """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
+    """One look at everything: its result is ``devices``, ``notices``, and the ``directories`` to watch."""
 
     def __init__(self, options: CharDeviceOptions) -> None:
         self.tree = DevTree(options.dev)
         self.devices: dict[str, NamedDevice] = {}
         self._options = options
         self.notices: dict[str, None] = {}
-        """What a glob matched but can't offer, and why; for the log."""
+        """Messages for the log about paths that globs match and that can't be offered; a set."""
         self._excluded: set[str] = set()
-        """What globs match and ``exclude`` takes away again."""
+        """Paths that globs match and ``exclude`` removes."""
         self._exclude = [parse(path) for path in options.excluded]
         self._spelled_out = frozenset(options.literals)
         self._listings: dict[str, list[tuple[str, bool]]] = {}
@@ -108,11 +116,11 @@ class NamedLook:
 
     @property
     def directories(self) -> Mapping[str, Interest]:
-        """The names that matter, by the directory's absolute path as this process sees it."""
+        """The names that matter, keyed by the directory's absolute path as this process sees it."""
         return self.tree.directories
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
-        """What the paths and globs name; a path in particular is ``about`` it, whether they do or not."""
+        """The result for each path that the paths and globs name; with ``about`` for that path, named or not."""
         meant = (
             dict.fromkeys([*self._seen, *sorted(self._excluded)])
             if about is None
@@ -134,7 +142,7 @@ class NamedLook:
                 yield Candidate(name, test="paths", found=name, expected=" or ".join(self._options.paths))
 
     def _paths(self, options: CharDeviceOptions) -> Iterator[str]:
-        """All names that can be ids: paths first, then the matches of the globs, each in the given order."""
+        """All paths that are valid ids: literal paths, then the sorted matches of each glob, in configuration order."""
         yield from options.literals
         for glob in options.globs:
             for path in sorted(set(self._walk("", "", parse(glob)))):
@@ -146,14 +154,16 @@ class NamedLook:
                     yield path
 
     def _choose(self) -> dict[DevNode, str]:
-        """The path under which each node is offered."""
+        """The owner path of each node."""
         names: dict[DevNode, list[str]] = {}
         for path, node in self._nodes.items():
             names.setdefault(node, []).append(path)
         return {node: self._best(paths) for node, paths in names.items()}
 
     def _best(self, paths: Sequence[str]) -> str:
-        """The first path; but a link by a lasting name comes before the kernel's name, unless both are spelled out."""
+        """The first path, except that a link with a stable name beats the kernel's name, unless both are literal: then
+        the order of the configuration decides.
+        """
         first = paths[0]
         if self._nodes[first].real != first:
             return first
@@ -168,7 +178,7 @@ class NamedLook:
                 self._add(path, found, Health.unhealthy(self._same(path, owner, found)))
             else:
                 self.notices[self._same(path, owner, found)] = None
-        elif path in self._spelled_out or found.unknown:
+        elif path in self._spelled_out or found.unknown:  # unknown: perhaps a device in use, so it isn't dropped
             self._add(path, None, Health.unhealthy(found.reason))
         else:
             self.notices[found.reason] = None
@@ -189,7 +199,7 @@ class NamedLook:
         )
 
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
-        """The paths in the directory ``path`` that match the rest of a glob; ``real`` is the directory's real path."""
+        """The paths below the directory ``path`` that match the rest of a glob. ``real``: the directory's real path."""
         here, rest = parts[0], parts[1:]
         if here == ANY_DEPTH:
             yield from self._walk(path, real, rest)
@@ -223,7 +233,7 @@ class NamedLook:
             return None
 
     def _list(self, real: str) -> list[tuple[str, bool]]:
-        """The names in a real directory, and which of them are directories. Each directory is read only once."""
+        """The names in a real directory, each with whether it is a directory. Cached for this look."""
         if real not in self._listings:
             self._listings[real] = []
             try:

@@ -1,4 +1,4 @@
-"""The options of a resource. They check themselves, so that the driver needn't."""
+"""A resource's options, validated on construction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{[^/]*?\}")
 _OF_MATCH = (
     "id", "group", "parts", "expected", "requires", "numa", "env", "annotations", "mounts", "device_info", "access",
 )  # fmt: skip
-"""The keys that say something together with match only."""
+"""The keys that are valid only with match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CharDeviceOptions(CharDeviceKeys):
         yield from self._wrong_container_path()
 
     def _wrong_health(self) -> Iterator[str]:
-        """What can't be meant with paths."""
+        """The errors in ``health`` with paths, where only ``{name}`` and ``{id}`` exist."""
         if self.health is not None and self.health.attr:
             yield "health: attr: expected it with match only"
         for text in self.health.command if self.health else ():
@@ -70,7 +70,7 @@ class CharDeviceOptions(CharDeviceKeys):
                     yield f"container_path: expected {{name}} or {{id}}, found {placeholder!r}"
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
-        """For ``dpgateway check``: what gives containers more than is meant, or nothing, as likely as not."""
+        """The warnings of ``dpgateway check``: options that probably give containers more than intended, or nothing."""
         yield from self._doubtful_paths(others)
         if self.match:
             yield from doubts(self, {name: other for name, other in others.items() if other.match})
@@ -91,7 +91,7 @@ class CharDeviceOptions(CharDeviceKeys):
                     yield f"paths[{number}]: {text}; in one pool they exclude each other"
 
     def _meet(self, path: str, theirs: str, their_exclude: Sequence[str]) -> bool:
-        """Whether both name the same, or one names what the other's glob matches (a glob counts as its text)."""
+        """Whether both are equal, or one's glob matches the other's text. Two different globs may meet unnoticed."""
         ours, other = relative(path), relative(theirs)
         if is_glob(path) and excludes(other, [parse(one) for one in self.excluded]):
             return False

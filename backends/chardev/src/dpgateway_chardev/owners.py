@@ -1,14 +1,15 @@
-"""Whether a path leads to a node of the object for which it was computed, by the numbers that sysfs says.
+"""Verifies with the device numbers in sysfs that a path's node belongs to the object for which the path was computed.
 
-A path says nothing: a link may lead elsewhere, and a file may be older than the device. A node is an object's if
+Theory. A path proves nothing: a link may lead elsewhere, and a file may be older than the device. A node belongs to an
+object if its number (major:minor) is that of
 
-- it has the object's number, or that of the thing that ``{each:...}``, ``{entry:...}`` or ``{part}`` found,
-- or sysfs knows another object of this number within the first one, such as the tty in a USB device,
-- or within the same device, if the kernel itself calls it so (``pcmC1D0c`` for ``controlC1``), or if the path names
-  that device alone, as udev's ``by-path`` does.
+- the object, or of the thing that ``{each:...}``, ``{entry:...}`` or ``{part}`` found,
+- or an object within it, such as the tty in a USB device,
+- or an object within the same device, if the path is the kernel's name for it (``pcmC1D0c`` for ``controlC1``), or if
+  all of the path's fields are about that device, as with udev's ``by-path``.
 
-Where sysfs says no number, nothing can be told. A path without fields is no object's own, unless it is the kernel's
-name for the object's node.
+Without a number in sysfs nothing can be verified, and the node is accepted. A path without fields belongs to no object
+in particular, unless it is the kernel's name for the object's node.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from functools import lru_cache
 from dpgateway.sysfs import HOST_DEV, DevNode, Look, Matched, Object, Parts, Template, Unfilled, place
 
 _UP = frozenset({"device", "driver", "iommu_group", "physfn", "subsystem"})
-"""Links of an object to what it is in, or belongs to."""
+"""Links from an object to its parent, driver and so on."""
 _ABOVE = frozenset({"kernels", "drivers", "attrs"})
 """Fields about the ancestor."""
 _NEUTRAL = frozenset({"slot", "pci_number"})
-"""Fields that are about nothing but the field within them."""
+"""Fields that only convert the field in their argument."""
 
 
 class Owners:
-    """Asks one look at sysfs."""
+    """Verifies nodes in one look at sysfs."""
 
     def __init__(self, look: Look, parts: Parts | None) -> None:
         self._look, self._parts = look, None if parts is None else parts.entries
 
     def found(self, template: Template, one: Matched, others: Mapping[str, str], count: int) -> Sequence[Object | None]:
-        """What ``{each:...}``, ``{entry:...}`` or ``{part}`` found for each of the ``count`` texts of a template."""
+        """The object that ``{each:...}``, ``{entry:...}`` or ``{part}`` found, for each of the ``count`` texts of a
+        template; None where it is no object, or where the template has no such field.
+        """
         about = _about(template)
         if about.pattern is not None:
             things = self._things(one, about.pattern.fill(self._look, one, others))
@@ -47,11 +50,13 @@ class Owners:
         return [None] * count
 
     def wrong(self, template: Template, one: Matched, path: str, node: DevNode, found: Object | None) -> str | None:
-        """Why the path leads to a node that isn't the object's, if it does. ``found``: see above."""
+        """Why the node at this path isn't the object's; None if it is, or can't be verified. ``found``: an object as
+        ``found`` returns it.
+        """
         about, own = _about(template), one.thing
         if about.pattern is not None or about.part:
             return self._unlike(found, path, node)
-        # most paths without fields are seen at once not to be the kernel's name for the object's node
+        # comparing the last component first saves most paths without fields the lookup of the kernel's name
         named = path.endswith(own.kernel.rpartition("/")[2]) and path == self._name(own)
         unlike = None if about.nothing and not named else self._unlike(own, path, node)
         if unlike is None or path == self._name(own) or not self._belongs(path, node, one, by_device=about.device):
@@ -59,7 +64,7 @@ class Owners:
         return None
 
     def _unlike(self, thing: Object | None, path: str, node: DevNode) -> str | None:
-        """Why the node isn't the object's, if that has one that is known, and another one."""
+        """Why the node's number isn't the object's; None if it is, or if sysfs has no number for the object."""
         number = None if thing is None else self._look.number(thing)
         if thing is None or number is None:
             return None
@@ -78,8 +83,8 @@ class Owners:
         return within and (by_device or self._name(other) == path)
 
     def _of_number(self, path: str, node: DevNode, thing: Object) -> Object | None:
-        """The object that has the node's number, if sysfs knows one: by the number, in the subsystem by the name, or
-        what the thing is in.
+        """The object with the node's number: by /sys/dev, by the node's name in the thing's class, or among the thing's
+        ancestors; None if sysfs knows none.
         """
         number, subsystem = f"{node.major}:{node.minor}", self._look.subsystem(thing)
         names = dict.fromkeys((path.rpartition("/")[2], node.real.rpartition("/")[2]))
@@ -90,7 +95,9 @@ class Owners:
         return next((one for one in numbered if (self._look.subsystem(one) == "block") == blocks), None)
 
     def _devices(self, one: Matched) -> Iterator[Object]:
-        """What the object is a part of: the ancestor that was matched, the next one above, and the one on a bus."""
+        """The devices that the object may be a part of: the matched ancestor, the nearest ancestor with a subsystem,
+        and the one with a bus address.
+        """
         if one.ancestor != one.thing:
             yield one.ancestor
         above = (thing for thing in one.thing.line[1:] if isinstance(self._look.subsystem(thing), str))
@@ -100,12 +107,12 @@ class Owners:
             yield on
 
     def _name(self, thing: Object) -> str:
-        """The kernel's path for an object's node."""
+        """The kernel's name for an object's node, as a path."""
         name = self._look.said(thing, "DEVNAME")
         return f"{HOST_DEV}/{(name or thing.kernel).removeprefix(f'{HOST_DEV}/')}"
 
     def _things(self, one: Matched, pattern: str | Unfilled, name: str | None = None) -> Sequence[Object | None]:
-        """What a pattern finds, each as the object that it is, if it is one."""
+        """The object at each path that a pattern finds; None for a path without one. ``name``: only this one's."""
         entries = self._look.entries(one.thing, pattern) if isinstance(pattern, str) and pattern else ()
         found: list[Object | None] = []
         for entry in entries:
@@ -117,14 +124,16 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What a path is about, by its template."""
+    """What the fields of a path's template refer to."""
 
     pattern: Template | None
-    """What ``{each:...}`` or ``{entry:...}`` looks for."""
+    """The pattern of ``{each:...}`` or ``{entry:...}``."""
     part: bool
+    """Whether it contains ``{part}``."""
     device: bool
-    """Nothing of the object, but what it is in."""
+    """Whether all fields refer to the object's ancestors, and none to the object."""
     nothing: bool
+    """Whether it has no fields."""
 
 
 @lru_cache(maxsize=1024)
@@ -140,6 +149,6 @@ def _is_in(thing: Object, other: Object) -> bool:
 
 
 def _is_above(slot: object) -> bool:
-    """Whether a field says of an object only what it is in."""
+    """Whether a field refers only to an object's ancestors."""
     name, _, argument = str(slot).partition(":")
     return name in _ABOVE | _NEUTRAL or (name in {"attr", "file"} and argument.partition("/")[0] in _UP)

@@ -1,4 +1,4 @@
-"""Whether paths in the configuration can be meant."""
+"""Checks of paths in the configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def not_under_dev(what: str, paths: Sequence[str]) -> Iterator[str]:
 
 
 def no_id(what: str, id_: str) -> Iterator[str]:
-    """Why a device can't be called so, if it can't."""
+    """The error in a device id, if it is invalid."""
     try:
         Device(id_)
     except ValueError as error:

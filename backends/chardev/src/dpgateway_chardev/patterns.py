@@ -1,7 +1,7 @@
-"""Globs over paths, as a shell with ``globstar`` reads them; pure.
+"""Globs over paths, with the meaning of a shell's ``globstar``; pure.
 
-``*``, ``?`` and ``[...]`` stay within one component. They skip names with a leading dot unless the pattern has that dot
-too, because udev makes its links as ``.#name`` and renames them. ``**`` is any number of directories.
+``*``, ``?`` and ``[...]`` stay within one component. They match a leading dot only with a literal dot, because udev
+creates its links as ``.#name`` and renames them. ``**`` is any number of directories.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ANY_DEPTH = "**"
 
 
 def is_lasting(path: str) -> bool:
-    """Whether a path is below a directory such as ``by-id`` or ``by-path``, where udev names devices for good.
+    """Whether a path is below a directory such as ``by-id`` or ``by-path``, where udev's names are stable.
 
     The kernel's own names depend on the order in which it found the devices (udev's rules.d/60-serial.rules,
     60-persistent-storage.rules).

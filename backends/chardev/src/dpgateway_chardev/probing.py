@@ -1,8 +1,14 @@
-"""Asks now and then whether devices work: in child processes, because what opens a device may hang, and a thread that
-hangs in the kernel keeps even a killed process from ending.
+"""Periodic health probes, in child processes: opening a device may hang, and a thread that hangs in the kernel keeps
+even a killed process from exiting.
 
-A child that doesn't end in time is killed. If even that doesn't end it, it is left behind, and its device isn't asked
-again before it is gone. Nothing else waits for it.
+Theory. One thread per prober starts the children, and polls their pidfds and an eventfd. Each check is in one of these
+states: resting until ``due``; running until its deadline, also ``due``; or hung, which is killed and not yet ended. A
+killed child may stay in the kernel for ever: then its check isn't run again, counts no longer as running, and holds up
+nothing. Children of checks that are no longer wanted are killed and moved to ``_left`` until they end.
+
+``watch`` and ``reason`` run on the driver's thread, under the lock; the thread holds the lock while it works, and
+releases it to poll and to call ``changed``, because that may lead to ``watch``. Until a check has a first result its
+device is Unhealthy.
 """
 
 from __future__ import annotations
@@ -24,15 +30,15 @@ from dpgateway.sysfs import DevNode
 from dpgateway_chardev.settings import Probes
 
 AT_ONCE = 8
-"""Concurrent children, without hung ones."""
+"""Limit of concurrent children, without hung ones."""
 FIRST_REST = 1.0
-"""Seconds until a device that failed is asked again; each time twice as long, up to the usual time."""
+"""Seconds until the retry after a first failure; it doubles with each failure, up to ``every``."""
 _LEAVE = 0.5
 """Seconds in which killed children usually end."""
 _LONGEST = 200
-"""Characters of what a command says."""
+"""Limit of characters of a command's message."""
 _READ = 65536
-"""Bytes at its end that are looked at."""
+"""Bytes read from the end of a command's output, for its last line."""
 _OPEN = """
 import errno, os, sys
 try:
@@ -45,28 +51,28 @@ except OSError as error:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question about a device."""
+    """One health probe of a device."""
 
     what: str
-    """For people: ``opening /dev/ttyUSB0``."""
+    """The probe's name, for people: ``opening /dev/ttyUSB0``."""
     command: tuple[str, ...]
     behind: str = ""
-    """The hardware of the device; other hardware is probed anew."""
+    """The device's hardware, as part of the check's identity: a result doesn't carry over to other hardware."""
 
 
 def opening(path: str, seen: str, node: DevNode, *, write: bool) -> Check:
-    """Opens a node without waiting. ``seen``: where this process sees ``path``."""
+    """The probe that opens a node without waiting. ``seen``: where this process sees ``path``."""
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     return Check(f"opening {path}", (sys.executable, "-I", "-S", "-c", _OPEN, seen, str(flags)), str(node))
 
 
 def pause(failures: int, every: float) -> float:
-    """Seconds until a device is asked again that has failed so often in a row."""
+    """Seconds until the next probe, after this many consecutive failures."""
     return min(every, FIRST_REST * 2 ** min(failures - 1, 30)) if failures else every
 
 
 class _Asked:
-    """The state of one check, and its child process. Used under the prober's lock."""
+    """The state of one check, and its child process. Guarded by the prober's lock."""
 
     def __init__(self, check: Check) -> None:
         self.check = check
@@ -101,7 +107,7 @@ class _Asked:
         return self._child is not None and self._child.poll() is not None
 
     def end(self) -> str | None:
-        """Why the device isn't healthy, if it isn't. For a child that has ended."""
+        """Takes the result of a child that has ended: why the device is unhealthy, or None."""
         code, said = self._child.returncode if self._child else 0, b""
         if self._said:
             self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _READ))
@@ -109,7 +115,7 @@ class _Asked:
         lines = said.decode(errors="replace").strip().splitlines()
         hung = self.hung
         self._forget()
-        if hung:
+        if hung:  # it was killed at its deadline, so the timeout stays the reason, not the signal
             return self.reason
         if code == 0:
             return None
@@ -124,14 +130,14 @@ class _Asked:
                 os.killpg(self._child.pid, signal.SIGKILL)
 
     def leave(self, until: float) -> None:
-        """After ``kill``. What hangs in the kernel stays."""
+        """Waits for a killed child until then, and abandons one that hangs in the kernel."""
         if self._child:
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(max(0.0, until - time.monotonic()))
         self._forget()
 
     def rest(self, reason: str | None, every: float) -> None:
-        """Until it is asked again."""
+        """Records a result, and schedules the next probe."""
         self._failures = 0 if reason is None else self._failures + 1
         self.reason, self.due, self.hung = reason, time.monotonic() + pause(self._failures, every), False
 
@@ -144,7 +150,7 @@ class _Asked:
 
 
 class Prober:
-    """Calls ``changed`` on its own thread whenever there is something new."""
+    """Probes devices, and calls ``changed`` on its own thread whenever a result changes."""
 
     def __init__(self, name: str, probes: Probes, changed: Callable[[], None]) -> None:
         self._name, self._changed = name, changed
@@ -152,13 +158,13 @@ class Prober:
         self._lock = threading.Lock()
         self._asked: dict[tuple[str, Check], _Asked] = {}
         self._left: list[_Asked] = []
-        """Killed children of devices that are gone."""
+        """Killed children of checks that are no longer wanted."""
         self._closed = False
         self._wake = -1
         self._thread: threading.Thread | None = None
 
     def watch(self, checks: Mapping[str, Sequence[Check]]) -> None:
-        """Asks this of these devices from now on, and nothing else."""
+        """Replaces the set of checks, keyed by device id. Known checks keep their results."""
         wanted = [(id_, check) for id_, several in checks.items() for check in several]
         with self._lock:
             if self._closed:
@@ -176,7 +182,7 @@ class Prober:
                 os.eventfd_write(self._wake, 1)
 
     def reason(self, id_: str) -> str | None:
-        """Why a device isn't healthy, if it isn't."""
+        """The first failed check of a device; None if all passed."""
         with self._lock:
             reasons = (asked.reason for (one, _), asked in self._asked.items() if one == id_)
             return next((reason for reason in reasons if reason is not None), None)
@@ -207,7 +213,7 @@ class Prober:
                     os.eventfd_read(self._wake)
         for asked in self._children:
             asked.kill()
-        until = time.monotonic() + _LEAVE  # for all of them together, however many hang
+        until = time.monotonic() + _LEAVE  # one deadline for all, however many hang
         for asked in self._children:
             asked.leave(until)
 
@@ -217,7 +223,9 @@ class Prober:
         yield from self._left
 
     def _step(self, now: float) -> tuple[bool, float | None]:
-        """Whether there is anything new, and how many seconds there is nothing to do."""
+        """Does all that is due: reaps, kills and starts children. Returns whether a result changed, and the seconds
+        until the next step; None: until a child ends or ``watch`` is called.
+        """
         before = [asked.reason for asked in self._asked.values()]
         for asked in [asked for asked in self._left if asked.ended()]:
             asked.end()
@@ -232,6 +240,7 @@ class Prober:
         for asked in self._asked.values():
             if not asked.runs and asked.due <= now and running < AT_ONCE:
                 running += self._begin(asked, now)
+        # with all places taken, an overdue check waits for a child to end, and mustn't make the thread spin
         may_begin = running < AT_ONCE
         dues = (asked.due for asked in self._asked.values() if not asked.hung and (asked.runs or may_begin))
         first = min(dues, default=None)

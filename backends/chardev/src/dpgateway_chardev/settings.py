@@ -60,7 +60,7 @@ class NodeOption:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind(Kind):
-    """One alternative of a match, perhaps with nodes of its own."""
+    """One alternative of a match, optionally with its own nodes."""
 
     nodes: tuple[NodeOption, ...] | None = field(
         default=None, metadata={"help": "the nodes of objects of this kind, instead of the driver's", "single": True}
@@ -85,7 +85,7 @@ class MountOption:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Something of the host without which a device is of no use."""
+    """A file, socket or directory of the host that a device requires."""
 
     short_form: ClassVar[str] = "host_path"
 
@@ -121,7 +121,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What a device has to stand now and then to be healthy."""
+    """The health probes of a device."""
 
     open: bool = field(
         default=False, metadata={"help": "its nodes can be opened, without waiting; that may have effects, as on ttys"}

@@ -1,4 +1,4 @@
-"""Whether the templates of a configuration can be understood, and be filled for what its match finds."""
+"""Checks of the templates in a configuration: syntax, known fields, and whether a matched object can fill them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UDEV = {
     "$id": "{kernels}",
     "$driver": "{drivers}",
 }
-"""What stands for fields in udev's rules (udev(7), SYMLINK and others), and is no part of a path or of an id here."""
+"""The substitutions of udev's rules (udev(7), SYMLINK and others), a likely mistake in a path or an id."""
 _ANY_OF_UDEV = re.compile("|".join(rf"{re.escape(one)}\b" for one in _UDEV))
 
 _PLACES = {"id", "nodes", "match", "container_path", "mounts"}
@@ -70,7 +70,7 @@ def _wrong_names(options: CharDeviceKeys) -> Iterator[str]:
 
 
 def _both_at_one_path(options: CharDeviceKeys) -> Iterator[str]:
-    """What no object can give, because two things would be at one path in the container."""
+    """Errors about two things at one path in the container, which no object could give."""
     mounts = {f"mounts[{number}]": (one.host_path, one.container_path) for number, one in enumerate(options.mounts)}
     kinds = [("nodes", options.nodes)]
     kinds += [(f"match[{number}].nodes", kind.nodes) for number, kind in enumerate(options.match) if kind.nodes]
@@ -98,6 +98,7 @@ def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> It
     except TemplateError as error:
         yield str(error)
     else:
+        # one alternative that can fill it is enough; objects of the others are Unhealthy, with the reason
         reasons = [why for match in matches if (why := match.never(template))]
         yield from reasons[:1] if len(reasons) == len(matches) else ()
 

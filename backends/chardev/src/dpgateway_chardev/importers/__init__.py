@@ -1,8 +1,8 @@
-"""Other plugins' configurations, made into options of this driver: one module for each plugin.
+"""Converts other plugins' configurations into options of this driver.
 
 generic          generic-device-plugin
-generic_config   what generic-device-plugin reads
-generic_match    its groups that need a match
+generic_config   generic-device-plugin's configuration format
+generic_match    generic-device-plugin's groups that need a match
 kubevirt         KubeVirt's permitted host devices
 smarter          smarter-device-manager
 sriov            sriov-network-device-plugin
@@ -17,6 +17,6 @@ RUNNING = (
     "Unhealthy, because nobody knows which of them these are: drain the node, or delete these pods, when you change "
     "the plugin"
 )
-"""What another id means. The kubelet's checkpoint has the old ids, the kubelet doesn't allocate again, and the gateway
-gives away nothing that may be theirs (docs/design/holdings.md).
+"""The effect of a changed id on running pods: the kubelet's checkpoint has the old ids, the kubelet doesn't allocate
+again, and the gateway allocates no device that may be theirs (docs/design/holdings.md).
 """

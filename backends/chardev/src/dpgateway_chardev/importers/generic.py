@@ -1,7 +1,7 @@
 """generic-device-plugin: its groups of paths and of USB devices, as paths or match of this driver.
 
-Its ids are SHA-1 sums of a number and of all paths of a group, as shares of a device can have them whose own id is
-these paths.
+Its ids are SHA-1 sums of a number and all paths of a group. A device whose own id is these paths can have shares with
+the same ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IDS = "{sha1:{share}/dev/{id}}"
 
 
 def generic_device_plugin(source: Source) -> Imported:
-    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    """Converts its configuration. Raises InvalidConfiguration."""
     whole = configured(source)
     converted = [
         _GenericResource(f"{whole.domain}/{device.name.strip()}", written, device) for written, device in whole.devices
@@ -31,7 +31,7 @@ def generic_device_plugin(source: Source) -> Imported:
 
 
 class _GenericResource:
-    """A device of its, and what of it is ``not_kept``."""
+    """Converts one of its devices into a resource, and collects the settings that are ``not_kept``."""
 
     def __init__(self, name: str, written: Written, device: GenericDevice) -> None:
         self._name, self._written, self._device = name, written, device
@@ -54,7 +54,7 @@ class _GenericResource:
         return ImportedResource(self._name, self._at(), DRIVER, options, more)
 
     def _other_ids(self, options: dict[str, Any]) -> str:
-        """Why devices can't have the ids that they have there; empty if they can."""
+        """Why devices can't keep their ids; empty if they can."""
         if "paths" in options:
             return ""
         if any(group.usb for group in self._device.groups):
@@ -128,7 +128,7 @@ def _in_dev(path: str) -> bool:
 
 
 def _glob(path: str) -> str:
-    """Go's fs.Glob has ``[^...]`` for what isn't meant, and no ``**``."""
+    """Converts a pattern of Go's fs.Glob, which negates with ``[^...]`` and has no ``**``."""
     if not is_glob(path):
         return path
     return re.sub(r"\*+", "*", path.replace("[^", "[!"))

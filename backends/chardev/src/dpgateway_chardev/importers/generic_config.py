@@ -1,4 +1,4 @@
-"""What generic-device-plugin reads: ``--device`` and ``--domain``, or the same in its file.
+"""generic-device-plugin's configuration format: ``--device`` and ``--domain``, or the same in its file.
 
 Source: squat/generic-device-plugin, config.go, main.go, deviceplugin/{path,usb}.go.
 """
@@ -18,7 +18,7 @@ _EXPECTED = "--device flags, or a file with `devices`"
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A file, or a glob, of a group."""
+    """A path or glob of a group."""
 
     path: str
     mountPath: str = ""
@@ -51,7 +51,7 @@ class UsbModel:
 
 @dataclass(frozen=True, slots=True)
 class DevicePaths:
-    """What is one device."""
+    """A group: the paths, or the USB devices, of one device."""
 
     paths: tuple[Path, ...] = ()
     usb: tuple[UsbModel, ...] = ()
@@ -78,14 +78,14 @@ class GenericDevice:
 
 @dataclass(frozen=True, slots=True)
 class GenericFile:
-    """All that it is told."""
+    """The whole configuration."""
 
     domain: str
     devices: tuple[tuple[Written, GenericDevice], ...]
 
 
 def configured(source: Source) -> GenericFile:
-    """What ``source`` says to the plugin. Raises InvalidConfiguration."""
+    """The plugin's configuration in ``source``. Raises InvalidConfiguration."""
     domain, devices = DOMAIN, list[Written]()
     for config in source.configs("groups"):
         domain = _text(config, "domain") or domain
@@ -113,7 +113,7 @@ def _of_flag(source: Source, value: Written) -> Written:
 
 
 def _digits(written: Written) -> Written:
-    """The same with the ids of USB as texts: in a flag, but not in its file, it takes the digits of a number."""
+    """Restores USB ids that YAML read as numbers: the plugin accepts unquoted digits in a flag, but not in its file."""
     if isinstance(written.value, list):
         return replace(written, value=[_digits(one) for one in written.value])
     if isinstance(written.value, dict):

@@ -11,14 +11,16 @@ from dpgateway_chardev.importers.generic_config import DevicePaths, Path
 from dpgateway_chardev.patterns import is_lasting
 
 DIRECTORIES = {"/dev/dri": "drm", "/dev/input": "input", "/dev/snd": "sound"}
-"""The subsystems whose nodes are all in one directory. A container runtime gives all of them for the directory."""
+"""The subsystems with a directory of their own. For the directory a container runtime gives all nodes in it."""
 OTHER_DIRECTORIES = frozenset({"/dev/bus/usb", "/dev/infiniband", "/dev/mapper", "/dev/net", "/dev/vfio"})
-"""What isn't one subsystem's, or belongs to several devices."""
+"""Directories that mix subsystems, or nodes of several devices."""
 _DIGITS = re.compile(r"(\d+)")
 
 
 def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
-    """All that a group finds is one device there, with all its nodes; None if that can't be said of several groups."""
+    """Options for groups of USB devices. All matches of a group are one device, with all their nodes; None if a match
+    can't tell several groups apart.
+    """
     sticks = [one for group in groups for one in group.usb]
     matches: list[dict[str, Any]] = []
     for one in sticks:
@@ -35,7 +37,7 @@ def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
 
 
 def directory(path: Path) -> dict[str, Any]:
-    """One device with all nodes that are in the directory, whose name is its id."""
+    """Options for one device with all nodes in a directory. The directory's name is its id."""
     where = path.path.rstrip("/")
     name = where.removeprefix("/dev/")
     match = {"subsystem": DIRECTORIES[where], "env": {"DEVNAME": f"{name}/*"}}
@@ -43,7 +45,7 @@ def directory(path: Path) -> dict[str, Any]:
 
 
 def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
-    """Options for groups of several paths that are alike but for their numbers; None if they aren't.
+    """Options for groups of several paths that differ only in numbers; None for others.
 
     The object of the first node stands for all: ``/dev/snd/controlC1`` and ``/dev/snd/pcmC1D0c`` are the device of
     ``controlC1``, with the nodes ``/dev/snd/controlC{number}`` and ``/dev/snd/pcmC{number}D0c``. Its id is all of its
@@ -54,7 +56,7 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     if not alike or any(is_glob(one.path) for column in columns for one in column):
         return None
     first = [one.path.strip() for one in columns[0]]
-    # the kernel has an object of the first node's name, which a link of udev has not
+    # match finds an object by the first node's name, and udev's links have no object
     known = all(path.startswith("/dev/") and not is_lasting(path) for path in first)
     if columns[0][0].type == "Mount" or columns[0][0].optional or not known:
         return None
@@ -86,7 +88,7 @@ def _inside(path: Path) -> str:
 
 
 def _template(texts: Sequence[str], numbers: Sequence[str]) -> str | None:
-    """One text for all, with ``{number}`` where each has its own of the numbers; None if they differ elsewhere."""
+    """One template for all texts, with ``{number}`` in place of each text's number; None if they differ elsewhere."""
     parts = [_DIGITS.split(text) for text in texts]
     if len({len(one) for one in parts}) > 1:
         return None

@@ -1,4 +1,4 @@
-"""KubeVirt: the host devices that its KubeVirt object permits, which virt-handler serves as a device plugin.
+"""KubeVirt: the permitted host devices of a KubeVirt object, which virt-handler serves as a device plugin.
 
 Source: kubevirt/kubevirt, pkg/virt-handler/device-manager/{pci,mediated,usb}_device.go and common.go.
 """
@@ -31,7 +31,7 @@ _VFIO: list[Any] = ["/dev/vfio/vfio", f"/dev/vfio/{_GROUP}"]
 
 @dataclass(frozen=True, slots=True)
 class Pci:
-    """Functions of one model."""
+    """PCI functions of one model."""
 
     pciVendorSelector: str
     resourceName: str
@@ -69,7 +69,7 @@ class Mediated:
 
 @dataclass(frozen=True, slots=True)
 class UsbSelector:
-    """A part of a USB device."""
+    """The model of one USB device of a resource's device."""
 
     vendor: str
     product: str
@@ -91,7 +91,7 @@ class UsbSelector:
 
 @dataclass(frozen=True, slots=True)
 class UsbHostDevice:
-    """USB devices: a part for each selector."""
+    """A resource whose devices have a USB device for each selector."""
 
     resourceName: str
     selectors: tuple[UsbSelector, ...] = ()
@@ -100,7 +100,7 @@ class UsbHostDevice:
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """All host devices."""
+    """All permitted host devices."""
 
     pciHostDevices: tuple[Pci, ...] = ()
     mediatedDevices: tuple[Mediated, ...] = ()
@@ -108,7 +108,7 @@ class Permitted:
 
 
 def kubevirt(source: Source) -> Imported:
-    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    """Converts its configuration. Raises InvalidConfiguration."""
     whole = _permitted(source)
     problems: list[Problem] = []
     permitted = typed(whole, Permitted, problems)
@@ -130,7 +130,7 @@ def _permitted(source: Source) -> Written:
 
 
 def _functions(whole: Written, key: str, devices: Sequence[Pci | Mediated]) -> Iterator[ImportedResource]:
-    """A resource for each name: several selectors may have the same one."""
+    """A resource for each name, which several selectors may share."""
     prefix = "PCI_RESOURCE" if key == "pciHostDevices" else "MDEV_PCI_RESOURCE"
     cdev = {"host_path": "/dev/vfio/devices/{each:vfio-dev/*}", "optional": True}
     for name in dict.fromkeys(one.resourceName for one in devices):

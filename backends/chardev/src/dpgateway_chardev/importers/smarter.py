@@ -1,4 +1,4 @@
-"""smarter-device-manager: a resource for each device node whose name a regular expression finds.
+"""smarter-device-manager: a resource for each device node whose name matches a regular expression.
 
 Source: smarter-project/smarter-device-manager, main.go, server.go, argus.go.
 """
@@ -28,7 +28,7 @@ from dpgateway_chardev.importers.generic_config import Path
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory
 
 MOST_NAMES = 100_000
-"""Below /dev; links may lead around in a circle."""
+"""Limit of names below /dev, because links may form a loop."""
 _DEEPEST = 10
 _GPU = "nvidia-gpu"
 _EXPECTED = "a list of mappings with the keys devicematch, nummaxdevices"
@@ -37,7 +37,7 @@ _LITERAL = re.compile(r"\^([\w/-]+)\$")
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Devices, and how many containers may have each."""
+    """An entry of its list: the devices, and the number of containers that may share each."""
 
     devicematch: str
     nummaxdevices: int = 0
@@ -52,7 +52,7 @@ class Desired:
 
 
 def smarter_device_manager(source: Source) -> Imported:
-    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    """Converts its configuration. Raises InvalidConfiguration."""
     desired = list(_desired(source))
     if not desired:
         raise source.nothing(_EXPECTED)
@@ -91,7 +91,7 @@ def _desired(source: Source) -> Iterator[tuple[Written, Desired]]:
 
 
 def _found(one: Desired, names: list[str]) -> list[str]:
-    """The names that it takes, whether or not one that is spelled out is there now."""
+    """The names that match. A literal name needn't exist."""
     if one.devicematch == _GPU:
         return []
     if literal := _LITERAL.fullmatch(one.devicematch):
@@ -108,7 +108,7 @@ def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[NotKept]
 
 
 def _names(directory: FilePath, above: str, depth: int = 0) -> Iterator[str]:
-    """All names below /dev, as it walks there: directories, too, and through links."""
+    """All names below /dev, including directories, and through links, as the plugin walks there."""
     try:
         inside = [one.name for one in (directory / above).iterdir()]
     except OSError:

@@ -33,7 +33,7 @@ _PROC = (
 
 @dataclass(frozen=True, slots=True)
 class SriovPool:
-    """A resource."""
+    """A pool, which is one resource."""
 
     resourceName: str
     resourcePrefix: str = ""
@@ -45,13 +45,13 @@ class SriovPool:
 
 @dataclass(frozen=True, slots=True)
 class SriovFile:
-    """Its file."""
+    """Its configuration file."""
 
     resourceList: tuple[SriovPool, ...]
 
 
 def sriov_network_device_plugin(source: Source) -> Imported:
-    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    """Converts its configuration. Raises InvalidConfiguration."""
     files = [one for one in source.configs("resourceList") if one.below("resourceList")]
     if not files:
         raise source.nothing(_EXPECTED)
@@ -82,7 +82,9 @@ class _SriovResource:
         self._name = f"{self._prefix}/{pool.resourceName}"
 
     def resource(self, *, alone: bool) -> ImportedResource | None:
-        """None if there is nothing that can be matched. What several pools match, only one can give at a time."""
+        """The resource; None without a selector that can be kept. Several pools may match one function, so unless this
+        one is ``alone``, their resources exclude each other.
+        """
         pool = self.pool
         selectors = list(self._selectors())
         if not selectors:
@@ -111,7 +113,7 @@ class _SriovResource:
                 )
 
     def _info(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
-        """The variable with JSON."""
+        """The variable with JSON: one template for all functions, so it is lost if their values differ."""
         told = [one.info(drivers) for one in selectors for drivers in ([()] if self._auxiliary else one.by_driver)]
         if any(one != told[0] for one in told):
             self._lose(

@@ -1,4 +1,4 @@
-"""What a selector of auxNetDevice is here: sub-functions of PCI functions, which are objects of the auxiliary bus.
+"""Selectors of auxNetDevice: sub-functions of PCI functions, which are objects of the auxiliary bus.
 
 Source: k8snetworkplumbingwg/sriov-network-device-plugin, pkg/auxnetdevice, pkg/devices/gen_net.go, pkg/utils/utils.go
 (ParseAuxDeviceType).
@@ -17,7 +17,7 @@ _PCI_ONLY = ("pciAddresses", "acpiIndexes", "ddpProfiles", "pKeys", "vdpaType")
 
 
 def unknown(selector: FunctionSelector) -> Iterator[tuple[str, str]]:
-    """The keys that can't be kept, and why."""
+    """The keys that can't be converted, with reasons."""
     if set(selector.auxTypes) != {"sf"}:
         yield "auxTypes", "expected sf, because the plugin itself takes nothing else"
     for key in _PCI_ONLY:
@@ -27,8 +27,8 @@ def unknown(selector: FunctionSelector) -> Iterator[tuple[str, str]]:
 
 
 def matches(selector: FunctionSelector) -> Iterator[dict[str, Any]]:
-    """The alternatives of ``match``. Vendor, driver and interface are those of the PCI function; the number is the
-    sub-function's own.
+    """The alternatives of ``match``. Vendor, driver and interface are tested at the PCI function, the number at the
+    sub-function.
     """
     function: dict[str, Any] = {"subsystems": "pci"} | ({"drivers": list(selector.drivers)} if selector.drivers else {})
     common: dict[str, Any] = {"class": "0x02*"} | dict(selector.ids)

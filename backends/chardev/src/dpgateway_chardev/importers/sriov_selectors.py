@@ -1,4 +1,4 @@
-"""What a selector of sriov-network-device-plugin is here: alternatives of ``match``, and what their functions give.
+"""Selectors of sriov-network-device-plugin, as alternatives of ``match``, and the nodes and information they give.
 
 Source: k8snetworkplumbingwg/sriov-network-device-plugin, pkg/resources/deviceSelectors.go, pkg/infoprovider,
 pkg/netdevice/netResourcePool.go, pkg/utils/utils.go.
@@ -21,8 +21,8 @@ _VFIO: list[Any] = [
 _UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
 _UIO = ("uio_pci_generic", "igb_uio")
 HAS_RDMA = "infiniband_verbs/*"
-"""Not infiniband/*, which isn't there while a pod has the RDMA device to itself: ib_class is a class of network
-namespaces (drivers/infiniband/core/device.c), uverbs_class isn't."""
+"""Not infiniband/*, which is absent while a pod has the RDMA device to itself: ib_class is tied to network namespaces
+(drivers/infiniband/core/device.c), uverbs_class isn't."""
 _RDMA_DEVICE = f"{{attr:{HAS_RDMA}/ibdev}}"
 _RDMA: list[Any] = [
     "/dev/infiniband/rdma_cm",
@@ -41,15 +41,15 @@ _FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
 LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
 _VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
 _DEFAULT = "{entry:net/*}\t00000000\t*\t*\t*\t*\t*\t00000000"
-"""Of the lines in /proc/net/route (net/ipv4/fib_trie.c, fib_route_seq_show): destination and mask are 0.0.0.0. Only
-the mask tells the default route from 0.0.0.0/1, which VPNs add."""
+"""The default route in /proc/net/route (net/ipv4/fib_trie.c, fib_route_seq_show): destination and mask are 0.0.0.0.
+Only the mask tells it from 0.0.0.0/1, which VPNs add."""
 _ROUTES = f"/proc/1/net/route#{_DEFAULT}", f"/proc/net/route#{_DEFAULT}"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSelector:
-    """What a function has to be: one of each that is given."""
+    """Conditions on a function: of each list that isn't empty, one entry has to match."""
 
     vendors: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class FunctionSelector:
 
     @property
     def unknown(self) -> Iterator[tuple[str, str]]:
-        """The keys that can't be kept, and why: without them other functions would be given away, too."""
+        """The keys that can't be converted, with reasons. Without such a key, match would take more functions."""
         why = {
             "ddpProfiles": "the plugin asks devlink, or the program ddptool; sysfs doesn't have the profile",
             "pKeys": "they are in a directory (infiniband) that isn't there while a pod has the interface to itself",
@@ -101,14 +101,14 @@ class FunctionSelector:
 
     @property
     def by_driver(self) -> list[Any]:
-        """The drivers, apart from one another if other nodes belong to them."""
+        """The drivers, grouped by the nodes that their functions need."""
         alike: dict[str, list[str]] = {}
         for driver in self.drivers:
             alike.setdefault(_kind(driver), []).append(driver)
         return list(alike.values())
 
     def _places(self) -> Iterator[tuple[dict[str, Any], Any]]:
-        """What physical functions say, and which of their virtual functions are meant; only those have one."""
+        """Tests through the physical function, each with a test of the virtual function's index, or None."""
         names = [({f"physfn/net/{name}": {"present": True}}, vf) for name, vf in meant(self.pfNames)]
         roots = [({"physfn": name}, vf) for name, vf in meant(self.rootDevices)]
         links = {"exact": [LINKS[one] for one in self.linkTypes]}
@@ -137,7 +137,7 @@ class FunctionSelector:
                 yield key, [f"0x{value.lower().removeprefix('0x')}" for value in values]
 
     def nodes(self, drivers: Sequence[str]) -> list[Any]:
-        """Of functions with such a driver."""
+        """The nodes of functions with such a driver."""
         nodes = list(_VFIO) if "vfio-pci" in drivers else []
         nodes += [_UIO_NODE] if set(drivers) & set(_UIO) else []
         nodes += _RDMA if self.isRdma else []
@@ -145,7 +145,7 @@ class FunctionSelector:
         return nodes + (["/dev/vhost-net", "/dev/net/tun"] if self.needVhostNet else [])
 
     def info(self, drivers: Sequence[str]) -> dict[str, Any]:
-        """What PCIDEVICE_..._INFO says of a function."""
+        """The template of PCIDEVICE_..._INFO for a function."""
         info: dict[str, Any] = {"generic": {"deviceID": ID}}
         if "vfio-pci" in drivers:
             info["vfio"] = {"mount": "/dev/vfio/vfio", "dev-mount": _GROUP}
@@ -161,7 +161,7 @@ class FunctionSelector:
 
     @property
     def file(self) -> dict[str, Any]:
-        """What the device-info file says."""
+        """The template of the device-info file."""
         if not self.vdpaType:
             rdma = {"rdma-device": _RDMA_DEVICE} if self.isRdma else {}
             return {"type": "pci", "version": _VERSION, "pci": {"pci-address": ID} | rdma}
@@ -171,7 +171,7 @@ class FunctionSelector:
 
 
 def both(one: Any, other: Any) -> Any:  # noqa: ANN401
-    """The virtual functions of two ranges. If they have none in common, match says so, and nothing is found."""
+    """The intersection of two ranges of virtual functions. If it is empty, the test matches no function."""
     if one is None or other is None:
         return one or other
     first, last = max(one["at_least"], other["at_least"]), min(one["at_most"], other["at_most"])
@@ -179,7 +179,7 @@ def both(one: Any, other: Any) -> Any:  # noqa: ANN401
 
 
 def meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Of each name with ranges of virtual functions after it, name#0-3,5, the name and a test for each range."""
+    """The name and a test for each range of virtual functions: two for ``name#0-3,5``; without ranges None."""
     for text in texts:
         name, _, ranges = text.partition("#")
         for one in ranges.split(",") if ranges else ():
