@@ -1,25 +1,25 @@
 """A dpgateway driver for FPGA boards: one pool of boards, one bitstream, programmed just before a container starts.
 
-driver        one function, which is a bitstream, on boards that other resources may share
-options       the boards, what is programmed onto them, and how
-ways          the options of each way to program boards
-tools         programs that program boards: how they are called
-boards        a board and a bitstream, as the configuration has them
-discovery     finds boards in sysfs, and names them by their places
-places        where a board is in sysfs
-known         the node's boards, as all sources know them
-station       one board for all resources of this process
+driver        one function (a bitstream) on boards that other resources may share
+options       boards, bitstreams, and the programmer
+ways          the options of each programmer except `command`
+tools         the options of the programmer `command`, and presets of tools
+boards        a board and a bitstream in the configuration
+discovery     boards found in sysfs, named by their places
+places        the place of a board in sysfs
+known         the node's boards, for the command line
+station       one board, shared by all resources of this process
 slot          one board as one resource offers it
-retrying      attempts again after failures
-ensuring      makes sure that one board runs one bitstream
-journal       what was programmed onto each board, on disk
-bitstream     reads a bitstream, and refuses the file at any doubt
+retrying      retries with backoff
+ensuring      the steps from any state of a board to a verified bitstream
+journal       the record of what each board was programmed with, on disk
+bitstream     reading and checking a bitstream
 gbs           the header of a GBS file
-dtbo          overlays for the device tree
-staging       files with the very bytes of an image
-trusted       files that nobody but root can change
-reader        reads what may hang in the kernel, on a thread of its own
-programmers   how a board is programmed: one module for each way
+dtbo          device-tree overlays
+staging       image files for the kernel and for tools
+trusted       file access that refuses files others can change
+reader        reads that may hang in the kernel, with a timeout
+programmers   the programmers, one module each
 command_line  `dpgateway-fpga`
 """
 

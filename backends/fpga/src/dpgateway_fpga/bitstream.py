@@ -1,4 +1,4 @@
-"""Reads a bitstream, and refuses the file at any doubt, so that only what the operator meant can be programmed."""
+"""Reads a bitstream, and refuses a file that others could have changed: only the operator's may be programmed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpgateway_fpga.trusted import check_owner_alone, trusted_directory
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The bytes to program, which are the same bytes whose digest was checked."""
+    """The bytes to program: the very bytes whose digest was checked, so that the file may change afterwards."""
 
     content: bytes
     sha256: str
 
 
 def read_image(bitstream: Bitstream) -> Image:
-    """Raises DriverError, with the fault of the file or of a directory above it."""
+    """The bitstream's bytes. Raises DriverError, with the fault of the file or of a directory above it."""
     try:
         content = _read(bitstream)
         return Image(content, _digest(content, bitstream))

@@ -1,4 +1,4 @@
-"""Boards and bitstreams, as the configuration has them."""
+"""Boards and bitstreams in the configuration, and boards located in sysfs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MIB = 1024 * 1024
 HARDWARE = "fpga"
-"""Before a board's key, what other resources of its pool know the board by."""
+"""Precedes a board's key in the name of its hardware, which the pool's other resources compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ class Board:
 
     @property
     def key(self) -> str:
-        """The name of the hardware: two ids of one place are one board."""
+        """The name of the hardware, of its lock and of its journal entry: two ids of one place are one board."""
         return self._key(self.place)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its key, and the key of writers that don't look at /sys: earlier releases, and tools."""
+        """Its key, and the key used by writers that don't look at /sys: earlier releases, and tools."""
         return tuple(dict.fromkeys((self.key, self._key(self.place))))
 
     @property
     def life(self) -> int | None:
-        """See Located."""
+        """``None`` for an unlocated board; see Located."""
         return None
 
     @property
     def above(self) -> tuple[str, ...]:
-        """See Located."""
+        """Empty for an unlocated board; see Located."""
         return ()
 
     def device(self) -> Device:
@@ -82,12 +82,13 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Located(Board):
-    """A board that is in /sys now. Boards that one device programs are one board, also under different addresses."""
+    """A board present in /sys. Boards programmed by one device are one board, even under different addresses."""
 
     at: str = field(kw_only=True)
-    """The path in /sys of the device whose ``fpga_manager``, or ``fpga_region`` with dfl, programs it."""
+    """The path in /sys of the device whose ``fpga_manager`` (with dfl, ``fpga_region``) programs the board."""
     life: int = field(kw_only=True)
-    """Another number for each time that the kernel has made what programs it: its inode (fs/kernfs/dir.c)."""
+    """The inode of the programming object in /sys, which is a new one each time the kernel creates the object
+    (fs/kernfs/dir.c): a replugged board, or a reloaded driver, has another life."""
 
     @property
     def key(self) -> str:
@@ -95,13 +96,13 @@ class Located(Board):
 
     @property
     def above(self) -> tuple[str, ...]:
-        """The keys that other addresses of the same hardware would have, without a look at /sys."""
+        """The keys of the same hardware under other addresses, as a writer without a look at /sys would form them."""
         return tuple(self._key(name) for name in self.at.split("/")[:-1])
 
 
 @dataclass(frozen=True, slots=True)
 class Bitstream:
-    """The file that is programmed onto the boards."""
+    """A bitstream file, and its name for containers."""
 
     path: Path = field(
         metadata={"help": "a file of root, or of the gateway's user, that nobody else can write or replace"}

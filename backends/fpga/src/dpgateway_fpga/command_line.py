@@ -124,10 +124,10 @@ def reset(settings: Settings, control_socket: Path, board: str, force: bool, out
 
 
 class Teller:
-    """Says on standard error how far a board is, and after how many seconds; a step that lasts, again and again."""
+    """Reports progress on standard error: each new step at once, then again every ``pause`` seconds while it lasts."""
 
     def __init__(self, board: str, pause: float = 10.0) -> None:
-        """``pause``: seconds until a step is told again."""
+        """``pause``: seconds between repeated reports of one step."""
         self._board, self._pause, self._began = board, pause, time.monotonic()
         self._step = ""
         self._over = threading.Event()
@@ -195,7 +195,7 @@ def _refuse_held(known: Known, control_socket: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _naming(board: str) -> Iterator[None]:
-    """Names the board in every error."""
+    """Prefixes every error with the board."""
     try:
         yield
     except (DriverError, OSError) as error:
@@ -210,7 +210,7 @@ def _result(known: Known, output: str, text: str) -> None:
 
 
 def _row(known: Known, held: Mapping[str, Sequence[str]] | None) -> dict[str, object]:
-    """``held``: None if it isn't known."""
+    """One board's row in JSON. ``held``: the holders by id; None if they are unknown."""
     found, entry = known.reading, known.entry
     return {
         "board": known.board.id,

@@ -1,6 +1,6 @@
-"""Finds boards in sysfs, and names them by their places: a bus address, and the port of a card with DFL drivers.
+"""Finds boards in sysfs, and names them by place: a bus address, and the port of a card with DFL drivers.
 
-Numbers that the kernel counts, as in ``fpga0`` and ``dfl-port.0``, go to whichever came first, so they name nothing.
+The kernel assigns the numbers of ``fpga0`` and ``dfl-port.0`` in order of appearance, so they identify nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dpgateway_fpga.places import located, programmed
 from dpgateway_fpga.ways import DISCOVERS
 
 COUNTED = ".auto"
-"""At the end of a name that the kernel has counted, as those of the parts of a PCI card (drivers/base/platform.c,
+"""Ends names that the kernel numbers automatically, such as those of a PCI card's parts (drivers/base/platform.c,
 platform_device_add)."""
 LONGEST = 9
-"""Digits of a port's id that are believed."""
+"""Limit of digits of a port's id."""
 LOOKING = 5.0
-"""Seconds that a look for boards may take: the gateway waits 10 s for a list."""
+"""Timeout in seconds of a look for boards: the gateway waits 10 s for a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBoards:
-    """The boards, and what looks like one but can't be offered: texts."""
+    """The boards, and a notice for each candidate that can't be offered."""
 
     boards: Sequence[Board]
     notices: Sequence[str]
@@ -34,17 +34,17 @@ class FoundBoards:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What looks like a board."""
+    """A potential board in sysfs."""
 
     place: str | None
     port: int
     thing: Object
     wrong: str = "it is on no bus whose names last"
-    """Why it isn't one if it has no place."""
+    """Why a candidate without a place isn't a board."""
 
 
 def find(look: Look, options: FpgaOptions) -> FoundBoards:
-    """The boards of the options, and those of their programmer that are found in /sys. Raises OSError."""
+    """The configured boards, and with ``discover`` those found in /sys. Raises OSError."""
     notices: list[str] = []
     found: list[Board] = []
     programmer = options.programmer
@@ -53,6 +53,8 @@ def find(look: Look, options: FpgaOptions) -> FoundBoards:
     if programmer in DISCOVERS:
         boards = tuple(located(look, board, programmer, managers) for board in boards)
     candidates = list(_KINDS[programmer](look)) if options.discover else []
+
+    # one hardware must never be two boards, which two containers could get: configured boards come first
     known = _known(boards, candidates, managers)
     for one in candidates:
         if one.place is None:
@@ -78,7 +80,7 @@ def find(look: Look, options: FpgaOptions) -> FoundBoards:
 def _known(
     boards: Sequence[Board], candidates: Sequence[_Candidate], managers: Sequence[Object]
 ) -> Sequence[_Candidate]:
-    """The candidates that are boards already, by their own name or another one."""
+    """The candidates that are configured boards, under the same address or another one."""
     named = {(board.place, board.port) for board in boards}
     at = {(board.at, board.port) for board in boards if isinstance(board, Located)}
     return [
@@ -89,25 +91,25 @@ def _known(
 
 
 def concerns(event: Uevent) -> bool:
-    """Whether boards may have come or gone."""
+    """Whether an event may mean that a board came or went."""
     return event.subsystem in {"fpga_manager", "fpga_region"} or "/dfl-" in event.path
 
 
 def _place(look: Look, thing: Object) -> str | None:
-    """The name that its bus gives it, or the card in which it is."""
+    """The bus address of the object, or of the card that contains it."""
     lasting = (above.kernel for above in thing.line[1:] if look.subsystem(above) in LASTING)
     return next((name for name in lasting if not name.endswith(COUNTED)), None)
 
 
 def _board(look: Look, board: Board, thing: Object) -> Board:
-    """With what sysfs says of it."""
+    """The board with its device node and NUMA node from sysfs."""
     node = look.env(thing, "DEVNAME")
     nodes = () if isinstance(node, NoValue) else (f"{HOST_DEV}/{node}",)
     return replace(board, nodes=nodes, numa=next(iter(numa_of(look, thing)), None))
 
 
 def _managers(look: Look) -> Iterator[_Candidate]:
-    """Not those of cards with DFL drivers, which are below its management engine (drivers/fpga/dfl-fme-main.c)."""
+    """All managers, except those of DFL cards, which are below a management engine (drivers/fpga/dfl-fme-main.c)."""
     for thing in look.objects("fpga_manager"):
         if not any(above.kernel.startswith("dfl-fme.") for above in thing.line):
             yield _Candidate(_place(look, thing), 0, thing)

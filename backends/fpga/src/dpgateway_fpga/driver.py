@@ -1,4 +1,4 @@
-"""The driver: one function, which is a bitstream, on boards that other resources may offer with others."""
+"""The driver: one function (a bitstream) on boards that other resources may offer with other functions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dpgateway_fpga.ways import DISCOVERS
 
 
 class FpgaDriver:
-    """Hands out boards without delay, and programs them when a container is about to start."""
+    """Allocates boards without delay, and programs them just before a container starts."""
 
     Options = FpgaOptions
 
     def __init__(
         self, options: FpgaOptions, context: Context, programmer: Programmer | None = None, looking: float = LOOKING
     ) -> None:
-        """``looking``: seconds that a look for boards may take."""
+        """``looking``: timeout in seconds of a look for boards."""
         self._options = options
         self._context = context
         self._programmer, self._journal = (
@@ -42,7 +42,7 @@ class FpgaDriver:
         self._complaint = Complaint(context.log)
         self._watcher = Watcher(f"fpga {context.resource}", context.changed, Complaint(context.log), concerns)
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
-        """Replaced, never changed, because other threads read it."""
+        """Slots, keyed by board id. Replaced, never mutated, because other threads read it."""
         self._finding = threading.Lock()
 
     def devices(self) -> list[Device]:
@@ -52,8 +52,8 @@ class FpgaDriver:
         return [slot.device() for slot in self._slots.values()]
 
     def _find(self) -> None:
-        """Makes slots for boards that have come, and gives up those that have gone or are another one now. While a look
-        hangs in the kernel, the boards stay as they were.
+        """Creates slots for new boards, and closes those of boards that are gone or were replaced. While a look hangs
+        in the kernel, the boards stay as they were.
         """
         if self._options.programmer not in DISCOVERS:
             return
@@ -76,7 +76,7 @@ class FpgaDriver:
         return Slot(work, self._options, self._context)
 
     def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> list[Device]:
-        """What must be included, then boards that need the least programming."""
+        """``must_include``, then the boards that need the least programming."""
         must = {device.id for device in must_include}
         rest = [device for device in available if device.id not in must]
         best = sorted(rest, key=lambda device: self._slot(device).preference())
@@ -86,7 +86,7 @@ class FpgaDriver:
         slots = [self._slot(device) for device in devices]
         if self._options.prefetch:
             for slot in slots:
-                with contextlib.suppress(DriverError):  # the container's start tells
+                with contextlib.suppress(DriverError):  # prepare reports it
                     slot.begin()
         return Allocation(
             env={
@@ -97,7 +97,9 @@ class FpgaDriver:
         )
 
     def prepare(self, devices: Sequence[Device]) -> None:
-        """Programs the boards at the same time, because the kubelet waits 30 s for all of them together."""
+        """Programs the boards concurrently, because the kubelet waits 30 s for all of them together. Raises Busy if all
+        errors are; DriverError with all errors.
+        """
         end = time.monotonic() + self._options.wait.total_seconds()
         self._find()
         errors: list[DriverError] = []
@@ -117,7 +119,7 @@ class FpgaDriver:
             raise kind("; ".join(sorted(map(str, errors))))
 
     def release(self, devices: Sequence[Device]) -> None:
-        """Waits for programming that is under way; the board isn't free before."""
+        """Waits for programming under way, because the board isn't free before its end."""
         end = time.monotonic() + self._options.wait.total_seconds()
         for device in devices:
             if device.id in self._slots:

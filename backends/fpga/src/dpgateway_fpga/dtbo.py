@@ -1,7 +1,7 @@
-"""Overlays for the device tree: has one name the very image that is to be loaded.
+"""Device-tree overlays: replaces the name of the image in a compiled one.
 
-An overlay names its image in ``firmware-name`` (Documentation/devicetree/bindings/fpga/fpga-region.yaml). The format of
-the file is that of the Devicetree Specification, chapter 5.
+An overlay names its image in ``firmware-name`` (Documentation/devicetree/bindings/fpga/fpga-region.yaml). File format:
+Devicetree Specification, chapter 5.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = b"firmware-name\0"
 
 
 def naming(overlay: bytes, firmware: str) -> bytes:
-    """The overlay with this file as its image. Raises DriverError unless it has one property that names an image."""
+    """The overlay with ``firmware`` as its image. Raises DriverError unless exactly one property names an image."""
     try:
         header = list(_HEADER.unpack_from(overlay))
         if header[0] != _MAGIC or header[1] > len(overlay):
@@ -47,7 +47,7 @@ def naming(overlay: bytes, firmware: str) -> bytes:
 
 
 def _properties(tree: bytes) -> Iterator[tuple[int, int, int]]:
-    """Where each property begins, how long its value is, and where its name is."""
+    """The offset of each property, the size of its value, and the offset of its name among the strings."""
     at = 0
     while True:
         (token,) = _WORD.unpack_from(tree, at)

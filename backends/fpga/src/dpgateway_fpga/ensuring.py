@@ -1,7 +1,13 @@
-"""Makes sure that one board runs one bitstream, from any earlier state: in steps, under its lock.
+"""Brings one board from any state to a verified bitstream, in steps, under its lock.
 
-A board that the journal and the board itself say runs the bitstream is left alone. Any other is programmed, and counts
-as unknown from before its first byte until it was read back. So after a crash, at any step, the next attempt is right.
+Theory. The steps are: compare journal and board; read and check the bitstream; write ``programming`` into the journal;
+program; read the board back; write ``loaded`` or ``faulted``. A board is left alone if the journal says that it runs
+the bitstream and the board doesn't deny it. From before the first byte until the board was read back, its image counts
+as unknown, so after a crash at any step the next attempt programs it again.
+
+An entry is filed under the board's key, which depends on its place in /sys. Earlier releases and tools knew only its
+address. Theirs are removed whenever the board is programmed, so one that exists is later than ours: ``entry`` believes
+it if it says ``faulted``, and counts the board as unknown otherwise.
 """
 
 from __future__ import annotations
@@ -20,20 +26,20 @@ from dpgateway_fpga.journal import BoardJournal, BoardRecord
 from dpgateway_fpga.programmers import Locks, Programmer, Progress, Verification, verify
 
 _PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""The kernel touched nothing, because something else was going on (drivers/fpga/fpga-mgr.c)."""
+"""Errors of a kernel that was busy and touched nothing (drivers/fpga/fpga-mgr.c)."""
 
 
 class Refused(DriverError):
-    """The bitstream isn't to be programmed; the board wasn't touched."""
+    """The bitstream can't be programmed onto this board. The board wasn't touched."""
 
 
 class Meanwhile(DriverError):
-    """The board was programmed by another resource or tool since; it wasn't touched."""
+    """Another resource or tool has programmed the board since. This attempt didn't touch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What programs one board for one resource."""
+    """Programs one board for one resource."""
 
     board: Board
     programmer: Programmer
@@ -42,10 +48,10 @@ class Work:
     log: logging.LoggerAdapter[logging.Logger]
 
     def ensure(self, bitstream: Bitstream, tell: Progress, fallback: Bitstream | None = None) -> None:
-        """Returns when the board runs the bitstream; at once if it does already. ``tell`` hears each step.
+        """Returns when the board runs the bitstream; at once if it does already. ``tell`` gets each step.
 
-        Raises Busy: another process has the board. Raises Refused. After any other error the board is faulted, or runs
-        the ``fallback``, which is tried once.
+        Raises Busy (another process programs the board), or Refused. After any other error the board is faulted, or
+        runs the ``fallback``, which is tried once unless the error may pass.
         """
         with self.journal.locked(*self.board.keys) as locks:
             try:
@@ -56,9 +62,7 @@ class Work:
                 raise
 
     def ensure_again(self, bitstream: Bitstream, tell: Progress) -> None:
-        """The same after a failure, unless the board was programmed meanwhile, because a container may have it.
-        Then it raises Meanwhile.
-        """
+        """Retries after a failure. Raises Meanwhile if the board was programmed since: a container may have it."""
         with self.journal.locked(*self.board.keys) as locks:
             entry = self.entry()
             if entry is None or entry.state != "faulted" or entry.resource != self.resource:
@@ -66,7 +70,7 @@ class Work:
             self._ensure(bitstream, tell, locks)
 
     def blank(self, bitstream: Bitstream, tell: Progress) -> None:
-        """Programs the image of a free board. Raises Meanwhile if another resource has programmed it."""
+        """Programs the blank image onto a free board. Raises Meanwhile if another resource has programmed it since."""
         with self.journal.locked(*self.board.keys) as locks:
             entry = self.entry()
             if entry is not None and entry.resource != self.resource:
@@ -75,6 +79,7 @@ class Work:
 
     def _ensure(self, bitstream: Bitstream, tell: Progress, locks: Locks) -> None:
         tell("looking at the board")
+        # with a pinned digest a board that runs it needs no file, which may be gone by now
         if bitstream.sha256 is not None and self.runs(bitstream.sha256):
             return
         tell("reading the bitstream")
@@ -83,7 +88,7 @@ class Work:
             self._program(bitstream, image, tell, locks)
 
     def gone(self) -> None:
-        """The board is absent: its image and its fault are unknown when it comes back."""
+        """Forgets an absent board: it may have lost power, so its image and its fault are unknown if it comes back."""
         with suppress(DriverError, OSError), self.journal.locked(*self.board.keys):
             if self.entry() is not None:
                 self.forget()
@@ -94,23 +99,23 @@ class Work:
             self.journal.forget(key)
 
     def entry(self) -> BoardRecord | None:
-        """What the journal says of the board as it is there now; None: unknown."""
+        """The journal's entry for the board in its present life; None: unknown."""
         board = self.board
         found = self.journal.read(board.key, board.life)
-        # An entry under the address is later, a tool's for example, because programming the board removes it.
+        # programming removes entries under the address, so one that exists is later: a tool's, for example
         if later := self._by_address(board.keys[1:]):
             return later if later.state == "faulted" else None
-        # Earlier releases wrote one board down under each of its addresses, so a later one may be elsewhere.
+        # earlier releases filed one board under each of its addresses, so a later entry may be under another one
         old = found is not None and found.life is None
         return None if old and self._by_address(board.above) else found
 
     def _by_address(self, keys: Sequence[str]) -> BoardRecord | None:
-        """The first entry of a writer that knew the address alone."""
+        """The first entry of a writer that knew only the address."""
         found = (self.journal.read(key) for key in keys)
         return next((one for one in found if one is not None and one.life is None), None)
 
     def runs(self, sha256: str) -> bool:
-        """Whether the journal says so and the board doesn't deny it."""
+        """Whether the board runs this image: the journal says so, and the board doesn't deny it."""
         entry = self.entry()
         if entry is None or entry.state != "loaded" or entry.sha256 != sha256:
             return False
@@ -123,7 +128,7 @@ class Work:
         return not denied
 
     def check(self, bitstream: Bitstream) -> Image:
-        """The bitstream's bytes, if they may be programmed onto this board. Raises Refused."""
+        """The bitstream's bytes. Raises Refused if they mustn't be programmed onto this board."""
         try:
             image = read_image(bitstream)
             self.programmer.expected(self.board, image)
@@ -145,7 +150,7 @@ class Work:
             self.programmer.program(self.board, image, tell, locks)
             tell("reading the board back")
             found = verify(self.programmer, self.board, image)
-        except BaseException as error:  # after any error, what the board runs is in doubt
+        except BaseException as error:  # after any error the board's image is in doubt
             text = str(error) or repr(error)
             why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
             fault = replace(
@@ -173,7 +178,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _touched(error: BaseException) -> bool:
-    """Whether the board may be another one after that."""
+    """Whether the failed attempt may have changed the board; assumed unless the error says otherwise."""
     return bool(getattr(error, "touched", True))
 
 

@@ -1,7 +1,7 @@
-"""Reads the header of a GBS file, in which images for partial reconfiguration of Intel's and Altera's cards come.
+"""The header of a GBS file, the format of partial-reconfiguration images for cards of Intel and Altera.
 
 Source: OPAE, libraries/libbitstream/bitstream.c: two magic numbers, the length of the metadata (little endian), JSON,
-and then the image itself, which alone is what the kernel takes.
+and the image. The kernel takes the image alone.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dpgateway import DriverError
 MAGIC = b"XeonFPGA\xb7GBSv001"
 _LENGTH = struct.Struct("<I")
 _LONGEST = 4095
-"""Bytes of metadata; more is no GBS file (intel-device-plugins, pkg/fpga/bitstream/gbs.go)."""
+"""Limit of bytes of metadata (intel-device-plugins, pkg/fpga/bitstream/gbs.go)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gbs:
-    """What a GBS file is for, and what it has. Ids are 32 lower-case hexadecimal digits, as in sysfs."""
+    """The target and the image of a GBS file. Ids are 32 lower-case hexadecimal digits, as in sysfs."""
 
     interface: str
     accelerator: str
@@ -30,7 +30,7 @@ class Gbs:
 
 
 def parse(content: bytes) -> Gbs:
-    """Raises DriverError."""
+    """Parses a GBS file with one accelerator. Raises DriverError."""
     if not content.startswith(MAGIC):
         raise DriverError("expected a GBS file, which begins with XeonFPGA and GBSv001")
     start = len(MAGIC) + _LENGTH.size
@@ -56,7 +56,7 @@ def parse(content: bytes) -> Gbs:
 
 def _metadata(text: bytes) -> Mapping[str, Any]:
     try:
-        afu = json.loads(text.rstrip(b"\0"))["afu-image"]  # C's strings end with a NUL, and OPAE reads them as such
+        afu = json.loads(text.rstrip(b"\0"))["afu-image"]  # OPAE reads it as a C string, which may end with a NUL
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         found = f"{text[:80]!r}: {error!r}"
         raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {found}") from error

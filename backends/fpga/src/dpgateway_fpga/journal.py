@@ -1,7 +1,7 @@
-"""What was programmed onto each board, on disk: so that the next gateway knows it, and a second one keeps off.
+"""The record of what each board was programmed with, on disk, and a lock for each board against other processes.
 
-One small file for each board, written before a board is touched and again afterwards, and a lock beside it. A file that
-can't be read, or is of another boot, says nothing: then the board is programmed again.
+A board has one small file, written before the board is touched and again afterwards, and a lock file beside it. A file
+that can't be read, or is from another boot, counts as missing: then the board is programmed again.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _LARGEST = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BoardRecord:
-    """What became of a board when it was programmed last."""
+    """The outcome of the last attempt to program a board."""
 
     state: Literal["programming", "loaded", "faulted"]
-    """``programming``: under way, or broken off by the end of the process."""
+    """The outcome; ``programming``: under way, or interrupted by the end of the process."""
     bitstream: str
-    """Its id."""
+    """The bitstream's id."""
     sha256: str
     resource: str
-    """For which resource."""
+    """The resource for which the board was programmed."""
     since: int
-    """When this became so, in seconds since 1970."""
+    """The time of this state, in seconds since 1970."""
     boot: str
-    """The boot: a board's image and fault may be gone after a power cut."""
+    """The boot id: a board's image and fault may be gone after a power cut."""
     identity: str | None = None
-    """What the board said of itself once it was loaded."""
+    """The board's identity, read back once it was loaded."""
     reason: str = ""
-    """Why it is faulted; or, of a fallback image, why it isn't the one that was wanted."""
+    """Why the board is faulted; for a fallback image, why the wanted one failed."""
     again: bool = False
     """Whether the same attempt may succeed later."""
     touched: bool = True
-    """Whether a failed attempt may have changed the board; if not, it is no fault of the board."""
+    """Whether a failed attempt may have changed the board; if not, the board isn't at fault."""
     life: int | None = None
-    """In which life of what programs it; None: that wasn't known, as in earlier releases."""
+    """The board's life (``Located.life``); None: unknown, as in earlier releases."""
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.since, UTC).isoformat().replace("+00:00", "Z")
@@ -55,15 +55,15 @@ class BoardRecord:
 
 
 class BoardJournal:
-    """Of all boards, in a directory that is ours alone. Blocks on the disk."""
+    """The records and locks of all boards, in a directory that no other user can write. Blocks on the disk."""
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
         self.boot = _BOOT_ID.read_text().strip()
-        """Which boot this is (Documentation/admin-guide/sysctl/kernel.rst)."""
+        """The boot id (Documentation/admin-guide/sysctl/kernel.rst)."""
 
     def read(self, board: str, life: int | None = None) -> BoardRecord | None:
-        """What was written in this boot, and in this life of what programs it; None: unknown."""
+        """The entry of this boot, and of this life unless either life is None; None: unknown."""
         try:
             with trusted_directory(self.state_dir) as directory:
                 entry = from_plain(json.loads(read_file(f"{board}.json", _LARGEST, directory)), BoardRecord)
@@ -73,7 +73,7 @@ class BoardJournal:
         return entry if same and entry.boot == self.boot else None
 
     def write(self, board: str, entry: BoardRecord) -> None:
-        """Returns once a power cut can't undo it. Raises DriverError, OSError; then the file is as it was before."""
+        """Writes an entry durably. Raises DriverError, OSError, which leave the old entry in place."""
         content = json.dumps(asdict(entry)).encode()
         with self._directory() as directory:
             write_file(f"{board}.json", content, 0o600, directory)
@@ -85,7 +85,7 @@ class BoardJournal:
 
     @contextmanager
     def locked(self, *names: str) -> Iterator[Sequence[int]]:
-        """Descriptors of the locks of a board, under each of its names, exclusive in this process and among others.
+        """Locks a board under each of its names, against other threads and processes, and yields the descriptors.
         Raises Busy at once if a lock is taken; DriverError, OSError.
         """
         with ExitStack() as locks:

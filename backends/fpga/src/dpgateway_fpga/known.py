@@ -1,4 +1,4 @@
-"""The node's boards, as the configuration, the journal, the boards themselves and the running gateway know them."""
+"""The node's boards for the command line: configuration, journal, and the boards' own state, put together."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ _log = logging.getLogger("dpgateway.fpga")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One resource as it would be on one board."""
+    """One resource's function on one board."""
 
     resource: str
     options: FpgaOptions
     work: Work
 
     def verify(self) -> BoardState:
-        """Raises DriverError, OSError unless the board runs the resource's bitstream, as far as that can be known."""
+        """The board's state. Raises DriverError or OSError unless it runs the resource's bitstream, as far as board and
+        journal can tell.
+        """
         work, bitstream = self.work, self.options.bitstream
         image = work.check(bitstream)
         found = verify(work.programmer, work.board, image)
@@ -47,7 +49,9 @@ class Function:
         self.work.ensure(self.options.bitstream, tell, self.options.fallback)
 
     def reset(self) -> None:
-        """Raises Busy, DriverError, OSError. The board is programmed again before a container gets it."""
+        """Resets the board and forgets its image, so that it is programmed again before a container gets it. Raises
+        Busy, DriverError, OSError.
+        """
         self._check_known()
         with self.work.journal.locked(*self.work.board.keys):
             self.work.programmer.reset(self.work.board)
@@ -60,14 +64,14 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One board."""
+    """One board, and its functions in all resources."""
 
     board: Board
     functions: Sequence[Function]
 
     @classmethod
     def of(cls, id_: str, functions: Sequence[Function]) -> Known:
-        """``functions``: of it, maybe several times."""
+        """``functions``: the board's, possibly with duplicates."""
         each = list({id(one): one for one in functions}.values())
         return cls(next(one.work.board for one in each if one.work.board.id == id_), each)
 
@@ -77,7 +81,7 @@ class Known:
         return tuple(dict.fromkeys(one.work.board.id for one in self.functions))
 
     def function(self, resource: str) -> Function:
-        """The only one, if no resource is named. Raises DriverError."""
+        """The function of a resource; with an empty name the only one. Raises DriverError."""
         found = [one for one in self.functions if resource in {"", one.resource}]
         if len(found) == 1:
             return found[0]
@@ -104,11 +108,11 @@ def _said(work: Work) -> BoardState:
 
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
-    """By their ids. ``options``: of each resource. What has several ids is there under each, with all its functions.
-    Raises OSError; DriverError if a look for boards hangs, or if the journal can't be read.
+    """The boards, keyed by id, from each resource's ``options``. A board with several ids is listed under each, with
+    all its functions. Raises OSError; DriverError if a look for boards hangs, or if the journal can't be read.
     """
     functions: dict[str, list[Function]] = {}
-    """By the keys of their boards."""
+    """Functions, keyed by each key of their board."""
     keys: dict[str, Sequence[str]] = {}
     for resource, one in options.items():
         _check_readable(one.state_dir)
@@ -125,7 +129,7 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
 
 
 def _check_readable(state_dir: Path) -> None:
-    """An unreadable journal would make programmed boards look blank."""
+    """Raises DriverError for an unreadable journal, which would make programmed boards look blank."""
     try:
         os.scandir(state_dir).close()
     except FileNotFoundError:

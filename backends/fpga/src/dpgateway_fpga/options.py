@@ -18,7 +18,7 @@ from dpgateway_fpga.ways import DISCOVERS, VERIFIED, FpgaManager, Overlay, Simul
 
 @dataclass(frozen=True, slots=True)
 class FpgaOptions:
-    """One function, which is a bitstream, and the boards that can have it."""
+    """One function (a bitstream), and the boards that can run it."""
 
     bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with before a container starts"})
     boards: tuple[Board, ...] = field(
@@ -108,7 +108,9 @@ class FpgaOptions:
         return Roots(sysfs=self.sysfs, dev=self.dev)
 
     def claims(self) -> list[str]:
-        """What only one resource may have, or those of one pool: else a board is changed under a running container."""
+        """Names that only one resource, or the resources of one pool, may claim: a board claimed twice would be changed
+        under a running container.
+        """
         nodes = (node for board in self.boards for node in board.nodes)
         names = dict.fromkeys(name for board in self.boards for name in (board.id, board.key))
         found = [f"what is found in {self.sysfs} for {self.programmer}"] if self.discover else []

@@ -1,4 +1,4 @@
-"""Where a board is in sysfs: found by the name that its bus gives it, never by a number of the moment (fpga0)."""
+"""The place of a board in sysfs, found by its bus address, never by an enumerated number (fpga0)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Dfl:
 def manager(look: Look, board: Board, managers: Sequence[Object] = ()) -> Object:
     """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError.
 
-    ``managers``: all of them, if they are known.
+    ``managers``: all managers, if the caller has listed them.
     """
     found = [thing for thing in managers or look.objects("fpga_manager") if is_at(thing, board)]
-    # A card may have a manager of its own, and others on devices that it has inside.
+    # a card may have a manager of its own, and others on devices inside it
     own = [thing for thing in found if _device(thing).kernel == board.place]
     return _same(board, _only(board, "fpga_manager", own or found))
 
 
 def dfl(look: Look, board: Board) -> Dfl:
-    """Raises DeviceUnavailable if there is none; DriverError, OSError."""
+    """The board's port, engine and manager. Raises DeviceUnavailable if one is missing; DriverError, OSError."""
     engine = _same(board, _only(board, "dfl-fme", _in_regions(look, board, "dfl-fme.*")))
     ports = [port for port in _in_regions(look, board, "dfl-port.*") if look.value(port, "id") == str(board.port)]
     managers = [thing for thing in look.objects("fpga_manager") if engine in thing.line]
@@ -42,7 +42,7 @@ def dfl(look: Look, board: Board) -> Dfl:
 
 
 def located(look: Look, board: Board, programmer: str, managers: Sequence[Object]) -> Board:
-    """The board with the device that programs it now; unchanged if that is absent or unknown. Touches no register."""
+    """The board with its programming device; unchanged if that is absent or ambiguous. Touches no register."""
     try:
         if programmer == "dfl":
             thing = _only(board, "dfl-fme", _in_regions(look, board, "dfl-fme.*"))
@@ -50,13 +50,13 @@ def located(look: Look, board: Board, programmer: str, managers: Sequence[Object
             thing = manager(look, board, managers)
         life = os.stat(f"{look.roots.sysfs}/{thing.path}").st_ino  # noqa: PTH116  as in dpgateway.sysfs
         return Located(**asdict(board), at=programmed(thing, managers).path, life=life)
-    except (DriverError, OSError):  # its state says why
+    except (DriverError, OSError):  # the board's state reports it
         return board
 
 
 def programmed(thing: Object, managers: Sequence[Object]) -> Object:
-    """The device that one of the managers, or a part of a region, programs; the manager itself if its device has
-    several.
+    """The device behind a manager or a part of a region, which identifies the board; the manager itself if its device
+    has several.
     """
     found = _device(thing)
     of_it = [one for one in managers if _device(one) == found]
@@ -64,21 +64,23 @@ def programmed(thing: Object, managers: Sequence[Object]) -> Object:
 
 
 def _device(thing: Object) -> Object:
-    """The kernel puts a directory with the class's name between them (drivers/base/core.c, get_device_parent)."""
+    """The device of a manager or of a region's part. The kernel puts a directory with the class's name between them
+    (drivers/base/core.c, get_device_parent).
+    """
     line = thing.line
     at = next((number for number, above in enumerate(line) if above.kernel in _CLASSES), 0)
     return line[at + 1] if at + 1 < len(line) else thing
 
 
 def _same(board: Board, found: Object) -> Object:
-    """Refuses a device other than the one after which the board's lock and journal are named."""
+    """Refuses a device other than the located one, after which the board's lock and journal entry are named."""
     if isinstance(board, Located) and board.at not in {found.path, _device(found).path}:
         raise DeviceUnavailable(f"/sys/{found.path} has come since the last look at {board.place}")
     return found
 
 
 def _in_regions(look: Look, board: Board, names: str) -> list[Object]:
-    """The parts with such names of the board's regions."""
+    """The parts of the board's regions whose names match a pattern."""
     regions = [thing for thing in look.objects("fpga_region") if is_at(thing, board)]
     return [Object(f"{region.path}/{name}") for region in regions for name in look.entries(region, names)]
 
@@ -93,5 +95,5 @@ def _only(board: Board, what: str, found: list[Object]) -> Object:
 
 
 def is_at(thing: Object, board: Board) -> bool:
-    """Whether it is on the device that has the board's name, or on one inside that."""
+    """Whether an object is on the device with the board's address, or on one inside it."""
     return any(above.kernel == board.place for above in thing.line)

@@ -1,4 +1,10 @@
-"""Reads that may hang in the kernel, each on a thread of its own, so that one doesn't hold up another."""
+"""Reads that may hang in the kernel, with a timeout, each on its own thread so that one doesn't hold up another.
+
+Theory. A reader has at most one read under way, ``_now``, however many callers wait, so a hung board costs one thread.
+A caller never takes the answer of a read that began before the call, which may be outdated: it waits for that one to
+end, and then starts its own. When a read ends whose caller had timed out, ``late`` is called, so that the owner
+asks again. ``_lock`` guards ``_now``, and makes timeout and end of a read exclusive.
+"""
 
 from __future__ import annotations
 
@@ -12,42 +18,42 @@ from dpgateway import DriverError
 T = TypeVar("T")
 
 PATIENCE = 1.0
-"""Seconds that a read may take. Registers of a board, and files of /sys, take microseconds."""
+"""Timeout of a read in seconds. A board's registers, and files of /sys, take microseconds."""
 
 
 class Hung(DriverError):
-    """There is no answer in time."""
+    """A read didn't end within its timeout."""
 
 
 class _Read(Generic[T]):
-    """One read, which ends when the kernel lets it."""
+    """One read, which can't be interrupted."""
 
     def __init__(self) -> None:
         self.began, self.done = time.monotonic(), threading.Event()
         self.answers: list[T] = []
-        """None or one."""
+        """The answer, once there is one."""
         self.error: BaseException | None = None
         self.late = False
-        """A caller's wait for it timed out."""
+        """Whether a caller's wait for it timed out."""
 
 
 class PatientReader(Generic[T]):
-    """Used from any thread. Never has more than one read under way."""
+    """Reads with a timeout. Thread-safe; at most one read is under way."""
 
     def __init__(
         self, what: str, read: Callable[[], T], late: Callable[[], None] = lambda: None, patience: float = PATIENCE
     ) -> None:
-        """``what`` is read, for people. ``late`` is called when a read has ended whose caller had timed out;
-        ``patience`` is in seconds.
+        """``what`` names the source for people; ``late`` is called after a read that ended too late for its caller;
+        ``patience`` is the timeout in seconds.
         """
         self._what, self._read, self._late, self._patience = what, read, late, patience
         self._lock = threading.Lock()
         self._now: _Read[T] | None = None
 
     def read(self) -> T:
-        """The answer as it is now. Raises Hung if a read takes longer than the patience, and the read's own error."""
+        """A fresh answer. Raises Hung after the timeout, or the read's own error."""
         ours = False
-        while not ours:  # a read that began before us may be older than what we were asked for
+        while not ours:  # a read that began before this call may return an outdated answer
             with self._lock:
                 if ours := self._now is None:
                     one = _Read[T]()

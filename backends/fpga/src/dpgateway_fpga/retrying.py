@@ -1,4 +1,4 @@
-"""Attempts again after failures: the pause doubles from ``retry_first`` up to ``retry_limit``."""
+"""Retries with exponential backoff: the pause doubles from ``retry_first`` up to ``retry_limit``, with jitter."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dpgateway_fpga.options import FpgaOptions
 
 
 class BoardRetries:
-    """Of one board. At most one attempt is planned. Used from any thread."""
+    """The retries of one board. At most one attempt is scheduled. Thread-safe."""
 
     def __init__(self, options: FpgaOptions, attempt: Callable[[], None], complain: Callable[[str], None]) -> None:
-        """``attempt`` runs on a thread of its own; ``complain`` gets why none can be planned."""
+        """``attempt`` runs on its own thread; ``complain`` gets the reason when none can be scheduled."""
         self._options, self._attempt, self._complain = options, attempt, complain
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._closed = False
         self.failures = 0
-        """The failures since the last success."""
+        """The number of failures since the last success."""
 
     def settle(self, failures: int, *, again: bool = False) -> None:
-        """After an attempt, which cancels a planned one. ``again``: plans the next one."""
+        """Records an attempt's outcome, and cancels a scheduled one; ``again`` schedules the next."""
         with self._lock:
             self.failures = failures
             self._cancel()
@@ -30,7 +30,7 @@ class BoardRetries:
                 self._plan()
 
     def plan(self) -> None:
-        """Plans an attempt, unless one is planned."""
+        """Schedules an attempt unless one is scheduled."""
         with self._lock:
             if self._timer is None:
                 self._plan()
@@ -41,7 +41,7 @@ class BoardRetries:
             self._cancel()
 
     def _plan(self) -> None:
-        """Called with the lock."""
+        """Called under the lock."""
         if self._closed:
             return
         self._timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)

@@ -1,13 +1,13 @@
-"""One board as one resource offers it: whether it can be had, and attempts to make it so.
+"""One board as one resource offers it: its health, programming, and retries.
 
-Theory. Resources of one pool may share a board, each with a slot of its own. All slots of a board share a *station*, at
-which one job programs the board at a time; its beginning and end change the health in every slot. What the board runs
-is in the journal, not here. A slot keeps three things:
+Theory. Resources of one pool may share a board, each with its own slot. All slots of a board share a *station*, where
+one job programs the board at a time; its start and its end change the health in every slot. The board's image is
+recorded in the journal, not here. A slot keeps three things:
 
-- the health as it was listed, which also holds during a job of this resource: a fault lasts until programming ends;
-- why the bitstream is *refused*: its file can't be used, whatever the board does. That is this resource's fault alone,
-  and over when the file is good again;
-- the *retries* of failures that may pass. A container's start attempts at once in any case.
+- the health as listed, which stays during a job of this resource: a fault lasts until programming ends;
+- why the bitstream is *refused*: its file can't be used, whatever the board's state. That is this resource's fault
+  alone, and ends when the file is good again;
+- the *retries* of failures that may pass. A container's start makes an attempt at once in any case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpgateway_fpga.ways import DISCOVERS
 
 
 class Slot:
-    """A board is healthy until programming it fails, and again once it succeeds; in all resources that offer it."""
+    """A board is Unhealthy, in all resources that offer it, from a failed attempt until one succeeds."""
 
     def __init__(self, work: Work, options: FpgaOptions, context: Context) -> None:
         self.board, self._work, self._options, self._context = work.board, work, options, context
@@ -40,12 +40,12 @@ class Slot:
         self._station = station(options.state_dir, work.board.key)
         self._retries = BoardRetries(options, self._try_again, self._no_retry)
         self._state = threading.Lock()
-        """Guards the health, which the station's threads change as well."""
+        """Guards the health, which the station's threads change, too."""
         self._health = Health.healthy()
         self._refused = ""
-        """Why the bitstream can't be programmed, onto this board at least."""
+        """Why the bitstream can't be programmed onto this board; empty if it can."""
         self._looks_again = False
-        """Whether another look was asked for, because the board has come."""
+        """Whether another list was requested because the board appeared since the last look; requested once."""
         self._station.watch(self)
 
     # what is listed
@@ -61,7 +61,7 @@ class Slot:
         return replace(self._device, health=health)
 
     def station_changed(self) -> None:
-        """Programming has begun or ended, maybe for another resource."""
+        """Programming began or ended, possibly for another resource."""
         health = self._look()
         with self._state:
             changed, self._health = health != self._health, health
@@ -69,8 +69,8 @@ class Slot:
             self._context.changed()
 
     def _look(self) -> Health:
-        """The journal says nothing wrong while the board is programmed, so a look into which that falls is repeated,
-        also one in which a job both began and ended.
+        """The health now. During a job the journal shows no fault, so a look is repeated if a job began or ended in it;
+        the count of begun jobs reveals one that did both.
         """
         station, seen, health = self._station, None, None
         while health is None or seen != (station.begun, station.job):
@@ -98,8 +98,8 @@ class Slot:
         return unknown(self.board, self._options)
 
     def _fault(self) -> str:
-        """What the journal says; a fallback image is a fault only of whose bitstream failed, and so is an attempt that
-        touched nothing.
+        """The fault in the journal; empty without one. A fallback image, or an attempt that touched nothing, is a fault
+        only for the resource whose bitstream failed.
         """
         entry = self._work.entry()
         if entry is None or not entry.reason:
@@ -110,7 +110,7 @@ class Slot:
         return f"{entry.reason}; it runs {entry.bitstream}" if ours else ""
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
-        """The lowest is the best: a board that runs the bitstream, then one that runs nothing, then by NUMA node."""
+        """The sort key, best first: boards with the bitstream, blank or unprogrammed ones, others; then NUMA nodes."""
         entry, ours, blank = self._work.entry(), self._options.bitstream, self._options.blank
         rank = 2
         if entry is None or (blank is not None and entry.bitstream == blank.id):
@@ -122,14 +122,14 @@ class Slot:
     # programming
 
     def begin(self) -> ProgrammingJob:
-        """Has the board programmed, if it doesn't run the bitstream; callers meanwhile get the same job. Raises
-        Busy if it is being programmed with another one.
+        """Starts a job that programs the board unless it runs the bitstream; further callers join the job. Raises Busy
+        if the board is being programmed with another bitstream.
         """
         ensure = partial(self._work.ensure, fallback=self._options.fallback)
         return self._begin(self._options.bitstream, ensure)
 
     def finish(self, job: ProgrammingJob, end: float) -> None:
-        """Returns when the job has ended; ``end``: by time.monotonic(). Raises Busy if it goes on, DriverError."""
+        """Waits for a job until ``end``, a time of time.monotonic(). Raises Busy if it goes on, or its DriverError."""
         if not job.ended.wait(max(0.0, end - time.monotonic())):
             raise Busy(f"board {self.board.id!r} {job}; it goes on, and the next attempt joins it")
         if job.error is not None:
@@ -137,7 +137,7 @@ class Slot:
             raise kind(f"board {self.board.id!r} can't be programmed: {_text(job.error)}") from job.error
 
     def free(self, end: float) -> None:
-        """The board is released. Returns once no job is under way; at ``end`` at the latest."""
+        """Releases the board, and blanks it if configured. Returns when no job is under way, or at ``end``."""
         if (job := self._station.job) is not None:
             job.ended.wait(max(0.0, end - time.monotonic()))
         if self._options.blank is not None:
@@ -145,7 +145,7 @@ class Slot:
                 self.finish(self._begin(self._options.blank, self._work.blank), end)
 
     def close(self) -> None:
-        """A job under way ends by itself; retries begin no more."""
+        """Stops retries. A job under way goes on, because hardware can't be interrupted."""
         self._station.leave(self)
         self._retries.close()
 
@@ -161,7 +161,7 @@ class Slot:
     def _attempt(self, work: Callable[[Progress], None], tell: Progress) -> None:
         try:
             work(tell)
-        except (Busy, Meanwhile):
+        except (Busy, Meanwhile):  # the board is in other hands, which isn't a failure of this resource
             self._retries.settle(0)
             raise
         except BaseException as error:
@@ -171,7 +171,7 @@ class Slot:
         self._retries.settle(0)
 
     def _failed(self, error: BaseException) -> None:
-        """Tries again later, if what was wrong may pass. A container's next start tries in any case."""
+        """Records a failure, and schedules a retry if it may pass."""
         failures, why = self._retries.failures + 1, _text(error)
         self._refused = why if isinstance(error, Refused) else ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
@@ -180,7 +180,7 @@ class Slot:
     # trying again
 
     def _plan_after_restart(self) -> None:
-        """An earlier driver's failure may pass, too."""
+        """Schedules the retry that an earlier driver left in the journal."""
         entry = self._work.entry()
         ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
         if ours and entry is not None and entry.again and self._station.job is None:
@@ -190,6 +190,7 @@ class Slot:
         self._context.log.warning("board %s isn't tried again until a container's start: %s", self.board.id, why)
 
     def _try_again(self) -> None:
+        # after a refusal the board isn't at fault, so checking the file again is enough
         if not self._refused:
             with contextlib.suppress(Busy):  # another resource programs it
                 self._begin(self._options.bitstream, self._work.ensure_again)
@@ -205,8 +206,8 @@ class Slot:
 
 
 def unknown(board: Board, options: FpgaOptions) -> str:
-    """Why nothing can be done with a board though it is there: what programs it, after which its lock, its journal and
-    its hardware are named, is known after the next look only. Empty if it is known.
+    """Why a present board can't be used yet: its lock, journal entry and hardware are named after its programming
+    device, which only the next look finds. Empty if that is known.
     """
     known = options.programmer not in DISCOVERS or isinstance(board, Located)
     return "" if known else "it has come since the last look for boards"

@@ -1,4 +1,4 @@
-"""Files with the very bytes of an image, for the kernel and for tools that read files by their names."""
+"""Image files for the kernel and for tools, which read an image by its file name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 
 
 class Unwritten(DriverError):
-    """The file couldn't be written; it wasn't read, and another attempt may work."""
+    """The file couldn't be written. The board wasn't touched, and another attempt may succeed."""
 
     again, touched = True, False
 
 
 @contextmanager
 def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
-    """A file in a directory that only we can write, until the block ends. Raises DriverError, OSError.
+    """Writes a file into a trusted directory, and removes it after the block. Raises DriverError, OSError.
 
-    It gets its final name once it is complete, so that no reader sees half of it; the leftover of a gateway that died
-    is replaced. If its content has changed at the end, the loaded bytes are unknown, which is an error.
+    The complete file is renamed into place, so that no reader sees half of it; the leftover of a gateway that died is
+    replaced. If the content changed during the block, the loaded bytes are unknown, which is an error.
     """
     directory = Path(os.path.realpath(directory.parent), directory.name)  # /lib is a link to /usr/lib on most systems
     try:
@@ -43,7 +43,7 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
 
 
 def _identity(file: Path) -> tuple[int, ...]:
-    """What changes when its content does. Empty: it isn't there."""
+    """Metadata that changes with the content; empty if the file is absent."""
     try:
         status = file.lstat()
     except FileNotFoundError:

@@ -1,4 +1,9 @@
-"""One board for all resources of this process: at most one of them programs it at a time, and the others hear of it."""
+"""One board, shared by all resources of this process.
+
+Theory. At most one job programs the board at a time; ``job`` and ``begun`` change under the lock. Watchers are notified
+after each start and end, outside the lock, because they read both. At the end of a job the order is: ``job`` is
+cleared, watchers are notified, and only then its waiters wake, so that they find the health up to date.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from dpgateway_fpga.programmers import Progress
 
 
 class ProgrammingJob:
-    """Programming. It goes on without a waiter, because hardware can't be told to stop."""
+    """One run of programming. It goes on without a waiter, because hardware can't be interrupted."""
 
     def __init__(self, bitstream: Bitstream, resource: str) -> None:
         self.bitstream, self.resource = bitstream, resource
@@ -38,14 +43,14 @@ class StationListener(Protocol):
 
 
 class Station:
-    """Used from any thread."""
+    """The jobs of one board, and their watchers. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.job: ProgrammingJob | None = None
-        """The job under way."""
+        """The job under way; None if the board is idle."""
         self.begun = 0
-        """How many jobs have begun."""
+        """The number of jobs begun so far."""
         self._watchers: WeakSet[StationListener] = WeakSet()
 
     def watch(self, watcher: StationListener) -> None:
@@ -57,8 +62,8 @@ class Station:
             self._watchers.discard(watcher)
 
     def begin(self, job: ProgrammingJob, work: Callable[[Progress], None]) -> ProgrammingJob:
-        """The job, or the one that programs the same already. Raises Busy if another one is under way, or without a
-        thread.
+        """Starts the job, or joins one under way with the same bitstream, and returns it. Raises Busy if another one is
+        under way, or if no thread can be started.
         """
         with self._lock:
             if (now := self.job) is not None:
@@ -78,7 +83,7 @@ class Station:
     def _run(self, job: ProgrammingJob, work: Callable[[Progress], None]) -> None:
         try:
             work(job.tell)
-        except BaseException as error:  # nothing else would catch it on this thread
+        except BaseException as error:  # raised by the waiters
             job.error = error
         with self._lock:
             self.job = None
@@ -97,6 +102,6 @@ _making = threading.Lock()
 
 
 def station(state_dir: Path, board: str) -> Station:
-    """The one of this board in this process. Resources don't know one another, so they meet here."""
+    """This process's station of a board. Resources have no reference to each other, so they share it here."""
     with _making:
         return _stations.setdefault((state_dir, board), Station())

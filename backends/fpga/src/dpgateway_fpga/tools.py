@@ -1,4 +1,4 @@
-"""Programs that program boards: how they are called, and how they say what a board runs. Never through a shell."""
+"""Tools that program boards: their arguments, and how to read back a board's image. No shell is involved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_IMAGES = frozenset({"file", "text", "sha256", "uuid", "accelerator"})
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. Its arguments may have placeholders."""
+    """One tool. Its arguments may contain placeholders."""
 
     argv: tuple[str, ...]
     read: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ PRESETS: Mapping[str, Tool] = {
         pattern=r"(?m)^AFI\s+\S+\s+(\S+)\s+loaded\s",
         expect="{text}",
     ),
-    # opae-sdk, doc/src/fpga_tools/fpgaconf; without --force it leaves a port alone that somebody has open
+    # opae-sdk, doc/src/fpga_tools/fpgaconf; without --force it leaves an open port alone
     "fpgaconf": Tool(
         argv=(
             "fpgaconf", "--segment", "0x{segment}", "--bus", "0x{bus}", "--device", "0x{device}",
@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Tool] = {
         read=("cat", "{dfl_port}/afu_id"),
         expect="{accelerator}",
     ),
-    # openFPGALoader(1): into the FPGA's memory, not into flash, unless told otherwise; it can't say what a board runs
+    # openFPGALoader(1): loads the FPGA's memory, not flash, by default; it can't read an image back
     "openFPGALoader": Tool(argv=("openFPGALoader", "--ftdi-serial", "{address}", "{file}")),
     # XRT, src/runtime_src/core/tools/xbutil2, and core/pcie/driver/linux/xocl: xclbinuuid
     "xrt-smi": Tool(
@@ -70,7 +70,7 @@ PRESETS: Mapping[str, Tool] = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A tool, by a name that is known here, or by its arguments."""
+    """A tool, by a preset or by its arguments."""
 
     preset: Literal["fpga-load-local-image", "fpgaconf", "openFPGALoader", "xrt-smi"] | None = field(
         default=None, metadata={"help": "a tool whose arguments are known"}

@@ -1,4 +1,4 @@
-"""Files and directories that only root and the gateway's user can change or replace."""
+"""Access to files and directories that only root and the gateway's user can change or replace."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dpgateway import DriverError
 def trusted_directory(path: Path) -> Iterator[int]:
     """A descriptor of the directory at an absolute path, for ``dir_fd``. Raises DriverError, OSError.
 
-    A writer of any directory on the way could replace everything below it, so each is checked
-    (as sshd does: OpenSSH, misc.c, safe_path), and the next one is opened from the one that was checked.
+    A user who can write any directory on the way could replace everything below it, so each is checked (as by sshd:
+    OpenSSH, misc.c, safe_path), and the next one is opened relative to the checked one.
     """
     with ExitStack() as opened:
         shown = Path(path.anchor)
@@ -28,7 +28,9 @@ def trusted_directory(path: Path) -> Iterator[int]:
 
 
 def read_file(name: str | Path, longest: int, directory: int | None = None) -> bytes:
-    """The content of a regular file, no link; never blocks. Raises DriverError, also if it is longer; OSError."""
+    """The content of a regular file, not through a link, and without blocking. Raises OSError; DriverError, also for a
+    file of more than ``longest`` bytes.
+    """
 
     def opened(path: str, flags: int) -> int:
         # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
@@ -44,14 +46,14 @@ def read_file(name: str | Path, longest: int, directory: int | None = None) -> b
 
 
 def write_file(name: str, content: bytes, mode: int, directory: int) -> None:
-    """Puts a file with this content there, whole or not at all. Returns once a power cut can't undo it. Raises OSError.
+    """Writes a file atomically and durably. Raises OSError.
 
-    For the only writer of this name: what another one left beside it when it died is replaced.
+    For one writer at a time of this name: the temporary file of one that died is replaced.
     """
     new = f".{name}.new"
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
-    # EXCL: no link leads to another file
+    # EXCL: the name can't be a link to another file
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -69,7 +71,7 @@ def check_owner_alone(what: str, status: os.stat_result) -> None:
     """Raises DriverError if other users than root and this process's own can write a file of this status."""
     if status.st_uid not in (0, os.geteuid()):
         raise DriverError(f"expected {what} owned by root or by user {os.geteuid()}, found user {status.st_uid}")
-    # In a sticky directory, such as /tmp, others can add names but can't replace ours (inode(7)).
+    # in a sticky directory, such as /tmp, others can add names, but can't replace ours (inode(7))
     sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
         mode = f"{stat.S_IMODE(status.st_mode):04o}"

@@ -1,4 +1,4 @@
-"""The options of each way to program boards, but those of tools, which are many."""
+"""The options of each programmer except ``command``, which has its own module."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ VERIFIED = (
 )
 """How strongly each programmer verifies a board."""
 DISCOVERS = ("dfl", "fpga-manager", "overlay")
-"""The programmers whose boards can be found in /sys."""
+"""The programmers whose boards can be discovered in /sys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """How the simulated programmer behaves."""
+    """The behaviour of the simulated programmer."""
 
     state_dir: Path = field(
-        # As on a board, the loaded bitstream outlives the gateway, but not a reboot: /run is emptied at boot.
+        # as on a real board, a loaded bitstream outlives the gateway, but not a reboot, which empties /run
         default=Path("/run/dpgateway/fpga-simulated"),
         metadata={"help": "where the simulated programmer keeps what each board runs"},
     )
@@ -45,7 +45,7 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class FpgaManager:
-    """How the kernel's fpga_manager is told to load an image from a file."""
+    """The kernel's fpga_manager loads an image from a file whose name is written to it."""
 
     flags: int = field(default=0, metadata={"help": "written to `flags` before each load; 1: partial reconfiguration"})
     firmware: Path = field(
@@ -65,7 +65,7 @@ class FpgaManager:
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """How the kernel is told to apply an overlay for the device tree, which has it load the image."""
+    """The kernel applies a device-tree overlay, and loads the image that the overlay names."""
 
     file: Bitstream | None = field(
         default=None, metadata={"help": "the compiled overlay; its firmware-name is replaced by the image's"}

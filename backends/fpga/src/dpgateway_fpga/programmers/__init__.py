@@ -1,14 +1,14 @@
-"""How a board is programmed: one module for each way, all in one table.
+"""The programmers: one module each, all in one table.
 
-programmer     what every way can do, says of itself, and raises
-command        boards that a tool programs
-fpga_manager   boards that fpga_manager programs from a file
-overlay        boards that an overlay for the device tree programs
+programmer     the protocol of all programmers, their states and errors
+command        boards programmed by a tool
+fpga_manager   boards programmed by fpga_manager, from a file
+overlay        boards programmed by a device-tree overlay
 dfl            cards with the kernel's DFL drivers
 simulated      boards that are files, for demos and tests
-manager_state  what fpga_manager says of itself
-processes      starts what may hang in a process of its own, and waits for it
-child          that process
+manager_state  the state of an fpga_manager
+processes      child processes for operations that may hang
+child          the program of these processes
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""What may hang in the kernel, in a process of its own: takes the steps of its argument, until one fails.
+"""A child process for operations that may hang in the kernel: executes the steps in its argument until one fails.
 
-Started by its path, with nothing but the standard library, so that it begins to work within some milliseconds. Prints
-which step failed, with which errno, as JSON; exit code 1 then.
+Started by its path, with only the standard library, so that it starts within milliseconds. A failed step is printed as
+JSON, with its errno; the exit code is then 1.
 """
 
 import errno
@@ -22,7 +22,7 @@ PORT_PR = struct.Struct("=IIIIQ")
 
 
 def lock(path: str) -> None:
-    """Until this process ends, because the kernel's driver takes none."""
+    """Takes a lock until this process ends, because the kernel's driver takes none."""
     try:
         fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -30,12 +30,12 @@ def lock(path: str) -> None:
 
 
 def turn(path: str) -> None:
-    """The same, but waits: the ports of a card are programmed one after the other."""
+    """Like ``lock``, but waits: a card's ports are programmed one after the other."""
     fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX)
 
 
 def write(path: str, text: str) -> None:
-    """The whole text at once, because each write(2) is one store for sysfs (Documentation/filesystems/sysfs.rst)."""
+    """Writes the whole text at once: each write(2) is a store of its own (Documentation/filesystems/sysfs.rst)."""
     attribute = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     written = os.write(attribute, text.encode())
     if written != len(text.encode()):
@@ -43,11 +43,11 @@ def write(path: str, text: str) -> None:
 
 
 LONGEST = 4096
-"""Bytes of an attribute (Documentation/filesystems/sysfs.rst)."""
+"""Limit of an attribute's bytes (Documentation/filesystems/sysfs.rst)."""
 
 
 def flags(path: str, value: str) -> None:
-    """Hexadecimal, and read back, because the value stays for the next load."""
+    """Writes hexadecimal flags, and reads them back, because an earlier value would stay for the next load."""
     write(path, value)
     with open(path, encoding="ascii", errors="replace") as attribute:  # noqa: PTH123  no pathlib here, which costs 10 ms
         found = attribute.read(LONGEST + 1)
@@ -59,7 +59,7 @@ def flags(path: str, value: str) -> None:
 
 
 def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
-    """Programs what the memory at ``descriptor`` has. O_EXCL: we alone have the management engine open."""
+    """Programs the image in the memory at ``descriptor``. O_EXCL: nothing else may have the management engine open."""
     import ctypes  # noqa: PLC0415  nothing else needs it, and where memory can't be executed its import may fail
 
     device = _device(path, number, os.O_EXCL)
@@ -70,11 +70,11 @@ def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
             fcntl.ioctl(device, FME_PORT_PR, argument)
         finally:
             del first  # else the memory can't be closed
-            os.close(device)  # before another process gets the card's lock, and couldn't open it
+            os.close(device)  # before the lock is released, else the next holder couldn't open the device
 
 
 def unused(path: str, number: str) -> None:
-    """A port that is open is in use by a container. The kernel would program it all the same."""
+    """Fails for an open port, which a container uses: the kernel would program it all the same."""
     os.close(_device(path, number, os.O_EXCL))
 
 
@@ -83,7 +83,7 @@ def reset(path: str, number: str) -> None:
 
 
 def _device(path: str, number: str, flags: int) -> int:
-    """``number``: what sysfs calls the device, because a node may be an old one of another device."""
+    """Opens a node and checks its number against sysfs, because it may be the stale node of another device."""
     try:
         device = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Boards that a tool programs: xrt-smi, fpgaconf, or any other program that ends with 0 if it has worked."""
+"""Boards programmed by a tool: xrt-smi, fpgaconf, or any program that exits with 0 on success."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Pro
 from dpgateway_fpga.staging import staged
 
 _PATIENCE = timedelta(seconds=5)
-"""For a tool that only reads: the gateway waits 10 s for a list of boards."""
+"""Timeout of a tool that only reads: the gateway waits 10 s for a list of boards."""
 _NO_IMAGE = Image(b"", "")
 _UUID = slice(416, 432)
 _WORD = re.compile(r"[A-Za-z0-9][\w.:/+-]*", re.ASCII)
-"""No white space, and no hyphen before it, which would make it an option."""
+"""No white space, and no leading hyphen, which would make it an option."""
 _PCI = re.compile(r"(?P<segment>[0-9a-f]{4,}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})\.(?P<function>[0-7])")
 
 
 class CommandProgrammer:
-    """What a tool says is believed as far as another tool can read it back."""
+    """Verifies a board only if a second tool can read its image back."""
 
     def __init__(self, options: FpgaOptions) -> None:
         self._options, self._tool = options, options.command.tool
@@ -72,7 +72,7 @@ class CommandProgrammer:
 
     @contextmanager
     def _file(self, board: Board, image: Image) -> Iterator[Path | None]:
-        """Only for a tool that wants one. Its name ends as the bitstream's does, because tools look at that."""
+        """The image's file; None for a tool without ``{file}``. It has the bitstream's suffix, which tools look at."""
         if not any("{file}" in part for part in self._tool.argv):
             yield None
             return
@@ -83,7 +83,7 @@ class CommandProgrammer:
             yield file
 
     def _filled(self, board: Board, image: Image = _NO_IMAGE, file: Path | None = None) -> Callable[[str], str]:
-        """Fills in the placeholders of a text. Raises DriverError, OSError."""
+        """A function that fills a text's placeholders. It raises DriverError, OSError."""
         roots = self._options.roots
         values = _Lazy(
             file=lambda: str(file),
@@ -102,7 +102,7 @@ class CommandProgrammer:
 
 
 class _Lazy(dict[str, Any]):
-    """Values that are found out when they are wanted."""
+    """Values computed on access, because most placeholders aren't used and some raise errors."""
 
     def __getitem__(self, name: str) -> object:
         return super().__getitem__(name)()
@@ -123,14 +123,14 @@ def _word(content: bytes) -> str:
 
 
 def _uuid(content: bytes) -> str:
-    """Source: XRT, src/runtime_src/core/include/xrt/detail/xclbin.h, struct axlf."""
+    """The uuid in an xclbin file. Source: XRT, src/runtime_src/core/include/xrt/detail/xclbin.h, struct axlf."""
     if not content.startswith(b"xclbin2\0") or len(content) < _UUID.stop:
         raise DriverError("expected an xclbin file, which begins with xclbin2")
     return str(UUID(bytes=content[_UUID]))
 
 
 def _changes(progress: Progress) -> Progress:
-    """Passes on each line that differs from the last one and isn't empty."""
+    """Passes on each non-empty line that differs from the last one."""
     last = [""]
 
     def tell(line: str) -> None:

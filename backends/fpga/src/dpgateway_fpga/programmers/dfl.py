@@ -1,6 +1,6 @@
 """Cards of Intel and Altera, through the kernel's DFL drivers: an ioctl of the management engine programs one port.
 
-The card says which accelerator a port runs (``afu_id``), and for which interface it takes images (``compat_id``).
+A port's ``afu_id`` identifies its accelerator, the card's ``compat_id`` the interface that images must be for.
 Sources: Documentation/fpga/dfl.rst, include/uapi/linux/fpga-dfl.h.
 """
 
@@ -24,11 +24,11 @@ from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Pro
 
 _COMPAT_ID = "dfl-fme-region.*/fpga_region/region*/compat_id"
 _DEAD = "f" * 32
-"""What a register of a card says that doesn't answer any more."""
+"""The value of all registers of a card that no longer responds."""
 
 
 class DflProgrammer:
-    """What a port runs can be read back."""
+    """Programs ports, whose accelerator can be read back."""
 
     verification = Verification.IDENTITY
 
@@ -56,7 +56,7 @@ class DflProgrammer:
             return replace(found, fault=left)
         afu = look.value(place.port, "afu_id")
         if isinstance(afu, NoValue) and found.state in AT_WORK:
-            return found  # the port is disabled, and afu_id says EBUSY (drivers/fpga/dfl-afu-main.c)
+            return found  # the port is disabled for now, so afu_id gives EBUSY (drivers/fpga/dfl-afu-main.c)
         return _identified(found, afu)
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
@@ -64,6 +64,7 @@ class DflProgrammer:
         look = Look(self._roots)
         place = places.dfl(look, board)
         with _memory(gbs.parse(image.content).image) as memory:
+            # the card's lock comes first: a port that was unused before the wait may be in use after it
             steps = [
                 ("turn", f"{look.roots.sysfs}/{place.engine.path}"),
                 ("unused", *_node(look, place.port)),
@@ -73,15 +74,18 @@ class DflProgrammer:
             load(self._processes, board, steps, Watched(self._roots, place.manager, progress), keep)
 
     def reset(self, board: Board) -> None:
-        """Resets what the port runs, which stays the same."""
+        """Resets the port's accelerator, which stays loaded."""
         look = Look(self._roots)
         self._processes.steps(board, [("reset", *_node(look, places.dfl(look, board).port))], lambda: None)
 
 
 def _identified(found: BoardState, afu: str | NoValue) -> BoardState:
-    """After a reconfiguration that failed, the kernel leaves the port disabled for ever: its error path doesn't enable
-    the bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does. A port that isn't
-    disabled runs what it says: what the card's one manager says is of the port that was programmed last.
+    """The state of a port with this ``afu_id``.
+
+    After a failed reconfiguration the kernel leaves the port disabled for ever: the error path doesn't enable the
+    bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does. An enabled port's
+    ``afu_id`` overrides a fault of the manager, because the card has one manager, whose state is that of the port
+    programmed last.
     """
     if isinstance(afu, NoValue):
         why = (
@@ -94,7 +98,7 @@ def _identified(found: BoardState, afu: str | NoValue) -> BoardState:
 
 
 def _node(look: Look, thing: Object) -> tuple[str, str]:
-    """The device node, and its number, which the node is held against."""
+    """The device node, and the number that it must have."""
     name, number = look.env(thing, "DEVNAME"), look.value(thing, "dev")
     if isinstance(name, NoValue) or isinstance(number, NoValue):
         raise Failed(f"/sys/{thing.path} has no device node: uevent has DEVNAME {name}, dev {number}")
@@ -103,7 +107,7 @@ def _node(look: Look, thing: Object) -> tuple[str, str]:
 
 @contextmanager
 def _memory(content: memoryview) -> Iterator[int]:
-    """A descriptor of sealed memory with the image."""
+    """A descriptor of sealed memory with the image, which no process can change any more."""
     descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:

@@ -1,7 +1,7 @@
-"""Boards that the kernel's fpga_manager programs from a file, when it is told the file's name.
+"""Boards programmed by the kernel's fpga_manager, from a file whose name is written to its attribute ``firmware``.
 
-Only vendors' kernels have the attribute ``firmware`` (linux-xlnx, drivers/fpga/fpga-mgr.c). Writing it blocks for the
-whole load, and takes no lock: two writers would be in the driver at once. What a manager says of itself is in
+Only vendors' kernels have this attribute (linux-xlnx, drivers/fpga/fpga-mgr.c). Writing it blocks for the whole load,
+and takes no lock: two writers would be in the driver at once. A manager's other attributes are documented in
 Documentation/ABI/testing/sysfs-class-fpga-manager.
 """
 
@@ -21,11 +21,11 @@ from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Pro
 from dpgateway_fpga.staging import staged
 
 DIRECTORY = "dpgateway"
-"""Below the kernel's /lib/firmware, where nothing else puts files."""
+"""The gateway's own directory below the kernel's /lib/firmware."""
 
 
 class FpgaManagerProgrammer:
-    """Which image a manager has loaded can't be read back."""
+    """Programs through a manager, whose image can't be read back."""
 
     verification = Verification.STATE
 
@@ -52,7 +52,7 @@ class FpgaManagerProgrammer:
         manager = places.manager(look, board)
         attributes = self._attributes(look, manager)
         here = look.roots.sysfs + "/" + manager.path
-        # Named after the content and the board: no other file has this name, wherever the kernel looks for it first.
+        # named after content and board, so that no other directory of the kernel's search path has a file of this name
         name = f"{image.sha256}-{board.id}.bin"
         with staged(self._options.firmware / DIRECTORY, name, image.content):
             steps = [("lock", here), *attributes, ("write", f"{here}/firmware", f"{DIRECTORY}/{name}")]
@@ -64,7 +64,7 @@ class FpgaManagerProgrammer:
         raise Failed("it can't be reset, because fpga_manager can only load: program it")
 
     def _lacking(self, look: Look, manager: Object) -> str | None:
-        """Why no image can be loaded, if none can."""
+        """Why this manager can't load any image; None if it can."""
         try:
             self._attributes(look, manager)
         except (DriverError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The state of the kernel's fpga_manager, for every programmer that has it load an image."""
+"""The state of the kernel's fpga_manager, for all programmers that load an image through it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from dpgateway_fpga.programmers.programmer import BoardState, Failed, Progress
 
 OPERATING = "operating"
 AT_WORK = frozenset({"firmware request", "parse header", "write init", "write", "write complete"})
-"""The states of a load that isn't over."""
+"""The states of a load in progress."""
 UNFOUND = "firmware request error"
 _LOOK = 0.1
-"""Seconds between two looks."""
+"""Seconds between two polls of the state."""
 _LATE = 2.0
-"""Seconds that state and status may lag behind the end of a load, before they count as its fault."""
+"""Seconds that state and status may lag behind the end of a load."""
 
 
 def reading(look: Look, manager: Object) -> BoardState:
-    """``unknown`` is no fault: it is the state before the first load. Nor is that the kernel found no file, because it
-    touched nothing then. Another error stays until the next load (drivers/fpga/fpga-mgr.c).
+    """A manager's state. ``unknown`` isn't a fault, because it is the state before the first load; nor is ``UNFOUND``,
+    because the kernel touched nothing then. Other errors stay until the next load (drivers/fpga/fpga-mgr.c).
     """
     state, status = look.value(manager, "state"), look.value(manager, "status")
     if isinstance(state, NoValue):
         return BoardState("absent" if state.absent else "unknown", fault=f"/sys/{manager.path}/state {state}")
     errors = str(status) if isinstance(status, NoValue) else ", ".join(status.split("\n"))
-    # linux-xlnx fails a read of status with ENOENT where the driver has none.
+    # in linux-xlnx a read of status fails with ENOENT if the driver has none
     if isinstance(status, NoValue) and (status.absent or status.reason.endswith(os.strerror(errno.ENOENT))):
         errors = ""
     wrong = state.endswith(" error") and state != UNFOUND
@@ -41,7 +41,7 @@ def reading(look: Look, manager: Object) -> BoardState:
 
 
 def read(roots: Roots, board: Board) -> BoardState:
-    """The reading of a board's manager; a board without one is absent."""
+    """The state of a board's manager; a board without one is absent."""
     look = Look(roots)
     try:
         return reading(look, places.manager(look, board))
@@ -50,12 +50,12 @@ def read(roots: Roots, board: Board) -> BoardState:
 
 
 def unplaced(error: DriverError | OSError) -> BoardState:
-    """Of a board that can't be found."""
+    """The state of a board whose manager can't be found."""
     return BoardState("absent" if isinstance(error, DeviceUnavailable) else "unknown", fault=str(error))
 
 
 class Watched:
-    """Tells the state of a manager while something is loaded, each time that it is another one."""
+    """Follows a manager during a load, and reports each change of its state."""
 
     def __init__(self, roots: Roots, manager: Object, progress: Progress) -> None:
         self._roots, self._manager, self._progress = roots, manager, progress
@@ -70,8 +70,8 @@ class Watched:
             self._progress(state)
 
     def settle(self, seconds: float) -> None:
-        """Returns when a load is over. A driver may return before its hardware is done; and what the manager says is
-        wrong may be what was wrong before.
+        """Waits for the end of a load, at most this long. A driver may return before its hardware is done; and a fault
+        may be that of an earlier load at first, so it counts only after ``_LATE``.
         """
         until = time.monotonic() + seconds
         late = time.monotonic() + min(_LATE, seconds)
@@ -82,7 +82,7 @@ class Watched:
             time.sleep(_LOOK)
 
     def fails(self) -> BoardState:
-        """What it says of a load that failed: its state has to say so, and then its status why, if there is one."""
+        """The state after a failed load. Waits up to ``_LATE`` for a status that explains an error state."""
         until = time.monotonic() + _LATE
         while (found := self.now()).state.endswith(" error") and found.state != UNFOUND:
             if "; status: " in str(found.fault) or time.monotonic() > until:
@@ -94,7 +94,7 @@ class Watched:
 def load(
     processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, keep: Collection[int]
 ) -> None:
-    """Takes the steps; the last one loads. Raises Failed with the kernel's state."""
+    """Executes the steps, of which the last one loads. Raises Failed with the manager's state."""
     try:
         processes.steps(board, steps, watched.tell, keep)
     except Failed as error:

@@ -1,6 +1,6 @@
-"""Boards that an overlay for the device tree programs: the kernel loads the image that the overlay names.
+"""Boards programmed by a device-tree overlay: the kernel loads the image that the overlay names.
 
-Only kernels with the patch that many vendors carry have overlays in configfs (linux-xlnx, drivers/of/configfs.c): a
+Only kernels with a patch carried by many vendors have overlays in configfs (linux-xlnx, drivers/of/configfs.c): a
 directory is an overlay, and writing a file's name to its ``path`` applies it, which blocks until the image is loaded.
 """
 
@@ -27,11 +27,11 @@ from dpgateway_fpga.staging import staged
 from dpgateway_fpga.trusted import read_file
 
 LONGEST = 4096
-"""Bytes of an attribute of configfs (fs/configfs/file.c, SIMPLE_ATTR_SIZE)."""
+"""Limit of bytes of an attribute of configfs (fs/configfs/file.c, SIMPLE_ATTR_SIZE)."""
 
 
 class OverlayProgrammer:
-    """One overlay for each board, with the board's name. Which image a manager has loaded can't be read back."""
+    """Applies one overlay for each board, named after the board. A manager's image can't be read back."""
 
     verification = Verification.STATE
 
@@ -52,7 +52,7 @@ class OverlayProgrammer:
         return replace(found, fault=self._processes.left(board) or found.fault or self._lacking())
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
-        """The old overlay goes first, because a region takes one only (drivers/fpga/of-fpga-region.c)."""
+        """Replaces the board's overlay: the old one first, because a region takes only one (of-fpga-region.c)."""
         self.expected(board, image)
         look = Look(self._roots)
         manager = places.manager(look, board)
@@ -74,14 +74,14 @@ class OverlayProgrammer:
                 raise Failed(why, again=error.again, touched=error.touched) from error
 
     def reset(self, board: Board) -> None:
-        """Takes the overlay away, and the devices that it has made. The logic stays as it is."""
+        """Removes the overlay and the devices that it created. The loaded logic stays."""
         overlays = [self._place(key) for key in board.keys]
         if steps := [("rmdir", str(here)) for here in overlays if here.exists()]:
             self._processes.steps(board, steps, lambda: None)
 
     @contextmanager
     def _files(self, board: Board, image: Image) -> Iterator[str]:
-        """The image and the overlay that names it, where the kernel finds them; the overlay's name."""
+        """Stages the image, and the overlay that names it, in the kernel's directory; yields the overlay's name."""
         overlay, directory = self._overlay(board, image), self._options.firmware / DIRECTORY
         name = f"{sha256(overlay).hexdigest()}-{board.id}.dtbo"
         with staged(directory, _image_name(board, image), image.content), staged(directory, name, overlay):
@@ -101,7 +101,7 @@ class OverlayProgrammer:
         return status == b"applied" and path != b""
 
     def _lacking(self) -> str | None:
-        """Why no overlay can be applied, if none can."""
+        """Why no overlay can be applied on this kernel; None if overlays work."""
         if os.path.isdir(self._options.configfs):  # noqa: PTH112  a Path's raises where it mayn't look
             return None
         return (

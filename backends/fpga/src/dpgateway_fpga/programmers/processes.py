@@ -1,7 +1,7 @@
-"""The processes that do what may hang: started for one board each, waited for, and left behind if they hang.
+"""Child processes for operations that may hang: started for one board each, waited for, and abandoned if they hang.
 
-A process that waits for hardware within the kernel can't be killed, and what it does can't be taken back. So nobody
-waits for it longer than it is given, and its board is out of use until it ends.
+A process that waits for hardware within the kernel can't be killed, and its operation can't be undone. So it is waited
+for until a timeout, and then keeps its board out of use until it ends.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dpgateway_fpga.programmers.programmer import Failed, Progress
 
 CHILD = Path(__file__).with_name("child.py")
 PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""Nothing was touched: another process programs, or has the device open."""
+"""Errors that may pass: another process programs the board, or has its device open."""
 TOUCHING = frozenset({"write", "reconfigure"})
-"""The steps of ``child`` that change a board; and they don't where they find no file (ENOENT)."""
+"""The steps of ``child`` that change a board, unless they fail with ENOENT."""
 _LOOK = 0.1
-"""Seconds between two looks at how far a process is; the kernel announces no change (drivers/fpga/fpga-mgr.c)."""
+"""Seconds between two polls of the progress; the kernel announces no change (drivers/fpga/fpga-mgr.c)."""
 _LONGEST = 4096
-"""Bytes of a process' output that are told."""
+"""Bytes at the end of a process's output that are reported."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a process ended."""
+    """A process's exit code, and the end of its output."""
 
     code: int
     output: str
@@ -48,15 +48,15 @@ class _Left:
 
 
 class Processes:
-    """Of one programmer. Calls for different boards may run at the same time."""
+    """The processes of one programmer. Calls for different boards may run concurrently."""
 
     def __init__(self, patience: timedelta, env: Mapping[str, str] = _ENVIRONMENT) -> None:
-        """``env``: what the processes get besides PATH and LC_ALL, or in their place. They get nothing else."""
+        """``env`` extends or overrides PATH and LC_ALL, the whole environment of the processes."""
         self.patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
         self._left: dict[str, _Left] = {}
 
     def left(self, board: Board) -> str | None:
-        """Why nothing can be done with a board: a process that was left behind still works on it."""
+        """Why a board is out of use: an abandoned process still works on it. None if none does."""
         left = self._left.get(board.key)
         if left is None:
             return None
@@ -71,19 +71,19 @@ class Processes:
     def steps(
         self, board: Board, steps: Sequence[Sequence[object]], progress: Callable[[], None], keep: Collection[int] = ()
     ) -> None:
-        """Takes the steps of ``child`` for a board. ``keep``: descriptors that the process gets. Raises Failed."""
+        """Executes steps of ``child`` for a board. ``keep``: descriptors to inherit. Raises Failed."""
         argv = [sys.executable, "-I", "-S", str(CHILD), json.dumps(steps)]
         ended = self.run(board, argv, lambda _: progress(), keep)
         if ended.code:
             raise _failure(ended)
 
     def run(self, board: Board, argv: Sequence[str], progress: Progress, keep: Collection[int] = ()) -> ExitStatus:
-        """Runs a program for a board; ``progress`` gets the last line that it printed. Raises Failed, OSError."""
+        """Runs a program for a board; ``progress`` gets its last line of output. Raises Failed, OSError."""
         if why := self.left(board):
             raise Failed(why, again=True)
         output = os.memfd_create(
             "output", os.MFD_CLOEXEC
-        )  # no pipe: a process that is left behind must not wait for us
+        )  # not a pipe, whose writer would block once an abandoned process has no reader
         try:
             since = time.monotonic()
             process = self._start(argv, output, keep)
@@ -99,7 +99,7 @@ class Processes:
             os.close(output)
 
     def _start(self, argv: Sequence[str], output: int, keep: Collection[int]) -> subprocess.Popen[bytes]:
-        """In a session of its own, so that no signal for this process' group reaches it."""
+        """Starts it in a session of its own, so that no signal for this process's group reaches it."""
         try:
             return subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=self._env,
@@ -110,7 +110,7 @@ class Processes:
 
 
 def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:
-    """Whether the process has ended by then. Its descriptor wakes the poll at once (pidfd_open(2))."""
+    """Whether the process ended in time. Its pidfd wakes the poll at once (pidfd_open(2))."""
     descriptor = os.pidfd_open(process.pid)
     try:
         ended = select.poll()

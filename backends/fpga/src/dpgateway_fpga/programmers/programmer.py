@@ -1,4 +1,4 @@
-"""What every way to program boards can do, says of itself, and raises; and how a board is verified."""
+"""The protocol of all programmers, with its states and errors, and the verification of a programmed board."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from dpgateway_fpga.boards import Board
 from dpgateway_fpga.reader import Hung, PatientReader
 
 Progress = Callable[[str], None]
-"""Gets each step in a few words ("write init"), on the thread that called ``program``."""
+"""Receives each step in a few words ("write init"), on the thread that called ``program``."""
 
 
 Locks = Collection[int]
-"""Descriptors with a flock(2) of a board under each of its names."""
+"""Descriptors that hold a board's flock(2) under each of its names."""
 
 
 class Verification(StrEnum):
-    """How strongly a programmer can verify what a board runs."""
+    """The strength of a programmer's verification."""
 
     IDENTITY = "identity"
-    """The board says which image it runs."""
+    """The board identifies its image."""
     STATE = "state"
-    """The board says only that it runs something without a fault; which image, the journal has to remember."""
+    """The board reports only that it runs without a fault; only the journal knows the image."""
     NONE = "none"
-    """The board says nothing; that the attempt didn't fail has to be enough."""
+    """The board reports nothing; the attempt's success has to suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """What a board says of itself now."""
+    """A board's own report of its state."""
 
     state: str
-    """In the words of the kernel or of the tool, for people: ``operating``, ``write init error``; ``absent``: there is
-    no such board now, and what it ran is gone with it."""
+    """The kernel's or tool's word, for people: ``operating``, ``write init error``; ``absent``: there is no such board
+    now, and its image is gone with it."""
     identity: str | None = None
-    """Of the image that the board runs; ``None``: unknown. Only with ``Verification.IDENTITY``."""
+    """The identity of the board's image; None: unknown. Only with ``Verification.IDENTITY``."""
     operating: bool = False
-    """Whether it runs something, as far as it says."""
+    """Whether the board reports that it runs an image."""
     fault: str | None = None
-    """Why no container may have the board now, with any image; it lasts until a repair, or passes."""
+    """Why no container may have the board, with any image, until a repair or until it passes."""
 
 
 class Failed(DriverError):
-    """A board couldn't be programmed, or isn't what it should be."""
+    """Programming or verifying a board failed."""
 
     def __init__(self, why: str, *, again: bool = False, touched: bool = True) -> None:
-        """``again``: whether the same attempt may succeed later, because nothing was touched, or what failed passes.
+        """``again``: whether the same attempt may succeed later, because nothing was touched or the cause is temporary.
         ``touched``: whether the board may have changed.
         """
         super().__init__(why)
@@ -58,36 +58,36 @@ class Failed(DriverError):
 
 
 class Programmer(Protocol):
-    """One way to program boards. Calls for different boards may run at the same time; of one board only ``read`` may,
-    while ``program`` runs.
+    """One way to program boards. Calls for different boards may run concurrently; for one board only ``read`` may run
+    during ``program``.
     """
 
     @property
     def verification(self) -> Verification: ...
 
     def expected(self, board: Board, image: Image) -> str:
-        """The identity that the board says once it runs ``image``. Touches nothing. Raises DriverError: the image isn't
-        one for this board.
+        """The identity that the board will report with ``image``. Touches nothing. Raises DriverError if the image
+        isn't for this board.
         """
 
     def read(self, board: Board) -> BoardState:
-        """The board's own state. A fault of the board is its ``fault``, no error."""
+        """The board's own state. A fault of the board is returned as ``fault``, not raised."""
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         """Blocks until the attempt is over. Raises Failed, or another DriverError or OSError (then not ``again``).
 
-        A process that does the work keeps ``locks`` open until it ends, so that they outlive this process if that one
-        hangs in the kernel.
+        A child process that does the work inherits ``locks``, so that a child hanging in the kernel holds them even
+        after this process ended.
         """
 
     def reset(self, board: Board) -> None:
-        """Brings what the board runs into the state after a load, or takes it away. Raises DriverError, OSError; Failed
-        also where there is no such thing.
+        """Resets the board's image to its state after a load, or removes it. Raises DriverError, OSError; Failed also
+        if the programmer has no reset.
         """
 
 
 def said(reader: PatientReader[BoardState]) -> BoardState:
-    """What the board says. That it doesn't answer is its fault."""
+    """The board's state; a timeout is reported as a fault of the board."""
     try:
         return reader.read()
     except Hung as error:
@@ -95,7 +95,7 @@ def said(reader: PatientReader[BoardState]) -> BoardState:
 
 
 def verify(programmer: Programmer, board: Board, image: Image) -> BoardState:
-    """What the board says after it was programmed. Raises Failed if that isn't what it says when it runs ``image``."""
+    """The board's state after programming. Raises Failed if it isn't the state expected with ``image``."""
     expected, found = programmer.expected(board, image), programmer.read(board)
     if found.fault is not None:
         raise Failed(found.fault, again=found.state == "absent")

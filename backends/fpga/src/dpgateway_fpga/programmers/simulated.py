@@ -22,7 +22,7 @@ _LARGEST = 4096
 
 
 class SimulatedProgrammer:
-    """Its boards are files. The next gateway finds there what was loaded, as on a board that kept its power."""
+    """Its boards are files, which keep their image for the next gateway, like a board that stayed powered."""
 
     verification: ClassVar[Verification] = Verification.IDENTITY
 
@@ -55,7 +55,7 @@ class SimulatedProgrammer:
         self._write(board, "loaded", image)
 
     def reset(self, board: Board) -> None:
-        """What it ran is gone."""
+        """Removes the image."""
         with suppress(FileNotFoundError), trusted_directory(self._options.state_dir) as directory:
             os.unlink(self._file(board).name, dir_fd=directory)
 
@@ -63,7 +63,7 @@ class SimulatedProgrammer:
         return self._options.state_dir / f"{board.key}.json"
 
     def _write(self, board: Board, state: str, image: Image) -> None:
-        """Writes a new file, in a directory that is ours alone, so that no link leads to another file."""
+        """Writes a new file in a trusted directory, where no link can lead to another file."""
         self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = json.dumps({"state": state, "sha256": image.sha256}).encode()
         with trusted_directory(self._options.state_dir) as directory:
