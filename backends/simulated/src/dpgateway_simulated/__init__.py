@@ -1,10 +1,10 @@
 """A dpgateway driver without hardware, for demos, rehearsals and tests.
 
-driver    devices that exist on paper, and what the active faults do to them
-faults    what can go wrong, and when
-timeline  which faults are active now
+driver    simulated devices, and the effects of active faults
+faults    faults and their schedules
+timeline  the faults active now
 control   the control file: faults on demand
-simple    imports the configuration of simple-device-plugin
+simple    converter for the configuration of simple-device-plugin
 """
 
 from dpgateway import hookimpl

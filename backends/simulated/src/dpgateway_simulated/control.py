@@ -1,4 +1,4 @@
-"""The control file: faults on demand. Reads it, and watches it with inotify."""
+"""The control file: faults on demand, read again after each inotify event."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ class _Content:
 
 
 def parse(text: str) -> tuple[Fault, ...]:
-    """The faults that a control file names. Raises ValueError."""
-    if not text.strip():  # no JSON; perhaps it is just being written
+    """The faults in a control file's text. Raises ValueError."""
+    if not text.strip():  # perhaps a writer has truncated it, and hasn't written yet
         raise ValueError("expected JSON, found an empty file")
     return from_plain(json.loads(text), _Content).faults
 
 
 class ControlFile:
-    """Hands on what the file says: once when made, then on a thread of its own whenever the file says something new.
+    """Passes the file's faults to ``obey``: on construction, then on its own thread after each change of the text.
 
-    No file means no faults. What can't be read or understood is logged and changes nothing.
+    A missing file means no faults. An unreadable or invalid file is logged, and changes nothing.
     """
 
     def __init__(self, path: Path, obey: Callable[[tuple[Fault, ...]], None], log: Log) -> None:
-        """Raises DriverError when the file's directory can't be watched."""
+        """Raises DriverError if the file's directory can't be watched."""
         self._path, self._obey, self._log = path, obey, log
         self._said = _NOTHING
         self._stopped = threading.Event()
         try:
-            # Blocking, because a sync_timeout of -1 doesn't mean "for ever" to the selector beneath asyncinotify 4.4.
+            # blocking, because the selector of asyncinotify 4.4 doesn't take a sync_timeout of -1 for "no timeout"
             with contextlib.ExitStack() as stack:
                 self._inotify = stack.enter_context(Inotify(InitFlags.CLOEXEC))
                 self._watch = self._inotify.add_watch(path.parent, _EVENTS | Mask.ONLYDIR)
                 stack.pop_all()
         except OSError as error:
             raise DriverError(f"control_file: can't watch {path.parent}: {error.strerror}") from error
-        self._look()  # after the watch is there, so that nothing is missed in between
+        self._look()  # after the watch was added, so that no change is missed
         self._thread = threading.Thread(target=self._follow, name=f"control file {path}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         if not self._stopped.is_set():
             self._stopped.set()
-            with contextlib.suppress(OSError, ValueError):  # the watch, and then the thread, ended by themselves
-                self._inotify.rm_watch(self._watch)  # makes an IGNORED event, which wakes the thread
+            with contextlib.suppress(OSError, ValueError):  # the watch, and so the thread, may have ended before
+                self._inotify.rm_watch(self._watch)  # causes an IGNORED event, which wakes the thread
 
     def _follow(self) -> None:
         with self._inotify:

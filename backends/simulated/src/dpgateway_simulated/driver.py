@@ -1,4 +1,4 @@
-"""The driver: devices that exist on paper, and what the active faults do to them."""
+"""The driver: simulated devices, and the effects of active faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SimulatedOptions:
 
     @property
     def number(self) -> int:
-        """How many devices there are, if none is absent or extra."""
+        """The number of devices without faults, which may make some absent or add extra ones."""
         return len(self.ids) or self.count
 
     def _problems(self) -> Iterator[str]:
@@ -59,7 +59,7 @@ class SimulatedOptions:
 
 
 class SimulatedDriver:
-    """Keeps nothing but its options: everything else follows from the active faults."""
+    """Has no state but its options: everything else follows from the active faults."""
 
     Options = SimulatedOptions
 
@@ -123,12 +123,12 @@ class SimulatedDriver:
         )
 
     def _index(self, id_: str) -> int:
-        """The reverse of :meth:`_device`."""
+        """The index of a device id: the inverse of :meth:`_device`."""
         ids = self._options.ids
         return ids.index(id_) if id_ in ids else int(id_.rpartition("-")[2])
 
     def _present(self) -> dict[str, Device]:
-        """The devices that there are now, by id."""
+        """The devices present now, keyed by id."""
         faults = self._timeline.active()
         if not faults:
             return self._paper
@@ -143,7 +143,7 @@ class SimulatedDriver:
         return present
 
     def _usable(self, devices: Sequence[Device]) -> list[int]:
-        """The devices' indexes, if all of them are there and healthy now."""
+        """The devices' indexes. Raises DeviceUnavailable unless all are present and healthy."""
         present = self._present()
         for device in devices:
             if device.id not in present:
@@ -154,7 +154,7 @@ class SimulatedDriver:
         return [self._index(device.id) for device in devices]
 
     def _suffer(self, call: Call, devices: Sequence[Device] = ()) -> None:
-        """Does to ``call`` what its faults say, one after the other."""
+        """Applies the active faults of ``call``, one after the other."""
 
         def concerned() -> list[Fault]:
             active = self._timeline.active(call)

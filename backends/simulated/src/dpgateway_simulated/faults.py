@@ -1,4 +1,4 @@
-"""What can go wrong, and when. Plain values: the driver does the waiting and the reporting."""
+"""Faults and their schedules, as plain values: the driver does the waiting and the reporting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ZERO, _SECOND = timedelta(), timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong for a while: either with devices, or with a call."""
+    """One temporary fault, of devices or of a call."""
 
     after: timedelta = field(
         default=_ZERO, metadata={"help": "when it begins, from the start or from the reading of the control file"}
@@ -59,7 +59,7 @@ class Fault:
             yield "every: expected 'lasts' too, shorter than 'every'"
 
     def concerns(self, device_id: str) -> bool:
-        """Whether this is one of ``devices``. The driver has replaced ``indexes`` by ids, because it knows the ids."""
+        """Whether the fault affects a device. The driver has replaced ``indexes`` by ids, which only it knows."""
         return not self.devices or device_id in self.devices
 
     def active(self, elapsed: float) -> bool:
@@ -72,7 +72,7 @@ class Fault:
         return self.lasts is None or since < self.lasts.total_seconds()
 
     def changes(self, elapsed: float) -> Iterator[float]:
-        """The next moments, in seconds, at which the fault begins or ends."""
+        """The next times at which the fault begins or ends, in seconds since the plan's start."""
         begin, lasts = self.after.total_seconds(), self.lasts.total_seconds() if self.lasts else None
         if self.every and elapsed > begin:
             period = self.every.total_seconds()
@@ -84,7 +84,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """Faults, and the time (of a monotonic clock, in seconds) from which their own times count."""
+    """Faults, and the start of their schedules, in seconds of a monotonic clock."""
 
     faults: tuple[Fault, ...]
     start: float

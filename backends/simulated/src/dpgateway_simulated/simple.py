@@ -1,4 +1,4 @@
-"""simple-device-plugin, which has simulated devices: its configuration, as options of this driver.
+"""simple-device-plugin, whose devices are simulated: converts its configuration into options of this driver.
 
 Source: yevgeny-shnaidman/simple-device-plugin, config.go, main.go.
 """
@@ -24,12 +24,12 @@ _KEYS = {
     "device_id_prefix": "deviceIDPrefix",
     "env_prefix": "envPrefix",
 }
-"""By our options."""
+"""The plugin's keys, by our options."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimplePluginFile:
-    """Its file."""
+    """Its configuration file."""
 
     resourceName: str
     numberDevicesOnNode: int
@@ -41,7 +41,7 @@ class SimplePluginFile:
 
 
 def simple_device_plugin(source: Source) -> Imported:
-    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    """Converts its configuration. Raises InvalidConfiguration."""
     files = [one for one in source.configs("resourceName") if one.below("resourceName")]
     if not files:
         raise source.nothing("a mapping with the keys resourceName, numberDevicesOnNode, ...")

@@ -1,4 +1,9 @@
-"""Which faults are active now. The only owner of the faults' plans, of the clock, and of the calls that wait."""
+"""The faults active now: owns the plans, the clock, and the waiting calls.
+
+Theory. One timer is armed for the next time at which any fault begins or ends. When it fires, or when a plan changes,
+it is armed anew, waiting calls check their condition again, and ``changed`` is called. ``_plans`` is replaced, never
+mutated, because ``active`` reads it without the lock.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,17 @@ from dpgateway_simulated.faults import Call, Fault, FaultPlan
 
 
 class Timeline:
-    """Calls ``changed`` whenever a fault begins or ends. Has no thread of its own while nothing is due."""
+    """Calls ``changed`` whenever a fault begins or ends. Without scheduled faults it has no thread."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._condition = threading.Condition()  # guards the fields below, and wakes the calls that wait
+        self._condition = threading.Condition()  # guards the fields below, and wakes waiting calls
         self._plans: dict[str, FaultPlan] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
 
     def plan(self, source: str, faults: tuple[Fault, ...]) -> None:
-        """The faults of ``source`` are these from now on; those of other sources stay."""
+        """Replaces the faults of ``source``; those of other sources stay."""
         with self._condition:
             self._plans = {**self._plans, source: FaultPlan(faults, time.monotonic())}
         self._tick()
@@ -32,7 +37,7 @@ class Timeline:
         return [fault for plan in self._plans.values() for fault in plan.active(now) if fault.call == call]
 
     def wait(self, until: Callable[[], bool], seconds: float | None) -> None:
-        """Returns after ``seconds`` at most (``None``: no limit). Raises DriverError when the timeline is closed."""
+        """Waits for ``until``, at most ``seconds`` (None: no limit). Raises DriverError if the timeline is closed."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or until(), seconds)
             if self._closed:
