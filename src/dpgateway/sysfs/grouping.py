@@ -104,6 +104,7 @@ class Grouping:
     def again(self, part: Part) -> Part:
         """The same part in this look. Raises ChangedError unless it still matches, with the same names and group."""
         thing = f"/sys/{part.found.thing.path}"
+        # from coarse to fine, so that the error names the actual change
         if not self._look.exists(part.found.thing):
             raise ChangedError(f"{thing} is gone")
         result = self._kinds[part.kind].look(self._look, part.found.thing)

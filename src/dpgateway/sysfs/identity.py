@@ -43,6 +43,7 @@ def serial(look: Look, thing: Object) -> str | None:
     for ancestor in thing.line:
         if look.subsystem(ancestor) in _WITHOUT:
             return None
+        # on the way up the interface comes first, then its device, which has the serial number
         if isinstance(vendor := look.value(ancestor, "idVendor"), str):
             product, number = look.value(ancestor, "idProduct"), look.value(ancestor, "serial")
             if not isinstance(number, str) or not number.strip() or not isinstance(product, str):

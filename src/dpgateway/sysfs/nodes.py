@@ -79,7 +79,7 @@ class DevTree(WatchedTree):
         shown = f"{HOST_DEV}/{path}"
         try:
             real = self.follow(path)
-            status = os.lstat(f"{self.root}/{real}")
+            status = os.lstat(f"{self.root}/{real}")  # not stat(2): a link placed here since might lead outside
         except OutsideError as error:
             return NoNode(str(error))
         except (FileNotFoundError, NotADirectoryError):

@@ -100,7 +100,7 @@ class Survey(Generic[D]):
             if isinstance(one.result, Mismatch):
                 key = "match" if len(self._selection.match) == 1 else f"match[{one.number}]"
                 why = Unoffered(f"{key}.{one.result.test}", one.result.found, one.result.expected)
-            elif why is None and one.thing not in ids:
+            elif why is None and one.thing not in ids:  # it matched and wasn't left over, so `parts` found none
                 why = Unoffered("parts", "none", "at least one")
             yield Explained(name, path, () if why else tuple(sorted(ids[one.thing])), why)
 

@@ -142,6 +142,7 @@ class Watcher:
             except OSError as error:
                 troubles.append(_trouble("can't watch for changes", error))
             else:
+                # added before old ones are removed, so that a directory in both sets is watched without a gap
                 now = self._install(events, interests, troubles)
                 for watch in before.keys() - now.keys():
                     events.remove(watch)
@@ -186,6 +187,7 @@ class Watcher:
     def _install(
         self, events: Subscription, interests: Mapping[str, Interest], troubles: list[str]
     ) -> dict[int, _WatchedDirectory]:
+        # inotify reports nothing in sysfs, so without uevents any change there may go unnoticed
         if self._matters_in_sysfs:
             deaf = "there is no socket for the kernel's uevents" if self._uevents is None else unheard()
             troubles += [f"changes in /sys are noticed only at the next refresh: {deaf}"] if deaf else []
@@ -218,6 +220,7 @@ class Watcher:
                     else:
                         last = time.monotonic()
                         since = since or last
+                # the burst is over, or lasted LONGEST, or the thread ends, which still reports earlier events
                 if since and (stop or not ready):
                     since = 0.0
                     self._tell()

@@ -48,6 +48,7 @@ def _ids_of_a_group(options: CharDeviceKeys) -> Iterator[str]:
     if options.id is None or options.group is None or options.group.by is None:
         return
     look = Look(options.roots)
+    # a device's id is that of its first required object, so all of them should give the same one
     by, id_ = Template.parse(options.group.by, PART), Template.parse(options.id, {"group": "", **PART})
     ids: dict[str, dict[str, None]] = {}
     for number, found in find(look, options.match):

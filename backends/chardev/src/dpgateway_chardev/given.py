@@ -94,6 +94,7 @@ def together(given: list[tuple[str, Contribution]], resource: str) -> Allocation
     ResourceNameToEnvVar) and the SR-IOV plugin (pkg/resources/pool_stub.go) write it.
     """
     taken: dict[str | None, tuple[str, DeviceNode | Mount]] = {}
+    # several devices may give the same thing, such as /dev/vfio/vfio; only different ones at one path conflict
     for id_, one in given:
         things: list[DeviceNode | Mount] = list(one.mounts)
         things[:0] = [DeviceNode(node.path, node.container_path, node.permissions) for node in one.nodes]

@@ -99,6 +99,7 @@ class Giver:
             tuple(dict.fromkeys(access for one in given for access in one.access)),
             merged([JsonText(one.info) for one in given], in_order=False) if self._options.device_info else "",
         )
+        # no container could get two things at one path; together() has the words for that
         paths = [*(node.container_path for node in whole.nodes), *(mount.container_path for mount in whole.mounts)]
         if len(set(paths)) < len(paths):
             try:

@@ -107,6 +107,7 @@ class NamedLook:
         self._exclude = [parse(path) for path in options.excluded]
         self._spelled_out = frozenset(options.literals)
         self._listings: dict[str, list[tuple[str, bool]]] = {}
+        # every path is looked up before one is offered, because a node's owner depends on all paths to it
         found = {path: self.tree.look(path, options.type) for path in dict.fromkeys(self._paths(options))}
         self._seen = found
         self._nodes = {path: node for path, node in found.items() if isinstance(node, DevNode)}

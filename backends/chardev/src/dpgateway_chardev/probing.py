@@ -171,9 +171,11 @@ class Prober:
                 return
             gone = [asked for key, asked in self._asked.items() if key not in set(wanted)]
             self._asked = {key: self._asked.get(key) or _Asked(key[1]) for key in wanted}
+            # a killed child may hang, so it is kept until it ends
             for asked in gone:
                 asked.kill()
             self._left += [asked for asked in gone if asked.runs]
+            # the thread starts with the first check, so that a resource without probes has none
             if wanted and self._thread is None:
                 self._wake = os.eventfd(0)
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -227,6 +229,8 @@ class Prober:
         until the next step; None: until a child ends or ``watch`` is called.
         """
         before = [asked.reason for asked in self._asked.values()]
+
+        # children that ended come first, because they make places for others
         for asked in [asked for asked in self._left if asked.ended()]:
             asked.end()
             self._left.remove(asked)

@@ -51,7 +51,7 @@ def list_(settings: Settings, control_socket: Path, output: str) -> None:
     known = _known(settings)
     try:
         held, unknown = _held(known.values(), control_socket), None
-    except GatewayError as error:
+    except GatewayError as error:  # the other columns are of use without a gateway
         held, unknown = None, str(error)
     rows = [_row(one, held) for one in known.values()]
     if output == "json":

@@ -65,6 +65,7 @@ class FpgaDriver:
                 return
             self._complaint.say(*found.notices)
             before = self._slots
+            # the slot of an unchanged board is kept, with its health and retries
             same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}
             self._slots = {board.id: same.get(board.id) or self._slot_of(board) for board in found.boards}
             for id_, slot in before.items():
@@ -104,6 +105,8 @@ class FpgaDriver:
         self._find()
         errors: list[DriverError] = []
         jobs: list[tuple[Slot, ProgrammingJob]] = []
+
+        # all jobs begin before the first is waited for; a failed board doesn't end the attempts on the others
         for slot in [self._slot(device) for device in devices]:
             try:
                 jobs.append((slot, slot.begin()))

@@ -49,6 +49,7 @@ def naming(overlay: bytes, firmware: str) -> bytes:
 def _properties(tree: bytes) -> Iterator[tuple[int, int, int]]:
     """The offset of each property, the size of its value, and the offset of its name among the strings."""
     at = 0
+    # each token begins at a multiple of 4 bytes (Devicetree Specification, 5.4)
     while True:
         (token,) = _WORD.unpack_from(tree, at)
         if token == _END:

@@ -140,6 +140,7 @@ class Work:
         entry = BoardRecord(
             "programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot, life=self.board.life
         )
+        # before the first byte: a process that dies from here on leaves `programming` behind
         tell("writing the journal")
         self.journal.write(self.board.key, entry)
         for key in self.board.keys[1:]:

@@ -114,6 +114,8 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
     functions: dict[str, list[Function]] = {}
     """Functions, keyed by each key of their board."""
     keys: dict[str, Sequence[str]] = {}
+
+    # two resources may list one board under different ids, which a common key reveals
     for resource, one in options.items():
         _check_readable(one.state_dir)
         programmer, journal = PROGRAMMERS[one.programmer](one), BoardJournal(one.state_dir)

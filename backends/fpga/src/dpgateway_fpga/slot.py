@@ -84,6 +84,7 @@ class Slot:
             return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
         if job is not None:  # a fault lasts until it ends
             return self._health
+        # a refused file doesn't matter to a board that runs the bitstream already, which only a digest can tell
         pinned = self._options.bitstream.sha256
         if refused and (pinned is None or not self._work.runs(pinned)):
             return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
@@ -175,6 +176,7 @@ class Slot:
         failures, why = self._retries.failures + 1, _text(error)
         self._refused = why if isinstance(error, Refused) else ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
+        # a refused file may be repaired at any time, so it is always checked again
         self._retries.settle(failures, again=isinstance(error, Refused) or may_pass(error))
 
     # trying again

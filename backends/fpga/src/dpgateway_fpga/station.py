@@ -70,6 +70,7 @@ class Station:
                 if now.bitstream != job.bitstream:
                     raise Busy(f"it {now}")
                 return now
+            # started under the lock, which _run needs at its end: it can't clear the job before the job is set
             thread = threading.Thread(target=self._run, args=(job, work), name="program a board", daemon=True)
             try:
                 thread.start()

@@ -73,6 +73,7 @@ class ControlFile:
                         "the control file's directory %s is gone; its last faults stay", self._path.parent
                     )
                     return
+                # renames of other names count, too: in a ConfigMap volume the renamed name is ..data
                 if event.name == Path(self._path.name) or not event.mask & Mask.CLOSE_WRITE:
                     self._look()
 
@@ -84,7 +85,7 @@ class ControlFile:
         except (OSError, ValueError) as error:
             self._log.warning("can't read the control file %s, the faults stay as they were: %s", self._path, error)
             return
-        if text == self._said:
+        if text == self._said:  # obeying it again would restart the faults' schedules
             return
         self._said = text
         try:

@@ -164,6 +164,7 @@ class SimulatedDriver:
             return fault not in concerned()
 
         for fault in concerned():
+            # the wait ends early when the fault does, or when another plan replaces it
             if fault.hang or fault.delay:
                 self._log.debug("%s is held up", call)
                 self._timeline.wait(partial(over, fault), None if fault.hang else fault.delay.total_seconds())

@@ -135,6 +135,7 @@ def _failure(ended: ExitStatus) -> Failed:
         said = json.loads(ended.output.rpartition("\n")[2])
         number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))
         passes = number in PASSING
+        # if another process is at work, the board may change, though this one didn't touch it
         touched = passes or (said["step"] in TOUCHING and number != errno.ENOENT)
         again = passes or not touched
         return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again, touched=touched)
