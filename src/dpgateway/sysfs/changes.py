@@ -73,9 +73,11 @@ class Trace:
 
     def __init__(self) -> None:
         self.asked: set[Asked] = set()
+        """The notes of the block at hand: see ``into``."""
         self.directories: dict[str, Interest] = {}
         """The names that matter to any answer, keyed by their directory's absolute path as this process sees it."""
         self._answers: dict[Hashable, tuple[Any, tuple[Asked, ...]]] = {}
+        """Cached answers, each with its notes, keyed by the question."""
 
     def note(self, place: str) -> None:
         self.asked.add(place)

@@ -59,7 +59,7 @@ def _tried(look: Look, matches: Sequence[Match], thing: Object, numbers: Sequenc
 
 
 def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Object | Mismatch:
-    """Adds a hint to a missing attribute that an ancestor has, because attr for attrs is a likely mistake."""
+    """Adds a hint to a missing attribute that an ancestor has, because testing the wrong object is a likely mistake."""
     if isinstance(result, Object) or not isinstance(result.value, NoValue) or not result.value.absent:
         return result
     key, _, path = result.test.partition(".")

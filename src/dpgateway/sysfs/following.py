@@ -36,7 +36,7 @@ class Proof:
 
     def due(self, news: ChangedPlaces | None, now: float) -> ChangedPlaces | None:
         """The places for the next look; None: everything. ``now``: seconds. A due proof is left to the look after this
-        one, because a look at news is quick and people wait for its result.
+        one, because a look at news is quick, and the news shouldn't wait.
         """
         if news is None or self.wanted:
             self._last, self.wanted = now, False
@@ -59,6 +59,7 @@ class FollowedSurvey(Generic[D]):
         self._survey, self._changed = survey, changed
         self._notices, self._proof = Complaint(log, level=logging.INFO), Proof()
         self._listens = False
+        """Whether the uevent socket is open, which is before the first look."""
         self._watcher = Watcher(name, changed, Complaint(log), survey.concerns)
 
     def find(self) -> Mapping[str, D]:

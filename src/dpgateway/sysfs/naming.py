@@ -130,7 +130,9 @@ class Names:
 
     def __init__(self) -> None:
         self._had: dict[Possible, str] = {}
+        """The name of each object with several candidates, oldest first."""
         self._owners: dict[str, Possible] = {}
+        """The inverse of ``_had``: no two objects have one name."""
         self._formed: Sequence[Formed] = ()
         self._called: dict[str, tuple[str, frozenset[Possible]]] = {}
         """The id and the objects of each group with ``group.by``, keyed by its text."""

@@ -75,6 +75,7 @@ class Look:
         self.strays: dict[str, str] = {}
         """Links without an object, keyed by path, each with the reason."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
+        """Parsed ``KEY=value`` lines, keyed by the object's path and the lines' prefix."""
         self._values: dict[str, dict[str, Value]] = {}
         """Attribute values, keyed by the object's path and by the attribute."""
         self._same: dict[Value, Value] = {}

@@ -43,6 +43,7 @@ class Tree:
         self._plain: set[str] = set()
         """Real paths known not to be links."""
         self._names: dict[str, Sequence[str]] = {}
+        """Sorted listings, keyed by the directory's real path."""
 
     def at(self, real: str) -> Path:
         return Path(self.root, real)

@@ -121,6 +121,7 @@ class Watcher:
         self._uevents: Uevents | None = None
         self._thread: threading.Thread | None = None
         self._stop = -1
+        """An eventfd that ends the thread; -1 before it starts."""
         self._inbox = _Inbox()
         self._troubled = True
         """Whether changes may come without an event."""

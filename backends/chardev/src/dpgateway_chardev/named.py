@@ -2,8 +2,8 @@
 
 Theory. A device's id is its path, and several paths may lead to one node. Each node is offered once, under its *owner*
 path; another literal path to it is listed as Unhealthy, another match of a glob is only logged. A literal path is
-always listed, present or not, so that its absence is visible. Every list is a new look at everything, because a look at
-/dev is cheap. Allocation looks once more, and refuses a path that leads to another node than the listed one.
+always listed, present or not, so that its absence is visible. Every list is a new look at everything. Allocation looks
+once more, and refuses a path that leads to another node than the listed one.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class NamedLook:
                 self._add(path, found, Health.unhealthy(self._same(path, owner, found)))
             else:
                 self.notices[self._same(path, owner, found)] = None
-        elif path in self._spelled_out or found.unknown:  # unknown: perhaps a device in use, so it isn't dropped
+        elif path in self._spelled_out or found.unknown:  # unknown: perhaps still a device, so it is listed
             self._add(path, None, Health.unhealthy(found.reason))
         else:
             self.notices[found.reason] = None

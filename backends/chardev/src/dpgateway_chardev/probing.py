@@ -77,8 +77,11 @@ class _Asked:
     def __init__(self, check: Check) -> None:
         self.check = check
         self.reason: str | None = f"{check.what}: nothing is known yet"
+        """Why the device is unhealthy by this check; None after a success."""
         self.due = 0.0
+        """The deadline of a running child, else the time of the next probe, by time.monotonic()."""
         self.hung = False
+        """Whether the child was killed."""
         self._failures = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
@@ -157,6 +160,7 @@ class Prober:
         self._every, self._deadline = probes.every.total_seconds(), probes.deadline.total_seconds()
         self._lock = threading.Lock()
         self._asked: dict[tuple[str, Check], _Asked] = {}
+        """The wanted checks, keyed by device id and check."""
         self._left: list[_Asked] = []
         """Killed children of checks that are no longer wanted."""
         self._closed = False

@@ -98,7 +98,7 @@ def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> It
     except TemplateError as error:
         yield str(error)
     else:
-        # one alternative that can fill it is enough; objects of the others are Unhealthy, with the reason
+        # one alternative that can fill it is enough; objects of the others report the reason when they are found
         reasons = [why for match in matches if (why := match.never(template))]
         yield from reasons[:1] if len(reasons) == len(matches) else ()
 

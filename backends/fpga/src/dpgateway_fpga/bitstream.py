@@ -1,4 +1,4 @@
-"""Reads a bitstream, and refuses a file that others could have changed: only the operator's may be programmed."""
+"""Reads a bitstream, and refuses the file in any doubt, so that only the operator's own can be programmed."""
 
 from __future__ import annotations
 

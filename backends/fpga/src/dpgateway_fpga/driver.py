@@ -44,6 +44,7 @@ class FpgaDriver:
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
         """Slots, keyed by board id. Replaced, never mutated, because other threads read it."""
         self._finding = threading.Lock()
+        """Held during a look for boards: lists and prepares, which may run at the same time, both take one."""
 
     def devices(self) -> list[Device]:
         if self._options.discover:

@@ -47,7 +47,7 @@ LONGEST = 4096
 
 
 def flags(path: str, value: str) -> None:
-    """Writes hexadecimal flags, and reads them back, because an earlier value would stay for the next load."""
+    """Writes hexadecimal flags, and reads them back, because the attribute's value holds for the next load."""
     write(path, value)
     with open(path, encoding="ascii", errors="replace") as attribute:  # noqa: PTH123  no pathlib here, which costs 10 ms
         found = attribute.read(LONGEST + 1)

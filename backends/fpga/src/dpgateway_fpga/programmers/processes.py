@@ -23,7 +23,7 @@ from dpgateway_fpga.programmers.programmer import Failed, Progress
 
 CHILD = Path(__file__).with_name("child.py")
 PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""Errors that may pass: another process programs the board, or has its device open."""
+"""Errors that may pass, and touched nothing: another process programs the board, or has its device open."""
 TOUCHING = frozenset({"write", "reconfigure"})
 """The steps of ``child`` that change a board, unless they fail with ENOENT."""
 _LOOK = 0.1
@@ -83,7 +83,7 @@ class Processes:
             raise Failed(why, again=True)
         output = os.memfd_create(
             "output", os.MFD_CLOEXEC
-        )  # not a pipe, whose writer would block once an abandoned process has no reader
+        )  # not a pipe: an abandoned process would block on a full one, and die of a closed one
         try:
             since = time.monotonic()
             process = self._start(argv, output, keep)
