@@ -77,6 +77,7 @@ def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Obje
 
 def _related(look: Look, meant: Iterable[Object], about: str) -> list[Object]:
     things, related = dict.fromkeys(meant), dict[Object, None]()
+    # its descendants, else its nearest ancestor of a matched subsystem, else the object itself, which then fails
     for named in _named(look, about):
         inside = [thing for thing in things if thing == named or thing.path.startswith(f"{named.path}/")]
         around = [thing for thing in named.line if thing in things][:1]

@@ -143,6 +143,7 @@ class Tree:
         """
         if real.endswith(_LINKS) and not isinstance(end := self._link(real), NoValue):
             return end
+        # NONBLOCK: a pipe in the file's place doesn't hang the look. NOFOLLOW: links are resolved here alone
         try:
             file = os.open(f"{self.root}/{real}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:

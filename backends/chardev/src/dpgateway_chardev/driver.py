@@ -71,5 +71,6 @@ class CharDevices:
                     "%s is %s now, it was %s: containers that have it keep the old device",
                     id_ if self._options.match else f"{HOST_DEV}/{id_}", *map(", ".join, (hardware, self._last[id_])),
                 )  # fmt: skip
+        # absent devices stay remembered, so that one that comes back with other hardware is noticed
         away = self._last.keys() - now.keys()
         self._last = {**self._last, **now} if len(away) <= MOST_AWAY else now

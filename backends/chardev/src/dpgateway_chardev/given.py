@@ -57,6 +57,7 @@ class Contribution:
 
 def differing(listed: Contribution, now: Contribution) -> str:
     """Describes how a device's contribution differs from the listed one, for people."""
+    # dicts as ordered sets, so that the message keeps the order of the configuration
     before, after = (
         {(one.name, _words(item)): None for one in fields(given) for item in _items(getattr(given, one.name))}
         for given in (listed, now)
@@ -126,6 +127,7 @@ def _both(whose: str, other: DeviceNode | Mount, id_: str, thing: DeviceNode | M
 
 
 def _joined(texts: list[tuple[tuple[str, str | JsonText], ...]], resource: str = "") -> dict[str, str]:
+    # the inner dicts are ordered sets: each value once, in the order of the devices
     values: dict[str, dict[str | JsonText, None]] = {}
     for index, pairs in enumerate(texts):
         for name, value in pairs:

@@ -184,6 +184,7 @@ class Giver:
             if why := self._owners.wrong(parsed, found, path, given.node, thing):
                 raise WrongNode(why)
             nodes.append(given)
+        # of several nodes that an optional option finds some may be missing
         if lacks and not (nodes and option.optional):
             raise lacks[0]
         return nodes
@@ -195,6 +196,7 @@ class Giver:
         inside = option.container_path or self._options.container_path
         own = {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
         container_path = path if inside is None else self._path(inside, found, {**others, **own})
+        # without a field all devices get this node; without {part} all parts of one object do
         constant = "{" not in text or bool(found.part and "{part}" not in text)
         given = GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
         return self._constant.setdefault(given, given) if constant else given

@@ -48,6 +48,7 @@ class HostFiles:
     def permit(self, access: GivenAccess) -> None:
         """Changes a file's owner, group and mode. Raises OSError, OutsideError."""
         tree, inner = self._tree_of(access.path)
+        # O_PATH doesn't open the device itself, and from here on no other file can take its place (open(2))
         file = os.open(tree.at(tree.follow(inner)), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             here = f"/proc/self/fd/{file}"  # fchown(2) refuses a file that was opened with O_PATH

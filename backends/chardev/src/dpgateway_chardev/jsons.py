@@ -74,4 +74,4 @@ def _both(one: Any, other: Any) -> Any:  # noqa: ANN401
         return one | {key: _both(one[key], value) if key in one else value for key, value in other.items()}
     if isinstance(one, str) and isinstance(other, str):
         return ",".join(dict.fromkeys([*one.split(","), *other.split(",")]))
-    return other
+    return other  # lists and numbers can't be joined: the last one wins

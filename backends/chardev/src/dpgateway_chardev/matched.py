@@ -76,6 +76,7 @@ class MatchedDevices:
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """A candidate for each matched device, and for each object without one. Raises DriverError."""
         with _listing():
+            # a survey of its own, because each takes one look at a time
             explained = tuple(Survey(self._options.selection, self._maker).explain(about))
         for one in explained:
             if one.why is None:

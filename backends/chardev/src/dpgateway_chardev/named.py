@@ -202,9 +202,11 @@ class NamedLook:
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
         """The paths below the directory ``path`` that match the rest of a glob. ``real``: the directory's real path."""
         here, rest = parts[0], parts[1:]
+        # ** also stands for no directory at all
         if here == ANY_DEPTH:
             yield from self._walk(path, real, rest)
         glob = "*" if here == ANY_DEPTH else here
+        # noted even if nothing matches now, so that a later match is noticed
         self.tree.interest(real).globs.add(glob)
         for name, is_directory in self._list(real):
             inner = f"{path}/{name}" if path else name

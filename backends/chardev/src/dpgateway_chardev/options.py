@@ -93,6 +93,7 @@ class CharDeviceOptions(CharDeviceKeys):
     def _meet(self, path: str, theirs: str, their_exclude: Sequence[str]) -> bool:
         """Whether both are equal, or one's glob matches the other's text. Two different globs may meet unnoticed."""
         ours, other = relative(path), relative(theirs)
+        # exclude applies to globs only
         if is_glob(path) and excludes(other, [parse(one) for one in self.excluded]):
             return False
         if is_glob(theirs) and excludes(ours, [parse(one) for one in their_exclude]):

@@ -54,6 +54,7 @@ class Owners:
         ``found`` returns it.
         """
         about, own = _about(template), one.thing
+        # such a path names one thing exactly, so no other object's node will do
         if about.pattern is not None or about.part:
             return self._unlike(found, path, node)
         # comparing the last component first saves most paths without fields the lookup of the kernel's name
@@ -91,7 +92,7 @@ class Owners:
         places = [f"dev/{node.type}/{number}", *(f"class/{subsystem}/{name}" for name in names)]
         things = itertools.chain(map(self._look.object, places), thing.line[1:])
         numbered = (one for one in things if one and self._look.number(one) == number)
-        blocks = node.type == "block"
+        blocks = node.type == "block"  # character and block devices are numbered separately
         return next((one for one in numbered if (self._look.subsystem(one) == "block") == blocks), None)
 
     def _devices(self, one: Matched) -> Iterator[Object]:

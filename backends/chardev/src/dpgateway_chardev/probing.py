@@ -93,6 +93,7 @@ class _Asked:
 
     def begin(self, deadline: float) -> None:
         self.due, self.hung = deadline, False
+        # a file for its messages, because an unread pipe would block it; a session, so that kill() reaches its children
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
         try:
@@ -210,6 +211,7 @@ class Prober:
                     break
                 news, rest = self._step(time.monotonic())
                 waiting = [self._wake, *(asked.pidfd for asked in self._children if asked.pidfd >= 0)]
+            # without the lock, because the gateway's next list calls watch()
             if news:
                 self._changed()
             with selectors.PollSelector() as selector:

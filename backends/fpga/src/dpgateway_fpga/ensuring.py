@@ -57,6 +57,7 @@ class Work:
             try:
                 self._ensure(bitstream, tell, locks)
             except Exception as error:
+                # under the same lock, so that no other attempt comes in between
                 if fallback is not None and not isinstance(error, Refused) and not may_pass(error):
                     self._fall_back(fallback, f"programming {bitstream.id} failed: {error}", tell, locks)
                 raise

@@ -96,6 +96,7 @@ class BoardJournal:
         with self._directory() as directory:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.open(f"{board}.lock", flags, 0o600, dir_fd=directory)
+        # the kernel releases it with the last descriptor, so a process that dies leaves no lock behind (flock(2))
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,6 +29,7 @@ def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
     options: dict[str, Any] = {"match": matches}
     if len(groups) == 1:
         return options | {"group": name}
+    # several groups need a property that tells them apart: a serial number each, or a model each
     if len(sticks) == len(groups) and all(one.serial for one in sticks):
         return options
     if len(sticks) == len({(one.vendor, one.product) for one in sticks}) == len(groups):

@@ -160,6 +160,7 @@ def _usb(usb: UsbHostDevice, at: Written) -> ImportedResource | None:
         options["group"] = {"each": True} if len(kinds) > 1 else {"size": len(usb.selectors)}
     options["permissions"] = "mrw"
     options["env"] = {_variable("USB_RESOURCE", usb.resourceName): "{attr:busnum}:{attr:devnum}"}
+    # the user of qemu in virt-launcher (pkg/util/util.go, NonRootUID)
     options["access"] = [{"host_path": "{devnode}", "owner": 107, "group": 107}]
     comments = () if usb.externalResourceProvider else (_EXTERNAL,)
     return ImportedResource(usb.resourceName, at.place, DRIVER, options, comments=comments)

@@ -90,6 +90,7 @@ class _SriovResource:
         if not selectors:
             return None
         kinds = list(self._kinds(selectors))
+        # nodes that all alternatives have in common are written once
         nodes = [kind["nodes"] for kind in kinds]
         if all(one == nodes[0] for one in nodes):
             kinds = [{key: value for key, value in kind.items() if key != "nodes"} for kind in kinds]
