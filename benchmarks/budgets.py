@@ -144,7 +144,7 @@ BUDGETS = (
         "the same with the pages on and a scrape every 15 s", "pages.gateway.percent", "% of a core", 0.3, why=SCRAPES
     ),
     Budget("resident with the pages on and a scrape every 15 s", "pages.gateway.mb", "MB", 75),
-    Budget("a scrape, p50", "pages.scrape.ms", "ms", 30),
+    Budget("a scrape, p50", "pages.scrape.ms", "ms", 20),
     Budget("first look at 1,000 matched functions, p50, CPU", "matched.first_look.ms", "ms", 200),
     Budget("one change among them, p50", "matched.change.ms", "ms", 15, why=MATCHED),
     Budget("resident, more than with one of them", "matched.memory.mb", "MB", 4, why=KEPT),

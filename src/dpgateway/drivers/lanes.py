@@ -152,7 +152,7 @@ class Lanes:
             if told is not None:
                 told()
             return
-        names, asked = [device.id for device in devices], time.monotonic()
+        asked = time.monotonic()
 
         def call(released: Sequence[Device]) -> None:
             if "release" in self.abilities:
@@ -162,19 +162,21 @@ class Lanes:
             error = failure(task)
             self.stats.add("release", "success" if error is None else answers.outcome(error), asked)
             if error is not None:
-                reason = str(answers.fault("release", error))
-                fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
-                # The next driver gets the release again.
-                if isinstance(error, DriverEnded):
-                    self._log.warning("%s before it released its devices", reason, extra=fields)
-                    return
-                self._log.error("the driver failed: %s", reason, extra=fields)
-            # A failed release counts, too: the driver was told.
-            if told is not None:
+                self._complain_of_release(error, devices)
+            # A failed release counts, too: the driver was told. One that ended wasn't, and the next driver is.
+            if told is not None and not isinstance(error, DriverEnded):
                 told()
 
         with contextlib.suppress(DriverEnded):  # the next driver is told
             self._preparing.release(devices, call, free).add_done_callback(ended)
+
+    def _complain_of_release(self, error: Exception, devices: Sequence[Device]) -> None:
+        reason, names = str(answers.fault("release", error)), [device.id for device in devices]
+        fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
+        if isinstance(error, DriverEnded):
+            self._log.warning("%s before it released its devices", reason, extra=fields)
+        else:
+            self._log.error("the driver failed: %s", reason, extra=fields)
 
     def listed(self, devices: Sequence[Device]) -> None:
         """Takes a new list: a device that changed may have lost its preparation."""

@@ -103,13 +103,17 @@ def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
     elif one.driver.listed is not None and not one.devices:
         yield Trouble(WARNING, one.name, "the driver finds no device", None, TRY_DRIVER)
+    yield from _of_grants(one)
+    yield from _of_devices(one)
+
+
+def _of_grants(one: ResourceStatus) -> Iterator[Trouble]:
     if one.refused is not None:
         text = f"the last container that wanted a device got none: {one.refused.reason}"
         yield Trouble(WARNING, one.name, text, one.refused.since, REFUSED)
     if one.unsaved is not None:
         text = f"after a restart of the gateway nobody will remember what is given away now: {one.unsaved}"
         yield Trouble(WARNING, one.name, text, None, STATE_DIR)
-    yield from _of_devices(one)
 
 
 def _of_devices(one: ResourceStatus) -> Iterator[Trouble]:

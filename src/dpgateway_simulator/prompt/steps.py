@@ -5,6 +5,7 @@ StepError.
 """
 
 import asyncio
+from functools import partial
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
@@ -140,7 +141,11 @@ def drop_streams(words: list[str]) -> Act:
 
 
 def misbehave(words: list[str]) -> Act:
-    # The words are checked here, before any step runs, and read again by the act.
+    _check_misbehaviour(words)  # before any step runs; the act reads the words again
+    return partial(_misbehave, words)
+
+
+def _check_misbehaviour(words: list[str]) -> None:
     match words:
         case ["refuse", code, *_] if code.upper() not in Status.__members__:
             raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE")
@@ -152,19 +157,18 @@ def misbehave(words: list[str]) -> Act:
             expected = "refuse CODE TEXT, stall [RESOURCE], slow SECONDS or late SECONDS"
             raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
 
-    async def act(session: Session) -> None:
-        misbehaviour = session.kubelet.misbehaviour
-        match words:
-            case ["refuse", code, *text]:
-                misbehaviour.refuse_register(" ".join(text), code)
-            case ["stall", *resource]:
-                misbehaviour.stall_register(*resource)
-            case ["slow", seconds]:
-                misbehaviour.register_delay = float(seconds)
-            case [_, seconds]:
-                misbehaviour.late_listen = float(seconds)
 
-    return act
+async def _misbehave(words: list[str], session: Session) -> None:
+    misbehaviour = session.kubelet.misbehaviour
+    match words:
+        case ["refuse", code, *text]:
+            misbehaviour.refuse_register(" ".join(text), code)
+        case ["stall", *resource]:
+            misbehaviour.stall_register(*resource)
+        case ["slow", seconds]:
+            misbehaviour.register_delay = float(seconds)
+        case [_, seconds]:
+            misbehaviour.late_listen = float(seconds)
 
 
 def behave(words: list[str]) -> Act:
