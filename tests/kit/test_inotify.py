@@ -4,20 +4,18 @@ import asyncio
 import os
 import resource
 import threading
-from pathlib import Path
 
 import pytest
 from asyncinotify import Mask
 
 from dpgateway.kit.inotify import MOST, Subscription, Watch
+from tests.support.counting import inotify_watches
 from tests.support.time import in_virtual_time
 
 
 def instances():
-    """What each inotify instance of this process watches: how many inodes (proc(5), /proc/pid/fdinfo)."""
-    files = [str(file) for file in Path("/proc/self/fd").iterdir()]
-    found = [file.replace("/fd/", "/fdinfo/") for file in files if "inotify" in os.path.realpath(file)]
-    return [Path(file).read_text().count("inotify wd:") for file in found]
+    """How many inodes each inotify instance of this process watches."""
+    return [len(watches) for watches in inotify_watches().values()]
 
 
 @pytest.fixture

@@ -1,22 +1,19 @@
 import itertools
 import logging
-import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from dpgateway.sysfs import ChangedPlaces, Complaint, Interest, Watcher
 from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
+from tests.support.counting import inotify_watches
 from tests.support.uevents import changes
 
 
 def watches():
-    """How many watches each inotify instance of this process has (proc(5), /proc/pid/fdinfo)."""
-    files = [str(file) for file in Path("/proc/self/fd").iterdir()]
-    instances = [file.replace("/fd/", "/fdinfo/") for file in files if "inotify" in os.path.realpath(file)]
-    return sorted(Path(file).read_text().count("inotify wd:") for file in instances)
+    """How many watches each inotify instance of this process has."""
+    return sorted(len(each) for each in inotify_watches().values())
 
 
 @pytest.fixture

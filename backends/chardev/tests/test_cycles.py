@@ -3,22 +3,17 @@
 import gc
 import os
 import threading
-from pathlib import Path
 
 from dpgateway.testing import Recorder
+from tests.support.counting import inotify_watches, opened
 
 CYCLES = 1000
 
 
 def left():
     """Threads and open files of this process, and watches of its inotify instances."""
-    fds = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
-    watches = {(file.name, line) for file in fds for line in _told_of(file) if line.startswith("inotify wd:")}
-    return set(threading.enumerate()) | {(file.name, str(file.readlink())) for file in fds} | watches
-
-
-def _told_of(file):
-    return Path("/proc/self/fdinfo", file.name).read_text().splitlines()
+    watches = {(instance, watch) for instance, each in inotify_watches().items() for watch in each}
+    return {*threading.enumerate(), *opened().items(), *watches}
 
 
 def test_notices_each_cycle_of_a_node(dev):

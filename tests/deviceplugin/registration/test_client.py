@@ -4,7 +4,6 @@ import dataclasses
 import os
 import resource
 import socket
-from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -15,11 +14,11 @@ from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient
 from dpgateway.deviceplugin.values import Options, Registration
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.unix import Credentials
+from tests.support.counting import descriptors
 from tests.support.serving import group
 from tests.support.waiting import until
 
 OURS = Credentials(os.getpid(), os.geteuid(), os.getegid())
-DESCRIPTORS = Path("/proc/self/fd")
 WHAT = Registration("example.com/thing", "dpgateway/x-1.sock", Options(prepare=True, prefer=False))
 
 
@@ -252,13 +251,13 @@ async def test_many_kubelets_leave_nothing_behind(short_path):
     deep.mkdir(parents=True)
     client = KubeletClient(deep, APIS, group())
     await asyncio.sleep(0)
-    tasks, descriptors = len(asyncio.all_tasks()), len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    tasks, before = len(asyncio.all_tasks()), descriptors()
     for _ in range(30):
         with pytest.raises(RegisterFailed):
             await client.register(v1beta1.API, WHAT)
         client.new_kubelet()
     await until(lambda: len(asyncio.all_tasks()) <= tasks + 1)  # grpc's own poller
-    await until(lambda: len(list(DESCRIPTORS.iterdir())) < descriptors + 20)  # some are gRPC's
+    await until(lambda: descriptors() < before + 20)  # some are gRPC's
     await client.close()
 
 

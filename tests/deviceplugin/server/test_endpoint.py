@@ -22,11 +22,11 @@ from dpgateway.deviceplugin.server.handlers import STREAMS
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
 from dpgateway.resource.ownership import Ownership
+from tests.support.counting import descriptors
 from tests.support.serving import V1ALPHA, V1BETA1, group, health, status
 from tests.support.waiting import turns, until
 
 ROOT = Path(__file__).resolve().parents[3]
-DESCRIPTORS = Path("/proc/self/fd")
 BOTH = {"a": "Healthy", "b": "Healthy"}
 
 
@@ -338,7 +338,7 @@ async def test_an_older_server_ends_after_its_streams(serve, connect, short_path
     short = short_path / "s"
     short.symlink_to(directory)
     served = await serve(directory)
-    before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    before = descriptors()
     for _ in range(10):
         client = connect(short / await served.endpoint.link())
         assert health(await client.watch().read()) == BOTH
@@ -349,7 +349,7 @@ async def test_an_older_server_ends_after_its_streams(serve, connect, short_path
     stream = client.watch()
     await stream.read()
     served.endpoint.tidy()
-    await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 4)
+    await until(lambda: descriptors() <= before + 4)
     served.inventory.fail("broken", overdue=True)
     assert set(health(await stream.read()).values()) == {"Unhealthy"}
 
@@ -358,12 +358,12 @@ async def test_an_older_server_ends_after_its_streams(serve, connect, short_path
 async def test_an_older_server_leaves_the_newer_socket(serve, connect, deleted):
     served = await serve()
     served.socket.unlink() if deleted == "socket" else shutil.rmtree(served.folder)
-    before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    before = descriptors()
     stream = connect(served.directory / await served.endpoint.link()).watch()
     await stream.read()
     bound = served.socket.stat().st_ino
     served.endpoint.tidy()
-    await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 2)  # of both ends of the stream
+    await until(lambda: descriptors() <= before + 2)  # of both ends of the stream
     assert served.socket.stat().st_ino == bound
     assert health(await connect(served.directory / await served.endpoint.link()).watch().read()) == BOTH
     assert served.socket.stat().st_ino == bound
@@ -371,11 +371,11 @@ async def test_an_older_server_leaves_the_newer_socket(serve, connect, deleted):
 
 async def test_no_descriptor_of_a_closed_server_stays(serve, connect, short_path):
     await (await serve(name="example.com/warm")).close()
-    before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    before = descriptors()
     for number in range(10):
         served = await serve(name=f"example.com/r{number}")
         await served.close()
-    await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 2)
+    await until(lambda: descriptors() <= before + 2)
 
 
 @pytest.mark.parametrize("moment", range(1, 8))
