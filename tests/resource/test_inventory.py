@@ -108,15 +108,15 @@ class Node:
         behind = {id_: hardware(device) for id_, device in found.items()}
 
         def begin():
-            usage.began(ids, behind)
+            usage.set(usage.value.began(ids, behind))
             self.inventory.use()
 
         def end(works):
             if works:
                 names = {id_: device.id for id_, device in found.items()}
-                usage.gave(ids, self.clock.monotonic(), behind, int(time.time()), names)
+                usage.set(usage.value.gave(ids, self.clock.monotonic(), behind, int(time.time()), names))
             else:
-                usage.failed(ids)
+                usage.set(usage.value.failed(ids))
                 self.inventory.use()
                 self.releases.tell()
 

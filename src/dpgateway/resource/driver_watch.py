@@ -47,7 +47,8 @@ class DriverWatch:
         restarted, self._calls = calls is not self._calls, calls
         if restarted and calls is not None:
             released_by = self._config.value.driver if "release" in calls.abilities else ""
-            self._inventory.usage.given_by(released_by)
+            usage = self._inventory.usage
+            usage.set(usage.value.given_by(released_by))
 
         # A failed driver's list is taken once, for the ids; fail() then makes all of it Unhealthy.
         others = False

@@ -114,7 +114,7 @@ class Releases:
         unknown = (id_ for id_, entry in self._usage.value.unreleased.items() if not entry.hardware)
         found = {id_: device for id_ in unknown if (device := self._ledger.device(id_)) is not None}
         behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
-        self._usage.known_behind(behind, {id_: device.id for id_, device in found.items()})
+        self._usage.set(self._usage.value.known_behind(behind, {id_: device.id for id_, device in found.items()}))
 
     def _told(self, ids: set[str]) -> None:
         """Ends a release. Ids with a device in an Allocate under way may have been left out: they stay freed."""
@@ -123,7 +123,7 @@ class Releases:
         flying = self._flying()
         done = {id_ for id_ in ids if (device := self._inventory.given(id_)) is None or device.id not in flying}
         if done:
-            self._usage.released(done)
+            self._usage.set(self._usage.value.released(done))
 
     def _flying(self) -> set[str]:
         """The devices of Allocates under way."""
@@ -132,7 +132,7 @@ class Releases:
     def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """The driver gave these devices: unless the grant succeeds, they are released. ``found``: by id."""
         if (calls := self._driver.calls) is not None and not CONCERNED.isdisjoint(calls.abilities):
-            self._usage.owed(ids, hardware, {id_: device.id for id_, device in found.items()})
+            self._usage.set(self._usage.value.owed(ids, hardware, {id_: one.id for id_, one in found.items()}))
 
     def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """The driver answered an allocate() that had timed out; another call may have granted the devices meanwhile."""

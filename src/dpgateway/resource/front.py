@@ -1,8 +1,8 @@
 """The interface between a resource and its front: the holdings, read as a value, and the events of a grant.
 
 Each front has its own sources of holdings: the device-plugin front the kubelet's checkpoint, PodResources and the calls
-in flight. A resource knows none of these. For each decision it reads a value (:class:`InUse`), and it reports each
-event to the front (:class:`Usage`), which publishes the next value.
+in flight. A resource knows none of these. It reads a value for each decision (:class:`InUse`), and publishes the next
+value at each event of a grant (:class:`Usage`).
 
 The life of an id, in the events of a resource::
 
@@ -15,8 +15,12 @@ The life of an id, in the events of a resource::
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, Self
+
+from dpgateway.kit.observable import Observable
 
 NOTED_WITHIN = 10.0
 """Seconds from an Allocate until every source of a front has it."""
@@ -52,136 +56,192 @@ class Unreleased(NamedTuple):
     """The node's boot id when a kubelet last had the id; empty if unknown."""
 
 
-class InUse(Protocol):
-    """The holdings of one resource at one moment, in the kubelet's ids."""
+@dataclass(frozen=True)
+class InUse(ABC):
+    """The holdings of one resource at one moment, in the kubelet's ids. Immutable: each event returns the next value.
+
+    The records of the grants are here, what the front's sources tell is the front's.
+    """
+
+    looked: bool = False
+    """Whether the front has tried to read its own sources."""
+    granted: Mapping[str, float] = field(default_factory=dict)
+    """`granted` contains the time of each grant that the front's sources may lack, keyed by id."""
+    in_flight: tuple[Behind, ...] = ()
+    """The hardware of each Allocate in flight, by id: as known when the call began, empty if unknown."""
+    unreleased: Mapping[str, Unreleased] = field(default_factory=dict)
+    """`unreleased` contains the record of each unreleased id, as in the journal, keyed by id."""
+    remembers: bool = False
+    """Whether ``unreleased`` includes the journal of earlier gateways."""
+    kubelet: str = ""
+    """This kubelet's incarnation."""
+    boot: str = ""
+    """The node's current boot id; empty if unknown."""
+    driver: str | None = None
+    """The driver to release to; empty if it has no ``release``, None while there is no driver."""
+
+    # what the front's sources tell
 
     @property
-    def looked(self) -> bool:
-        """Whether the front has tried to read its own sources."""
-
-    @property
-    def remembers(self) -> bool:
-        """Whether ``unreleased`` includes the journal of earlier gateways."""
-
-    @property
-    def known(self) -> bool:
-        """Whether the front's sources tell the holdings."""
-
-    @property
+    @abstractmethod
     def held(self) -> Held:
         """The ids that the kubelet may name again: they must stay on the list."""
 
     @property
-    def last_known(self) -> frozenset[str]:
-        """The ids that a container may use; while the sources can't be read, those used before."""
+    @abstractmethod
+    def living(self) -> tuple[str, ...]:
+        """The ids in the front's sources without proof that their containers ended."""
 
     @property
-    def taken(self) -> frozenset[str]:
-        """``last_known`` and ``freed``."""
-
-    @property
+    @abstractmethod
     def freed(self) -> frozenset[str]:
         """The ids that no container uses any more and that await their release."""
 
     @property
-    def unsettled(self) -> bool:
-        """Whether an id awaits its release, or its hardware is still unknown."""
+    @abstractmethod
+    def named(self) -> Mapping[str, tuple[str, ...]]:
+        """The holders of each id, for people."""
+
+    @abstractmethod
+    def holder(self, id_: str) -> str:
+        """The pod that has the id; empty if unknown or ambiguous."""
+
+    @abstractmethod
+    def last_holder(self, id_: str) -> str:
+        """The id's last known holder; "a container" if none is known."""
+
+    @abstractmethod
+    def numa_nodes(self, id_: str) -> tuple[int, ...]:
+        """The NUMA nodes that the kubelet noted for the id."""
+
+    @abstractmethod
+    def one_has(self, ids: Collection[str]) -> bool:
+        """Whether a single container may have all of these ids."""
+
+    @abstractmethod
+    def given_up(self, ids: Collection[str]) -> frozenset[str]:
+        """The ids whose pods must have ended if the kubelet allocates these ids anew."""
+
+    @abstractmethod
+    def look_again(self, lost: Iterable[str]) -> float | None:
+        """Seconds until one of the ``lost`` ids may be free without an event; None: never."""
+
+    @abstractmethod
+    def is_news_after(self, before: Self) -> bool:
+        """Whether watchers have something to do that they hadn't ``before``."""
+
+    # together with the grants
 
     @property
-    def unreleased(self) -> Mapping[str, Unreleased]:
-        """The record of each unreleased id, keyed by id."""
-
-    @property
-    def in_flight(self) -> tuple[Behind, ...]:
-        """The hardware of each Allocate in flight, by id, as known when the call began."""
-
-    @property
-    def started(self) -> frozenset[str]:
-        """The ids of answered Allocates."""
+    def known(self) -> bool:
+        """Whether the front's sources tell the holdings."""
+        return self.held is not None
 
     @property
     def fresh(self) -> frozenset[str]:
         """The ids granted or in flight that the front's sources may lack."""
+        return frozenset(self.granted).union(*self.in_flight)
 
     @property
-    def driver(self) -> str | None:
-        """The driver to release to; empty if it has no ``release``, None while there is no driver."""
+    def started(self) -> frozenset[str]:
+        """The ids of answered Allocates. Allocating them again takes no other container's share."""
+        return frozenset(self.living).union(self.granted)
 
     @property
-    def named(self) -> Mapping[str, tuple[str, ...]]:
-        """The holders of each id, for people."""
+    def taken(self) -> frozenset[str]:
+        """The ids in use, and the freed ones that await their release."""
+        return frozenset(self.unreleased).union(self.living, self.granted, *self.in_flight)
 
-    def holder(self, id_: str) -> str:
-        """The pod that has the id; empty if unknown."""
+    @property
+    def last_known(self) -> frozenset[str]:
+        """The ids that a container may use; while the sources can't be read, those used before."""
+        return self.taken - self.freed
 
-    def last_holder(self, id_: str) -> str:
-        """The id's last known holder; "a container" if none is known."""
+    @property
+    def unsettled(self) -> bool:
+        """Whether an id awaits its release, or its hardware is still unknown."""
+        return bool(self.freed) or not all(entry.hardware for entry in self.unreleased.values())
 
-    def numa_nodes(self, id_: str) -> tuple[int, ...]:
-        """The NUMA nodes that the kubelet noted for the id."""
+    # the events of a resource
 
-    def one_has(self, ids: Collection[str]) -> bool:
-        """Whether a single container may have all of these ids."""
+    def given_by(self, driver: str) -> Self:
+        """From now on grants are released to this driver; empty: to none."""
+        return self if driver == self.driver else replace(self, driver=driver)
 
-    def given_up(self, ids: Collection[str]) -> frozenset[str]:
-        """The ids whose pods must have ended if the kubelet allocates these ids anew."""
+    def began(self, ids: tuple[str, ...], hardware: Behind | None = None) -> Self:
+        """An Allocate of ``ids`` is under way."""
+        flight = {id_: (hardware or {}).get(id_, frozenset()) for id_ in ids}
+        return replace(self, in_flight=(*self.in_flight, flight))
 
-    def differs(self, hardware: Behind) -> bool:
-        """Whether a container that starts with this hardware had other hardware before."""
+    def failed(self, ids: tuple[str, ...]) -> Self:
+        """The Allocate of ``ids`` failed: the ids are as they were before."""
+        flights = list(self.in_flight)
+        del flights[[tuple(flight) for flight in flights].index(ids)]
+        return replace(self, in_flight=tuple(flights))
 
-    def look_again(self, lost: Iterable[str]) -> float | None:
-        """Seconds until one of the ``lost`` ids may be free without an event; None: never."""
+    def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
+        """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released."""
+        new = {id_: self._record(NO_KUBELET, id_, hardware, devices) for id_ in ids if id_ not in self.unreleased}
+        return replace(self, unreleased={**self.unreleased, **new})
+
+    def gave(
+        self,
+        ids: tuple[str, ...],
+        now: float,
+        hardware: Behind | None = None,
+        since: int | None = None,
+        devices: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The Allocate of ``ids`` succeeded, at ``now`` on the monotonic clock and ``since`` in seconds since 1970: a
+        container has them until a newer source says otherwise.
+        """
+        new = {id_: self._record(self.kubelet, id_, hardware, devices)._replace(since=since) for id_ in ids}
+        granted = {**self.granted, **dict.fromkeys(ids, now)}
+        return replace(self.failed(ids), granted=granted, unreleased={**self.unreleased, **new})
+
+    def _record(self, kubelet: str, id_: str, hardware: Behind | None, devices: Mapping[str, str] | None) -> Unreleased:
+        names, device = (hardware or {}).get(id_, frozenset()), (devices or {}).get(id_, "")
+        return Unreleased(kubelet, hardware=names, device=device, driver=self.driver, boot=self.boot)
+
+    @abstractmethod
+    def prepared(self, hardware: Behind) -> Self:
+        """A container starts with this hardware behind its ids; its earlier hardware is free. The same value if it had
+        no other.
+        """
+
+    def released(self, ids: Collection[str]) -> Self:
+        """These freed ids were released to the driver."""
+        told = self.freed.intersection(ids)
+        return replace(self, unreleased={id_: one for id_, one in self.unreleased.items() if id_ not in told})
+
+    def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
+        """Adds the hardware and the devices of unreleased ids whose hardware is unknown."""
+        if not self.remembers:  # the journal may know better
+            return self
+        names = devices or {}
+        new = {
+            id_: entry._replace(hardware=hardware[id_], device=entry.device or names.get(id_, ""))
+            for id_, entry in self.unreleased.items()
+            if not entry.hardware and id_ in hardware
+        }
+        return replace(self, unreleased={**self.unreleased, **new}) if new else self
+
+    @abstractmethod
+    def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> Self:
+        """Takes over an earlier gateway's journal: hardware, device and time of each grant. ``granted``: the times of
+        its grants that the sources may lack. The same value if it says nothing new.
+        """
 
 
-class Usage(Protocol):
-    """The observable holdings. The front owns it and publishes each value; the resource watches it, and reports events.
-
-    Its methods from ``given_by`` on are those events.
+class Usage(Observable[InUse]):
+    """The observable holdings of one resource. The front publishes the news of its sources, the resource the events of
+    its grants: both set the value that follows the present one, in one step of the event loop.
     """
 
-    @property
-    def value(self) -> InUse: ...
-
-    @property
-    def version(self) -> int: ...
-
-    async def wait(self, version: int) -> int: ...
-
-    async def wait_for(self, holds: Callable[[InUse], object]) -> None: ...
-
-    def subscribe(self, changed: Callable[[], object]) -> None: ...
-
-    def notify(self) -> None: ...
-
-    def reread(self) -> None:
+    def __init__(self, value: InUse, reread: Callable[[], object] = lambda: None) -> None:
+        super().__init__(value, news=lambda new, old: new.is_news_after(old))
+        self.reread = reread
         """Makes the front read its sources again and publish the result, even an unchanged one."""
-
-    def given_by(self, driver: str) -> None:
-        """From now on grants are released to this driver; empty: to none."""
-
-    def began(self, ids: tuple[str, ...], hardware: Behind) -> None:
-        """An Allocate of ``ids`` is under way."""
-
-    def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str]) -> None:
-        """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released."""
-
-    def gave(self, ids: tuple[str, ...], now: float, hardware: Behind, since: int, devices: Mapping[str, str]) -> None:
-        """The Allocate succeeded, at ``now`` on the monotonic clock and ``since`` in seconds since 1970."""
-
-    def failed(self, ids: tuple[str, ...]) -> None:
-        """The Allocate failed: the ids are as they were before."""
-
-    def prepared(self, hardware: Behind) -> None:
-        """A container starts with this hardware behind its ids; its earlier hardware is free."""
-
-    def released(self, ids: Collection[str]) -> None:
-        """These freed ids were released to the driver."""
-
-    def known_behind(self, hardware: Behind, devices: Mapping[str, str]) -> None:
-        """The hardware and the devices of unreleased ids that lacked them."""
-
-    def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> None:
-        """The journal of an earlier gateway; ``granted``: the times of its grants that the sources may lack."""
 
 
 class Usages(Protocol):

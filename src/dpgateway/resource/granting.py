@@ -84,7 +84,7 @@ class Granting:
 
         # From here on this hardware is refused to all others. No await since the check: the two are one step.
         began = self._clock.monotonic()
-        self._usage.began(ids, behind)
+        self._usage.set(self._usage.value.began(ids, behind))
         self.inventory.use()
         try:
             allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, behind, found))
@@ -98,11 +98,12 @@ class Granting:
             behind = self._unchanged(self._found(ids, again, given_up), behind)
         except BaseException:
             # For a BaseException, too: a kubelet that stops waiting cancels the call.
-            self._usage.failed(ids)
+            self._usage.set(self._usage.value.failed(ids))
             self.inventory.use()
             self.releases.tell()
             raise
-        self._usage.gave(ids, self._clock.monotonic(), behind, int(time.time()), names)
+        given = self._usage.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), names)
+        self._usage.set(given)
         self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation
 
@@ -195,11 +196,12 @@ class Granting:
 
     def _starts(self, behind: Behind) -> None:
         """Records that a container starts with this hardware and no other, or isn't running at all."""
-        if self._usage.value.differs(behind):
+        before = self._usage.value
+        if (after := before.prepared(behind)) is not before:
             if reason := self.inventory.unsure:
                 what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
                 raise self._refused(what)
-            self._usage.prepared(behind)
+            self._usage.set(after)
             self.inventory.use()
 
     async def _prepare(

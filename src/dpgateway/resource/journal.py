@@ -184,7 +184,7 @@ class JournalWriter:
         except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
             self._complaint.say(f"{self._journal.path} can't be read: {error}", message=f"{KUBELET_ALONE} for now: %s")
             self._saved = None
-            self._usage.remembered({})
+            self._usage.set(self._usage.value.remembered({}))
             self._usage.notify()  # wakes follow(), which reads again and writes
 
     async def _read(self, seconds: float) -> None:
@@ -196,7 +196,7 @@ class JournalWriter:
             aside = await self._on_disk(self._journal.put_aside, seconds)
             self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
         self._saved, self._unread = unreleased, False
-        self._usage.remembered(unreleased, _recent(unreleased))
+        self._usage.set(self._usage.value.remembered(unreleased, _recent(unreleased)))
 
     async def follow(self) -> None:
         """Writes each change; never returns."""

@@ -109,7 +109,8 @@ class Orphans:
                 continue  # configured during the read
             # The front follows the resource from now on, so that the end of its containers is seen.
             self._all.add(resource)
-            self._all.by_resource[resource].remembered(unreleased)
+            usage = self._all.by_resource[resource]
+            usage.set(usage.value.remembered(unreleased))
             if resource not in self.usages:
                 self.add(resource)
         return whole

@@ -36,7 +36,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dpgateway.node.holders import Holder, Note
-from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Behind, Held, Unreleased
+from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Behind, Held, InUse, Unreleased
 
 T = TypeVar("T")
 
@@ -54,31 +54,15 @@ terminationGracePeriodSeconds (30 s), and time to kill the container."""
 
 
 @dataclass(frozen=True)
-class Holdings:
+class Holdings(InUse):
     """Immutable; each event returns a new value."""
 
     note: Note | None = None
     """The last checkpoint read; None before the first read, and while it can't be read."""
-    looked: bool = False
-    """Whether a read of the checkpoint was tried."""
     written: float = LONG_AGO
     """When the kubelet wrote ``note``."""
-    granted: Mapping[str, float] = field(default_factory=dict)
-    """`granted` contains the time of each grant that the note may lack, keyed by id."""
-    in_flight: tuple[Behind, ...] = ()
-    """The hardware of each Allocate in flight, by id: as known when the call began, empty if unknown."""
     kubelet_since: float = LONG_AGO
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
-    kubelet: str = ""
-    """This kubelet's incarnation."""
-    boot: str = ""
-    """The node's current boot id; empty if unknown."""
-    driver: str | None = None
-    """The driver to release to; empty if it has no ``release``, None while there is no driver."""
-    unreleased: Mapping[str, Unreleased] = field(default_factory=dict)
-    """`unreleased` contains the record of each unreleased id, as in the journal, keyed by id."""
-    remembers: bool = False
-    """Whether ``unreleased`` includes the journal of earlier gateways."""
     gone: frozenset[str] = frozenset()
     """The uids of ``pods`` that have ended."""
     starting: frozenset[str] = frozenset()
@@ -99,11 +83,6 @@ class Holdings:
     @cached_property
     def held(self) -> Held:
         return None if self.note is None else frozenset(self.note).union(self.granted, *self.in_flight)
-
-    @property
-    def known(self) -> bool:
-        """Whether the checkpoint tells what containers hold."""
-        return self.note is not None
 
     @cached_property
     def in_use(self) -> Held:
@@ -137,7 +116,6 @@ class Holdings:
 
     @cached_property
     def freed(self) -> frozenset[str]:
-        """The ids that no container uses any more and that await their release."""
         if (in_use := self.in_use) is None:
             return frozenset()
         note, current = self.note or {}, self.kubelet_since <= self.written
@@ -151,26 +129,11 @@ class Holdings:
                 found.append(id_)
         return frozenset(found)
 
-    @cached_property
-    def unsettled(self) -> bool:
-        """Whether an id awaits its release, or its hardware is still unknown."""
-        return bool(self.freed) or not all(entry.hardware for entry in self.unreleased.values())
-
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: a restarted one has the id in the
         note, or another Allocate. Its pod may still exist: a failed pod stays until it is deleted.
         """
         return bool(self.boot and entry.boot) and entry.boot != self.boot
-
-    @property
-    def started(self) -> frozenset[str]:
-        """The ids of answered Allocates. Allocating them again takes no other container's share."""
-        return frozenset(self.living).union(self.granted)
-
-    @property
-    def fresh(self) -> frozenset[str]:
-        """The ids granted or in flight that the note may lack."""
-        return frozenset(self.granted).union(*self.in_flight)
 
     def numa_nodes(self, id_: str) -> tuple[int, ...]:
         """The NUMA nodes that the kubelet noted for the id; a strict topology manager compares them on readmission."""
@@ -178,7 +141,6 @@ class Holdings:
         return noted.numa_nodes if noted is not None else ()
 
     def one_has(self, ids: Collection[str]) -> bool:
-        """Whether a single container may have all of these ids."""
         note, fresh = self.note, self.fresh
         # Unknown holdings may all be one container's, and so may ids whose container the note doesn't have yet.
         if note is None or not self.remembers:
@@ -209,11 +171,6 @@ class Holdings:
         return frozenset(i for i, e in entries if not e.pods and e.kubelet not in ours and not self._outlived(e))
 
     @property
-    def last_known(self) -> frozenset[str]:
-        """The ids that a container may use; while the checkpoint can't be read, those used before."""
-        return self.taken - self.freed
-
-    @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
         """The holders of each id: namespace, pod and container if PodResources lists it, else pod uid and container."""
         found: dict[str, tuple[str, ...]] = {id_: (str(holder),) for id_, holder in self.listed.items()}
@@ -222,11 +179,6 @@ class Holdings:
             if id_ not in found and living:
                 found[id_] = tuple(f"pod {one.pod_uid} ({one.name})" for one in living)
         return {id_: who for id_, who in found.items() if id_ in self.last_known}
-
-    @property
-    def taken(self) -> frozenset[str]:
-        """The ids in use, and the freed ones that await their release."""
-        return frozenset(self.unreleased).union(self.living, self.granted, *self.in_flight)
 
     @cached_property
     def pods(self) -> frozenset[str]:
@@ -244,7 +196,6 @@ class Holdings:
         return ended - listed
 
     def holder(self, id_: str) -> str:
-        """The pod that has the id; empty if unknown or ambiguous."""
         if (listed := self.listed.get(id_)) is not None:
             return f"{listed.namespace}/{listed.pod}"
         if id_ in self.granted or self._flies(id_):
@@ -255,7 +206,6 @@ class Holdings:
         return f"pod {alive[0]}" if alive and (noted is not None or len(alive) == 1) else ""
 
     def last_holder(self, id_: str) -> str:
-        """The id's last known holder; "a container" if none is known."""
         if (last := self.last_listed.get(id_)) is not None:
             return str(last)
         entry = self.unreleased.get(id_)
@@ -344,26 +294,6 @@ class Holdings:
     def _flies(self, id_: str) -> bool:
         return any(id_ in ids for ids in self.in_flight)
 
-    def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Holdings:
-        """Adds the hardware and the devices of unreleased ids whose hardware is unknown."""
-        if not self.remembers:  # the journal may know better
-            return self
-        names = devices or {}
-        new = {
-            id_: entry._replace(hardware=hardware[id_], device=entry.device or names.get(id_, ""))
-            for id_, entry in self.unreleased.items()
-            if not entry.hardware and id_ in hardware
-        }
-        return replace(self, unreleased={**self.unreleased, **new}) if new else self
-
-    def given_by(self, driver: str) -> Holdings:
-        """From now on grants are released to this driver; empty: to none."""
-        return self if driver == self.driver else replace(self, driver=driver)
-
-    def differs(self, hardware: Behind) -> bool:
-        """Whether :meth:`prepared` would change anything: the container had other hardware before."""
-        return self.prepared(hardware) is not self
-
     def prepared(self, hardware: Behind) -> Holdings:
         """A container starts again, with the present ``hardware`` of its ids. Its predecessor has ended, so the old
         hardware is free, unless a second container has the id, too, and may still use it.
@@ -383,57 +313,12 @@ class Holdings:
         return replace(self, unreleased={**self.unreleased, **new}) if new else self
 
     def began(self, ids: tuple[str, ...], hardware: Behind | None = None) -> Holdings:
-        """An Allocate of ``ids`` is under way."""
-        flight = {id_: (hardware or {}).get(id_, frozenset()) for id_ in ids}
-        new = replace(self, in_flight=(*self.in_flight, flight))
-
+        new = super().began(ids, hardware)
         # Listed holders of these ids are predecessors: the kubelet allocates only what it has taken back.
         if all(known.isdisjoint(ids) for known in (self.listed.keys(), self.unlisted.keys(), self.last_listed.keys())):
             return new
         listed, last = _without(self.listed, ids), _without(self.last_listed, ids)
         return replace(new, listed=listed, unlisted=_without(self.unlisted, ids), last_listed=last)
-
-    def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Holdings:
-        """The driver answered an Allocate. Unless that succeeds, its devices have to be released."""
-        names = devices or {}
-        new = {
-            id_: self._new(NO_KUBELET, hardware.get(id_, frozenset()), names.get(id_, ""))
-            for id_ in ids
-            if id_ not in self.unreleased
-        }
-        return replace(self, unreleased={**self.unreleased, **new})
-
-    def gave(
-        self,
-        ids: tuple[str, ...],
-        now: float,
-        hardware: Behind | None = None,
-        since: int | None = None,
-        devices: Mapping[str, str] | None = None,
-    ) -> Holdings:
-        """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise. ``since``: now, in
-        seconds since 1970; ``devices``: the driver's device of each id.
-        """
-        granted = {**self.granted, **dict.fromkeys(ids, now)}
-        behind, names = hardware or {}, devices or {}
-        unreleased = {
-            id_: self._new(self.kubelet, behind.get(id_, frozenset()), names.get(id_, ""))._replace(since=since)
-            for id_ in ids
-        }
-        return replace(self.failed(ids), granted=granted, unreleased={**self.unreleased, **unreleased})
-
-    def _new(self, kubelet: str, hardware: frozenset[str], device: str) -> Unreleased:
-        return Unreleased(kubelet, hardware=hardware, device=device, driver=self.driver, boot=self.boot)
-
-    def failed(self, ids: tuple[str, ...]) -> Holdings:
-        """The Allocate of ``ids`` failed: the ids are as they were before."""
-        flights = list(self.in_flight)
-        del flights[[tuple(flight) for flight in flights].index(ids)]
-        return replace(self, in_flight=tuple(flights))
-
-    def released(self, ids: Collection[str]) -> Holdings:
-        """Marks freed ids as released to the driver."""
-        return replace(self, unreleased=_without(self.unreleased, self.freed.intersection(ids)))
 
     def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> Holdings:
         """Takes over an earlier gateway's journal: hardware, device and time of each grant.
@@ -444,7 +329,8 @@ class Holdings:
         ours = {i: _joined(entry, unreleased[i]) if i in unreleased else entry for i, entry in self.unreleased.items()}
         note, written = self.note or {}, self.written
         unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
-        return replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
+        new = replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
+        return self if new == self else new  # other gateways' journals are read repeatedly
 
 
 _TOLD = operator.attrgetter(
