@@ -48,11 +48,21 @@ class Admission:
                 case "pod":
                     await self._allocate_all(pod)
                 case "container":
-                    await self._place_and_allocate(pod)
+                    for container in pod.all:
+                        if self._policy != "none":
+                            self._place(pod, container)
+                        await self._allocate_one(pod, container)
         except AllocationError as error:
             message = self._behaviour.admission_error.format(error)
             raise PodRefusedError("UnexpectedAdmissionError", message) from error
-        self._check_node(pod)
+
+        # The general predicate comes last, so a refused pod's plugins have been called already.
+        others = [one for name, one in self._pods.items() if name != pod.name]
+        counts = status.capacity(self._incarnation, self._connections)["allocatable"]
+        node = pods.allocatable(self._ledger, counts, pod.name)
+        short = pods.short_of(pod, others, node, missing_is_fine=self._behaviour.ignores_unknown)
+        if short is not None:
+            raise PodRefusedError(f"OutOf{short[0]}", short[1])
 
     async def start(self, pod: Pod, container: PodContainer) -> starting.RunOptions | None:
         """The options that the container runs with; None without devices. Raises AllocationError."""
@@ -79,29 +89,15 @@ class Admission:
         answers = [one.answer for one in holdings if one.answer is not None]
         return starting.merged(self._behaviour, answers, f"{pod.name}-{container.name}") if holdings else None
 
-    def _check_node(self, pod: Pod) -> None:
-        """The general predicate. It runs after Allocate, so a refused pod's plugins have been called already."""
-        others = [one for name, one in self._pods.items() if name != pod.name]
-        counts = status.capacity(self._incarnation, self._connections)["allocatable"]
-        node = pods.allocatable(self._ledger, counts, pod.name)
-        short = pods.short_of(pod, others, node, missing_is_fine=self._behaviour.ignores_unknown)
-        if short is not None:
-            raise PodRefusedError(f"OutOf{short[0]}", short[1])
-
     async def _allocate_all(self, pod: Pod) -> None:
         reusable: Reusable = {}
         for container in pod.all:
-            await self._allocator.allocate(pod, container, reusable, self._affinity)
-
-    async def _place_and_allocate(self, pod: Pod) -> None:
-        for container in pod.all:
-            if self._policy != "none":
-                self._place(pod, container)
-            await self._allocate_one(pod, container)
+            await self._allocator.allocate(pod, container, reusable, None)
 
     async def _allocate_one(self, pod: Pod, container: PodContainer) -> None:
         self._reusable = {pod.name: self._reusable.get(pod.name, {})}
-        await self._allocator.allocate(pod, container, self._reusable[pod.name], self._affinity)
+        affinity = self._affinities.get((pod.name, container.name))
+        await self._allocator.allocate(pod, container, self._reusable[pod.name], affinity)
 
     async def _reallocate(self, pod: Pod, container: PodContainer) -> None:
         """Allocates again for a container without holdings; the kubelet's comment calls it a race at node restart."""
@@ -112,9 +108,6 @@ class Admission:
                 self._incarnation.emit("allocate failed", pod=pod.name, reason=str(error))
         elif self._behaviour.reallocates == "container" and pod.name in self._pods:
             await self._allocate_one(pod, container)
-
-    def _affinity(self, pod: str, container: str) -> frozenset[int] | None:
-        return self._affinities.get((pod, container))
 
     def _place(self, pod: Pod, container: PodContainer) -> None:
         """The topology manager's decision for one container."""

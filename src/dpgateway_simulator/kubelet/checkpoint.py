@@ -35,39 +35,22 @@ class Checkpoint:
 
 def write(layout: Layout, holdings: Iterable[Holding], registered: Registered) -> str:
     """The file's text."""
-    if layout == "per device":
-        entries = [
-            {"PodUID": one.pod, "ContainerName": one.container, "ResourceName": one.resource, "DeviceID": device}
-            for one in holdings
-            for device in sorted(one.ids)
-        ]
-        return _json({"Entries": entries or None})
-    data = {"PodDeviceEntries": _entries(layout, holdings) or None, "RegisteredDevices": dict(registered)}
-    if layout == "per container":
-        return _json(data)
-    return _json({"Data": data, "Checksum": checksum(data)})
-
-
-def _json(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-
-
-def _entries(layout: Layout, holdings: Iterable[Holding]) -> list[Entry]:
     entries: list[Entry] = []
     for one in holdings:
-        # Go's encoding/json writes the keys of a map as strings, sorted as strings.
-        by_node = {str(node): ids for node, ids in sorted(one.by_node.items(), key=lambda item: str(item[0]))}
-        if one.answer is not None:
-            entries.append(
-                {
-                    "PodUID": one.pod,
-                    "ContainerName": one.container,
-                    "ResourceName": one.resource,
-                    "DeviceIDs": by_node if layout == "by NUMA node" else sorted(one.ids),
-                    "AllocResp": base64.b64encode(bytes(one.answer)).decode(),
-                }
-            )
-    return entries
+        about = {"PodUID": one.pod, "ContainerName": one.container, "ResourceName": one.resource}
+        if layout == "per device":
+            entries += [{**about, "DeviceID": device} for device in sorted(one.ids)]
+        elif one.answer is not None:
+            # Go's encoding/json writes the keys of a map as strings, sorted as strings.
+            by_node = {str(node): ids for node, ids in sorted(one.by_node.items(), key=lambda item: str(item[0]))}
+            ids = by_node if layout == "by NUMA node" else sorted(one.ids)
+            entries.append({**about, "DeviceIDs": ids, "AllocResp": base64.b64encode(bytes(one.answer)).decode()})
+    content: Entry = {"Entries": entries or None}
+    if layout != "per device":
+        content = {"PodDeviceEntries": entries or None, "RegisteredDevices": dict(registered)}
+    if layout in {"with checksum", "by NUMA node"}:
+        content = {"Data": content, "Checksum": checksum(content)}
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
 def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
@@ -86,38 +69,27 @@ def _read(layout: Layout, content: object) -> Checkpoint:
     if not isinstance(content, dict):
         raise CorruptError("not an object")
     if layout == "per device":
-        return _read_devices(content.get("Entries") or [])
-    data = content
+        held: dict[tuple[str, str, str], list[str]] = {}
+        for entry in content.get("Entries") or []:
+            key = (entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
+            held.setdefault(key, []).append(entry["DeviceID"])
+        return Checkpoint(tuple(Holding(*key, {0: ids}, None) for key, ids in held.items()))
+
+    # Go decodes, and fails on a wrong type, before it verifies the checksum.
+    data, holdings = content, []
     if layout != "per container":
         data = content.get("Data") or {"PodDeviceEntries": None, "RegisteredDevices": None}
-        _shape(layout, data)  # Go decodes, and fails on a wrong type, before it verifies the checksum
-        if content.get("Checksum") != checksum(data):
-            raise CorruptError("checkpoint is corrupted")
-    _shape(layout, data)
-    holdings = tuple(_holding(entry) for entry in data.get("PodDeviceEntries") or [])
-    return Checkpoint(holdings, tuple(data.get("RegisteredDevices") or ()))
-
-
-def _shape(layout: Layout, data: Entry) -> None:
     for entry in data.get("PodDeviceEntries") or []:
-        if not isinstance(entry["DeviceIDs"], dict if layout == "by NUMA node" else list):
-            kind = type(entry["DeviceIDs"]).__name__
-            raise CorruptError(f"json: cannot unmarshal {kind} into Go struct field PodDevicesEntry.DeviceIDs")
-
-
-def _read_devices(entries: list[Entry]) -> Checkpoint:
-    held: dict[tuple[str, str, str], list[str]] = {}
-    for entry in entries:
-        key = (entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
-        held.setdefault(key, []).append(entry["DeviceID"])
-    return Checkpoint(tuple(Holding(*key, {0: ids}, None) for key, ids in held.items()))
-
-
-def _holding(entry: Entry) -> Holding:
-    ids = entry["DeviceIDs"]
-    by_node = {int(node): list(some) for node, some in ids.items()} if isinstance(ids, dict) else {0: list(ids)}
-    answer = Answer().parse(base64.b64decode(entry["AllocResp"] or ""))
-    return Holding(entry["PodUID"], entry["ContainerName"], entry["ResourceName"], by_node, answer)
+        ids = entry["DeviceIDs"]
+        if not isinstance(ids, dict if layout == "by NUMA node" else list):
+            found = type(ids).__name__
+            raise CorruptError(f"json: cannot unmarshal {found} into Go struct field PodDevicesEntry.DeviceIDs")
+        by_node = {int(node): list(some) for node, some in ids.items()} if isinstance(ids, dict) else {0: list(ids)}
+        answer = Answer().parse(base64.b64decode(entry["AllocResp"] or ""))
+        holdings.append(Holding(entry["PodUID"], entry["ContainerName"], entry["ResourceName"], by_node, answer))
+    if layout != "per container" and content.get("Checksum") != checksum(data):
+        raise CorruptError("checkpoint is corrupted")
+    return Checkpoint(tuple(holdings), tuple(data.get("RegisteredDevices") or ()))
 
 
 def checksum(data: Entry) -> int:
@@ -130,32 +102,29 @@ def checksum(data: Entry) -> int:
 
 def spew(data: Entry) -> str:
     """checkpoint.checkpointData as spew's `%#v` prints it with sorted keys; the checksum is over this text."""
-    entries, registered = data.get("PodDeviceEntries"), data.get("RegisteredDevices")
-    rows = "<nil>" if entries is None else "[" + " ".join(map(_entry, entries)) + "]"
-    table = "<nil>" if registered is None else _map(registered)
+    entries, registered, rows = data.get("PodDeviceEntries"), data.get("RegisteredDevices"), []
+    for entry in entries or ():
+        ids = entry["DeviceIDs"]
+        if isinstance(ids, dict):
+            devices = "(checkpoint.DevicesPerNUMA)" + _go({int(node): some for node, some in ids.items()})
+        else:
+            devices = "([]string)" + _go(ids)
+        response = entry["AllocResp"]
+        octets = None if response is None else [str(byte) for byte in base64.b64decode(response)]
+        rows.append(
+            f"{{PodUID:(string){entry['PodUID']} ContainerName:(string){entry['ContainerName']} "
+            f"ResourceName:(string){entry['ResourceName']} DeviceIDs:{devices} AllocResp:([]uint8){_go(octets)}}}"
+        )
     return (
-        f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){rows} "
-        f"RegisteredDevices:(map[string][]string){table}}}"
+        f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry)"
+        f"{_go(None if entries is None else rows)} RegisteredDevices:(map[string][]string){_go(registered)}}}"
     )
 
 
-def _entry(entry: Entry) -> str:
-    ids = entry["DeviceIDs"]
-    if isinstance(ids, dict):
-        devices = "(checkpoint.DevicesPerNUMA)" + _map({int(node): some for node, some in ids.items()})
-    else:
-        devices = "([]string)" + _strings(ids)
-    response = entry["AllocResp"]
-    octets = "<nil>" if response is None else "[" + " ".join(str(byte) for byte in base64.b64decode(response)) + "]"
-    return (
-        f"{{PodUID:(string){entry['PodUID']} ContainerName:(string){entry['ContainerName']} "
-        f"ResourceName:(string){entry['ResourceName']} DeviceIDs:{devices} AllocResp:([]uint8){octets}}}"
-    )
-
-
-def _map(table: Mapping[Any, Sequence[str] | None]) -> str:
-    return "map[" + " ".join(f"{key}:{_strings(table[key])}" for key in sorted(table)) + "]"
-
-
-def _strings(items: Sequence[str] | None) -> str:
-    return "<nil>" if items is None else "[" + " ".join(items) + "]"
+def _go(value: Mapping[Any, Sequence[str] | None] | Sequence[str] | None) -> str:
+    """A Go map of lists, or a list, as spew prints it."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, Mapping):
+        return "map[" + " ".join(f"{key}:{_go(value[key])}" for key in sorted(value)) + "]"
+    return "[" + " ".join(value) + "]"

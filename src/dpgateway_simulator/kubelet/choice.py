@@ -51,13 +51,11 @@ class Choice:
         # The preference is asked only where it has a choice: not if the aligned devices are all needed.
         aligned, unaligned, nowhere = self._by_affinity(available, affinity)
         if self._needed < len(aligned):
-            return await self._from(aligned, (aligned,))
-        if self._take(aligned):
+            pool, rest = aligned, [aligned]
+        elif self._take(aligned):
             return self._chosen
-        return await self._from(available, (unaligned, nowhere))
-
-    async def _from(self, pool: set[str], rest: tuple[set[str], ...]) -> set[str]:
-        """The plugin's preference among `pool`, filled up from `rest`."""
+        else:
+            pool, rest = available, [unaligned, nowhere]
         for some in (await self._preferred(pool) & pool, *rest):
             if self._take(some):
                 return self._chosen
@@ -68,16 +66,17 @@ class Choice:
     def _check(self) -> bool:
         """Whether anything is to be allocated; AllocationError if the request can't be granted."""
         does, resource = self._behaviour, self._request.resource
+        pod, container, number = self._request.pod, self._request.container, self._request.number
 
         # A container admitted again holds its devices from the checkpoint and needs no Allocate.
-        held = self._ledger.held(self._request.pod, self._request.container, resource)
-        if held is not None:
-            self._needed -= len(held)
-            if self._needed:
-                raise AllocationError(self._changed(len(held)))
+        held = self._ledger.held(pod, container, resource)
+        if held is not None and len(held) != number:
+            text = f'pod "{pod}" container "{container}" changed request for resource "{resource}"'
+            raise AllocationError(f"{text} from {len(held)} to {number}")
+        self._needed -= len(held or ())
 
         # kubernetes #118635: a container that the runtime found running passes before its plugin is back.
-        running = (self._request.pod, self._request.container) in self._incarnation.found_running
+        running = (pod, container) in self._incarnation.found_running
         if does.spares_running and running and not self._incarnation.sources_ready:
             return False
 
@@ -86,23 +85,15 @@ class Choice:
             return False
         if resource not in self._ledger.healthy:
             raise AllocationError(does.unregistered_error.format(resource))
-        if does.needs_healthy:
-            self._check_health(held or set())
-        return self._needed > 0
 
-    def _check_health(self, held: set[str]) -> None:
-        """kubernetes #109595, in 1.25.10, 1.26.5, 1.27.2 and later: no start with stale devices after a reboot."""
-        healthy, resource = self._ledger.healthy[self._request.resource], self._request.resource
-        if not healthy:
+        # kubernetes #109595, in 1.25.10, 1.26.5, 1.27.2 and later: no start with stale devices after a reboot.
+        healthy = self._ledger.healthy[resource]
+        if does.needs_healthy and not healthy:
             raise AllocationError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
-        if not healthy >= held:
+        if does.needs_healthy and not healthy >= (held or set()):
             text = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices"
             raise AllocationError(f"{text} {resource}")
-
-    def _changed(self, held: int) -> str:
-        request = self._request
-        what = f'pod "{request.pod}" container "{request.container}" changed request for resource "{request.resource}"'
-        return f"{what} from {held} to {request.number}"
+        return self._needed > 0
 
     def _take(self, some: set[str]) -> bool:
         """Takes from `some`, as many as are needed; true if the request is complete."""

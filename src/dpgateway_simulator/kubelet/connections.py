@@ -10,13 +10,14 @@ resource's devices only if its endpoint is still the current one: another plugin
 """
 
 import dataclasses
+import os.path
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
-from typing import Any
+from pathlib import Path
 
-from dpgateway_simulator.kubelet.endpoint import PluginEndpoint, dial, follow, opened
+from dpgateway_simulator.kubelet.endpoint import PluginEndpoint, dial, follow
 from dpgateway_simulator.kubelet.errors import RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.plugin import PluginClient
 from dpgateway_simulator.wire.dialects import Registration
 
 
@@ -28,8 +29,13 @@ class PluginConnections(ABC):
         self.endpoints: dict[str, PluginEndpoint] = {}
         self._opened: list[PluginEndpoint] = []
 
+    async def register(self, request: Registration) -> None:
+        """Up to 1.24: returns at once, and `_run` connects."""
+        self._spawn(self._open(request), request)
+
     @abstractmethod
-    async def register(self, request: Registration) -> None: ...
+    async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
+        """Follows the plugin's lists, from the connection to the end of the stream."""
 
     def expect(self, resource: str) -> None:
         """Adds a stopped endpoint for a resource that the checkpoint names; the grace period runs from now."""
@@ -50,7 +56,10 @@ class PluginConnections(ABC):
         return len(broken)
 
     def _open(self, request: Registration) -> PluginEndpoint:
-        self._opened.append(opened(self._incarnation, request))
+        # Go's filepath.Join of the directory and Register's endpoint field
+        path = Path(os.path.normpath(f"{self._incarnation.node.directory}/{request.endpoint}"))
+        plugin = PluginClient(self._incarnation.behaviour, request.resource, path, request.endpoint)
+        self._opened.append(PluginEndpoint(request.resource, request.endpoint, path, plugin))
         return self._opened[-1]
 
     def _connected(self, endpoint: PluginEndpoint) -> None:
@@ -60,18 +69,15 @@ class PluginConnections(ABC):
     def _failed(self, endpoint: PluginEndpoint, reason: object) -> None:
         self._incarnation.emit("registration failed", **endpoint.about, reason=str(reason))
 
-    def _spawn(self, endpoint: PluginEndpoint, work: Coroutine[Any, Any, None]) -> None:
-        self._incarnation.tasks.spawn(f"kubelet: {endpoint.resource} at {endpoint.name}", work)
+    def _spawn(self, endpoint: PluginEndpoint, request: Registration) -> None:
+        name = f"kubelet: {endpoint.resource} at {endpoint.name}"
+        self._incarnation.tasks.spawn(name, self._run(endpoint, request))
 
 
 class FirstListConnections(PluginConnections):
     """1.8: a plugin is current from its first list on, and its end deletes its devices (deviceplugin/manager.go)."""
 
-    async def register(self, request: Registration) -> None:
-        endpoint = self._open(request)
-        self._spawn(endpoint, self._run(endpoint))
-
-    async def _run(self, endpoint: PluginEndpoint) -> None:
+    async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         def replace() -> None:
             old = self.endpoints.get(endpoint.resource)
             self._connected(endpoint)
@@ -81,16 +87,12 @@ class FirstListConnections(PluginConnections):
         await follow(self._incarnation, endpoint, first=replace)
         if self.endpoints.get(endpoint.resource) is endpoint:
             del self.endpoints[endpoint.resource]
-            self._incarnation.ledger.change(endpoint.resource, (), endpoint.devices.values())
+            self._incarnation.ledger.change(endpoint.resource, endpoint.devices, ())
         endpoint.stop(self._incarnation.now())
 
 
 class ReplacingConnections(PluginConnections):
     """1.9 to 1.11: the new plugin inherits the old one's devices as Unhealthy, the old one is stopped (manager.go)."""
-
-    async def register(self, request: Registration) -> None:
-        endpoint = self._open(request)
-        self._spawn(endpoint, self._run(endpoint, request))
 
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         old = self.endpoints.get(endpoint.resource)
@@ -121,10 +123,6 @@ class ReplacingConnections(PluginConnections):
 
 class NewestConnections(PluginConnections):
     """1.12 to 1.24: calls go to the newest plugin; older streams stay open and their lists count (runEndpoint)."""
-
-    async def register(self, request: Registration) -> None:
-        endpoint = self._open(request)
-        self._spawn(endpoint, self._run(endpoint, request))
 
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dpgateway_simulator.kubelet import checkpoint, store
-from dpgateway_simulator.kubelet.clients import ManyConnections, SingleConnections
+from dpgateway_simulator.kubelet.clients import ClientConnections
 from dpgateway_simulator.kubelet.connections import (
     FirstListConnections,
     NewestConnections,
@@ -28,8 +28,8 @@ _CONNECTIONS: Mapping[str, Callable[[Incarnation], PluginConnections]] = {
     "first list": FirstListConnections,
     "replaced": ReplacingConnections,
     "newest": NewestConnections,
-    "one": SingleConnections,
-    "many": ManyConnections,
+    "one": ClientConnections,
+    "many": ClientConnections,
 }
 
 
@@ -57,7 +57,19 @@ class DeviceManager:
     async def start(self) -> None:
         """Reads the checkpoint, then cleans the directory, then listens: every release's order."""
         behaviour, directory = self.incarnation.behaviour, self.incarnation.node.directory
-        self._load()
+        try:
+            found = store.load(directory, behaviour)
+        except checkpoint.CorruptError as error:
+            self.incarnation.emit("checkpoint lost", reason=str(error))
+            found = checkpoint.Checkpoint()
+        for holding in found.holdings:
+            self.incarnation.ledger.hold(holding)
+        self.incarnation.ledger.recount()
+
+        # Registered resources count as known without devices until their plugins are back.
+        for resource in found.registered:
+            self.incarnation.ledger.expect(resource)
+            self.connections.expect(resource)
         store.prepare(directory, behaviour)
         await self.listen()
         await self._pod_resources.listen()
@@ -77,19 +89,3 @@ class DeviceManager:
         except BaseException:
             sock.close()
             raise
-
-    def _load(self) -> None:
-        ledger = self.incarnation.ledger
-        try:
-            found = store.load(self.incarnation.node.directory, self.incarnation.behaviour)
-        except checkpoint.CorruptError as error:
-            self.incarnation.emit("checkpoint lost", reason=str(error))
-            return
-        for holding in found.holdings:
-            ledger.hold(holding)
-        ledger.recount()
-
-        # Registered resources count as known without devices until their plugins are back.
-        for resource in found.registered:
-            ledger.expect(resource)
-            self.connections.expect(resource)

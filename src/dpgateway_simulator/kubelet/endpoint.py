@@ -4,8 +4,7 @@ pkg/kubelet/cm/devicemanager/endpoint.go, from 1.25 on also plugin/v1beta1/clien
 """
 
 import asyncio
-import os.path
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from dpgateway_simulator.kubelet.errors import AllocationError, PluginError, Ref
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.plugin import PluginClient
 from dpgateway_simulator.wire.device_list import Device
-from dpgateway_simulator.wire.dialects import Options, Registration
+from dpgateway_simulator.wire.dialects import Options
 
 DIAL_TIMEOUT = 10.0
 _FIRST_BACKOFF, _BACKOFF_FACTOR = 1.0, 1.6  # grpc-go's connection back-off, without its jitter
@@ -50,16 +49,6 @@ class PluginEndpoint:
     def stop(self, now: float) -> None:
         self.close()
         self.stopped_at = now
-
-    def expired(self, now: float, grace: float) -> bool:
-        return self.stopped_at is not None and now - self.stopped_at > grace
-
-
-def opened(incarnation: Incarnation, request: Registration) -> PluginEndpoint:
-    """An endpoint, not connected yet. Register's endpoint field is joined as by Go's filepath.Join."""
-    path = Path(os.path.normpath(f"{incarnation.node.directory}/{request.endpoint}"))
-    plugin = PluginClient(incarnation.behaviour, request.resource, path, request.endpoint)
-    return PluginEndpoint(request.resource, request.endpoint, path, plugin)
 
 
 async def dial(incarnation: Incarnation, endpoint: PluginEndpoint) -> None:
@@ -104,42 +93,22 @@ async def follow(incarnation: Incarnation, endpoint: PluginEndpoint, first: Call
 
 def take(incarnation: Incarnation, endpoint: PluginEndpoint, devices: tuple[Device, ...]) -> None:
     """Puts one list into the ledger: the whole list, or its difference to the endpoint's previous one."""
-    held_before = _health_of_held(incarnation, endpoint.resource)
-    if incarnation.behaviour.list_replaces:
-        incarnation.ledger.replace(endpoint.resource, devices)
+    ledger, behaviour, resource = incarnation.ledger, incarnation.behaviour, endpoint.resource
+    before = dict(ledger.known.get(resource, {}))
+    if behaviour.list_replaces:
+        ledger.replace(resource, devices)
     else:
-        incarnation.ledger.change(endpoint.resource, *_difference(endpoint, devices))
-    if incarnation.behaviour.checkpoint_each_list:
+        ledger.change(resource, endpoint.devices, devices)
+    if behaviour.checkpoint_each_list:
         incarnation.save()
     healthy = sum(device.healthy for device in devices)
     ids = tuple(device.id for device in devices)
     incarnation.emit("list received", **endpoint.about, devices=ids, healthy=healthy)
-    if incarnation.behaviour.health_status:
-        _report_health(incarnation, endpoint.resource, held_before)
 
-
-def _difference(endpoint: PluginEndpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
-    """Up to 1.11: (devices added or changed in health, devices removed)."""
-    cached, kept, seen = endpoint.devices, [], set()
-    for device in devices:
-        seen.add(device.id)
-        if device.id not in cached or cached[device.id].health != device.health:
-            cached[device.id] = device
-            kept.append(device)
-    gone = [cached.pop(one) for one in tuple(cached) if one not in seen]
-    return kept, gone
-
-
-def _health_of_held(incarnation: Incarnation, resource: str) -> dict[str, str | None]:
-    known = incarnation.ledger.known.get(resource, {})
-    held = (device for one in incarnation.ledger.holdings.values() if one.resource == resource for device in one.ids)
-    return {device: known[device].health if device in known else None for device in held}
-
-
-def _report_health(incarnation: Incarnation, resource: str, before: dict[str, str | None]) -> None:
-    """KEP-4680: a pod's status is updated when a held device changes health or returns, not when it vanishes."""
-    after = _health_of_held(incarnation, resource)
-    changed = {device for device, health in after.items() if health is not None and health != before.get(device)}
-    pods = {one.pod for one in incarnation.ledger.holdings.values() if one.resource == resource and one.ids & changed}
-    if pods:
-        incarnation.emit("health changed", resource=resource, pods=tuple(sorted(pods)))
+    # KEP-4680: a pod's status is updated when a held device changes health or returns, not when it vanishes.
+    if behaviour.health_status:
+        known = ledger.known[resource].values()
+        changed = {one.id for one in known if one.id not in before or one.health != before[one.id].health}
+        pods = {one.pod for one in ledger.holdings.values() if one.resource == resource and one.ids & changed}
+        if pods:
+            incarnation.emit("health changed", resource=resource, pods=tuple(sorted(pods)))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dpgateway_simulator.kubelet import store
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.errors import Crashed
+from dpgateway_simulator.kubelet.errors import Crashed, RefusedError
 from dpgateway_simulator.kubelet.ledger import DeviceLedger
 from dpgateway_simulator.kubelet.node import SimulatedNode
 
@@ -35,20 +35,12 @@ class Incarnation:
         found_running: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         self.node, self.behaviour = node, behaviour
+        self.now, self.sleep, self.emit = node.clock.time, node.clock.sleep, node.journal.emit
         self.sources_ready, self.found_running = sources_ready, found_running
         self.ledger = DeviceLedger(hides_unhealthy=behaviour.hides_unhealthy)
         self.tasks = Tasks()
         self.ended, self.crashed = False, ""
         self._at_end: list[Callable[[], None]] = []
-
-    def now(self) -> float:
-        return self.node.clock.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await self.node.clock.sleep(seconds)
-
-    def emit(self, kind: str, **fields: object) -> None:
-        self.node.journal.emit(kind, **fields)
 
     def save(self) -> None:
         """Writes the checkpoint, unless the incarnation has ended."""
@@ -81,7 +73,8 @@ class Incarnation:
 
 
 class Tasks:
-    """Tasks that end with their owner. `end` raises the first error of a task; a simulated crash isn't an error.
+    """Tasks that end with their owner. `end` raises the first error of a task; a simulated crash isn't an error, and a
+    refused registration is its caller's.
 
     asyncio.TaskGroup must be entered and left by the same task; a kubelet may be started by one and stopped by another.
     """
@@ -101,7 +94,7 @@ class Tasks:
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None and not isinstance(error, Crashed):
+        if error is not None and not isinstance(error, Crashed | RefusedError):
             self._errors.append(error)
 
     def cancel(self) -> None:

@@ -48,19 +48,24 @@ class DeviceLedger:
             self.known[resource][device.id] = device
             (self.healthy if device.healthy else self.unhealthy)[resource].add(device.id)
 
-    def change(self, resource: str, kept: Iterable[Device], gone: Iterable[Device]) -> None:
-        """Takes the difference of two lists, up to 1.11: devices added or changed in health, and removed devices."""
+    def change(self, resource: str, last: dict[str, Device], devices: Iterable[Device]) -> None:
+        """Takes a list's difference to the plugin's `last` one, up to 1.11; `last` then contains the new list."""
         healthy = self.healthy.setdefault(resource, set())
         unhealthy = self.unhealthy.setdefault(resource, set())
         known = self.known.setdefault(resource, {})
-        for device in kept:
-            known[device.id] = device
+        gone = set(last)
+        for device in devices:
+            gone.discard(device.id)
+            if device.id in last and last[device.id].health == device.health:
+                continue
+            last[device.id] = known[device.id] = device
             (healthy if device.healthy else unhealthy).add(device.id)
             (unhealthy if device.healthy else healthy).discard(device.id)
-        for device in gone:
-            healthy.discard(device.id)
-            unhealthy.discard(device.id)
-            known.pop(device.id, None)
+        for one in gone:
+            healthy.discard(one)
+            unhealthy.discard(one)
+            known.pop(one, None)
+            del last[one]
 
     def mark_unhealthy(self, resource: str) -> None:
         """markResourceUnhealthy. A resource that never sent a list gets no entry among the healthy from 1.10 on."""

@@ -47,7 +47,10 @@ class PluginClient:
         )
         try:
             async for message in stream:
-                yield message.devices if self._behaviour.topology else tuple(map(_flat, message.devices))
+                devices = message.devices
+                if not self._behaviour.topology:  # kubelets before 1.16 don't decode it
+                    devices = tuple(Device(one.id, one.health) for one in devices)
+                yield devices
         except FAILURES as error:
             raise PluginError(explain(error, self.path)) from error
         finally:
@@ -88,8 +91,3 @@ class PluginClient:
             raise
         except FAILURES as error:
             raise PluginError(explain(error, self.path)) from error
-
-
-def _flat(device: Device) -> Device:
-    """The device without its topology, which kubelets before 1.16 don't decode."""
-    return Device(device.id, device.health)

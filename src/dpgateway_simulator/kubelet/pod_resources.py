@@ -3,7 +3,7 @@
 pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go; GetDevices in cm/devicemanager/pod_devices.go.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from grpclib.const import Cardinality, Handler, Status
@@ -11,8 +11,7 @@ from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.ledger import Holding
-from dpgateway_simulator.kubelet.pods import Pod, PodContainer
+from dpgateway_simulator.kubelet.pods import Pod
 from dpgateway_simulator.wire import sockets, v1
 from dpgateway_simulator.wire.server import GoServer
 
@@ -50,51 +49,39 @@ class PodResourcesServer:
 
     async def _list(self, api: str, stream: Stream[v1.ListPodResourcesRequest, v1.ListPodResourcesResponse]) -> None:
         await stream.recv_message()
-        self._take()
+
+        # A token bucket: golang.org/x/time/rate, by WithRateLimiter in pkg/kubelet/apis/grpc/ratelimit.go.
+        burst, now = self._behaviour.list_burst, self._incarnation.now()
+        if burst is not None:
+            self._tokens = min(burst, self._tokens + (now - self._filled) * burst * REFILL)
+            self._filled = now
+            if self._tokens < 1:
+                raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
+            self._tokens -= 1
+
         # UpdateAllocatedDevices: List frees the devices of deleted pods, without writing the checkpoint.
         ledger = self._incarnation.ledger
         if self._incarnation.sources_ready and ledger.keep_only(self._pods):
             ledger.recount()
-        listed = (*self._pods.values(), *self._finished.values())
-        pods = [v1.PodResources(pod.name, NAMESPACE, self._containers(pod, api)) for pod in listed]
-        await stream.send_message(v1.ListPodResourcesResponse(pods))
 
-    def _take(self) -> None:
-        """Takes a token: golang.org/x/time/rate, as used by WithRateLimiter in pkg/kubelet/apis/grpc/ratelimit.go."""
-        burst, now = self._behaviour.list_burst, self._incarnation.now()
-        if burst is None:
-            return
-        self._tokens = min(burst, self._tokens + (now - self._filled) * burst * REFILL)
-        self._filled = now
-        if self._tokens < 1:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
-        self._tokens -= 1
-
-    def _containers(self, pod: Pod, api: str) -> list[v1.ContainerResources]:
         # Of init containers only restartable ones are listed, and those from 1.29 on.
-        sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
-        return [v1.ContainerResources(one.name, self._devices(pod, one, api)) for one in (*sidecars, *pod.containers)]
+        listed = []
+        for pod in (*self._pods.values(), *self._finished.values()):
+            sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
+            names = [one.name for one in (*sidecars, *pod.containers)]
+            containers = [v1.ContainerResources(name, self._devices(pod.name, name, api)) for name in names]
+            listed.append(v1.PodResources(pod.name, NAMESPACE, containers))
+        await stream.send_message(v1.ListPodResourcesResponse(listed))
 
-    def _devices(self, pod: Pod, container: PodContainer, api: str) -> list[v1.ContainerDevices]:
-        holdings = self._incarnation.ledger.of_container(pod.name, container.name)
-        return [
-            v1.ContainerDevices(holding.resource, ids, _near(node) if api == "v1" else v1.TopologyInfo())
-            for holding in holdings
-            for node, ids in self._entries(holding)
-        ]
-
-    def _entries(self, holding: Holding) -> Iterator[tuple[int | None, list[str]]]:
-        # 1.20 lists a resource once per NUMA node, later releases once per device and node.
-        if self._behaviour.list_entries == "resource":
-            yield None, sorted(holding.ids)
-            return
-        for node, ids in holding.by_node.items():
-            if self._behaviour.list_entries == "node":
-                yield node, sorted(ids)
-            else:
-                yield from ((node, [one]) for one in sorted(ids))
-
-
-def _near(node: int | None) -> v1.TopologyInfo:
-    """The topology of an entry; empty for the checkpoint's node -1, which stands for a device without topology."""
-    return v1.TopologyInfo([] if node is None or node < 0 else [v1.NumaNode(node)])
+    def _devices(self, pod: str, container: str, api: str) -> list[v1.ContainerDevices]:
+        # 1.20 lists a resource once per NUMA node, later releases once per device and node. -1 is the node of devices
+        # without topology, as in the checkpoint.
+        entries, found = self._behaviour.list_entries, []
+        for holding in self._incarnation.ledger.of_container(pod, container):
+            by_node = {-1: sorted(holding.ids)} if entries == "resource" else holding.by_node
+            for node, ids in by_node.items():
+                nodes = [v1.NumaNode(node)] if node >= 0 else []
+                near = v1.TopologyInfo(nodes) if api == "v1" else v1.TopologyInfo()  # unset, while an empty list is set
+                groups = [[one] for one in sorted(ids)] if entries == "device" else [sorted(ids)]
+                found += [v1.ContainerDevices(holding.resource, group, near) for group in groups]
+        return found

@@ -43,14 +43,13 @@ def containers(spec: Spec) -> tuple[PodContainer, ...]:
     """Parses {"name": {"x.com/y": 1}}, or container objects as in a pod's manifest."""
     if isinstance(spec, Mapping):
         return tuple(PodContainer(name, dict(resources)) for name, resources in spec.items())
-    return tuple(_container(one) for one in spec)
-
-
-def _container(one: Mapping[str, Any]) -> PodContainer:
-    resources = one.get("resources") or {}
-    limits = resources.get("limits", resources)
-    numbers = {name: int(amount) for name, amount in limits.items()}
-    return PodContainer(one["name"], numbers, one.get("restartPolicy") == "Always")
+    parsed = []
+    for one in spec:
+        resources: Mapping[str, Any] = one.get("resources") or {}
+        limits = resources.get("limits", resources)
+        numbers = {name: int(amount) for name, amount in limits.items()}
+        parsed.append(PodContainer(one["name"], numbers, one.get("restartPolicy") == "Always"))
+    return tuple(parsed)
 
 
 def requests(pod: Pod) -> Counter[str]:

@@ -60,31 +60,21 @@ class RegistrationServer:
         await self._misbehaviour.stall(request.resource)
         if self._misbehaviour.register_delay:
             await self._incarnation.sleep(self._misbehaviour.register_delay)
+        injected = self._misbehaviour.refusal(request.resource)
+        if injected is not None:
+            self._incarnation.emit("refused", resource=request.resource, code=injected[0].name, reason=injected[1])
+            raise GRPCError(*injected)
+        behaviour = self._incarnation.behaviour
         try:
-            await self._accept(request)
+            check(behaviour, request.version, request.resource)
+            if behaviour.synchronous and not behaviour.register_context:
+                # 1.25 to 1.34 dial with context.Background(): the registration completes even if its caller cancels.
+                registration = self._connections.register(request)
+                name = f"kubelet: Register {request.resource}"
+                await asyncio.shield(self._incarnation.tasks.spawn(name, registration))
+            else:
+                await self._connections.register(request)
         except RefusedError as error:
             self._incarnation.emit("refused", **about, code="UNKNOWN", reason=str(error))
             raise GRPCError(Status.UNKNOWN, str(error)) from error
         self._incarnation.emit("registered", **about)
-
-    async def _accept(self, request: Registration) -> None:
-        told = self._misbehaviour.refusal(request.resource)
-        if told is not None:
-            self._incarnation.emit("refused", resource=request.resource, code=told[0].name, reason=told[1])
-            raise GRPCError(*told)
-        check(self._incarnation.behaviour, request.version, request.resource)
-        if self._incarnation.behaviour.synchronous and not self._incarnation.behaviour.register_context:
-            # 1.25 to 1.34 dial with context.Background(): the registration completes even if its caller cancels.
-            work = self._incarnation.tasks.spawn(f"kubelet: Register {request.resource}", self._quietly(request))
-            error = await asyncio.shield(work)
-            if error is not None:
-                raise error
-        else:
-            await self._connections.register(request)
-
-    async def _quietly(self, request: Registration) -> RefusedError | None:
-        try:
-            await self._connections.register(request)
-        except RefusedError as error:
-            return error
-        return None

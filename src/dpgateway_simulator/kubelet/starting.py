@@ -12,10 +12,9 @@ from dpgateway_simulator.kubelet.choice import Request
 from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.ledger import DeviceLedger, Holding
+from dpgateway_simulator.kubelet.ledger import Holding
 from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 from dpgateway_simulator.wire.dialects import Answer
-from dpgateway_simulator.wire.v1beta1 import DeviceSpec, Mount
 
 RunOptions = dict[str, Any]
 
@@ -50,25 +49,22 @@ async def allocate(
         if resource not in incarnation.ledger.healthy or not number:
             continue
 
+        # The ids that the container holds already are filled up to its request.
+        ledger, request = incarnation.ledger, Request(pod.name, container.name, resource, number)
+        ledger.recount()
+        held = ledger.held(pod.name, container.name, resource) or set()
+        available, missing = ledger.available(resource), number - len(held)
+        if len(available) < missing:
+            text = f"requested number of devices unavailable for {resource}. Requested: {missing}"
+            raise AllocationError(f"{text}, Available: {len(available)}")
+        ids = [*sorted(held), *sorted(available)[:missing]]
+
         # The holding is stored before Allocate, so a failed start keeps its devices for the next one.
-        request = Request(pod.name, container.name, resource, number)
-        ids = _ids(incarnation.ledger, request)
-        incarnation.ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
+        ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
         answers.append(await ask(incarnation, connections, request, ids) or Answer())
         incarnation.emit("allocated", **request.about, devices=tuple(sorted(ids)))
     incarnation.save()
     return merged(incarnation.behaviour, answers, f"{pod.name}-{container.name}")
-
-
-def _ids(ledger: DeviceLedger, request: Request) -> list[str]:
-    """The ids that the container holds already, filled up to its request."""
-    ledger.recount()
-    held = ledger.held(request.pod, request.container, request.resource) or set()
-    available, missing = ledger.available(request.resource), request.number - len(held)
-    if len(available) < missing:
-        text = f"requested number of devices unavailable for {request.resource}. Requested: {missing}"
-        raise AllocationError(f"{text}, Available: {len(available)}")
-    return [*sorted(held), *sorted(available)[:missing]]
 
 
 def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -> RunOptions:
@@ -81,10 +77,12 @@ def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -
     for answer in answers:  # the kubelet only logs a later, different value
         envs = answer.envs | envs
         annotations = answer.annotations | annotations
-        for mount in answer.mounts:
-            mounts.setdefault(mount.container_path, _mount(mount))
-        for device in answer.devices:
-            devices.setdefault(device.container_path, _device(device))
+        for one in answer.mounts:
+            paths = {"container_path": one.container_path, "host_path": one.host_path}
+            mounts.setdefault(one.container_path, {**paths, "read_only": one.read_only})
+        for node in answer.devices:
+            paths = {"container_path": node.container_path, "host_path": node.host_path}
+            devices.setdefault(node.container_path, {**paths, "permissions": node.permissions})
         cdi |= dict.fromkeys(one.name for one in answer.cdi_devices)
 
     # Up to 1.31 a runtime may read the names in an annotation instead of CRI's field.
@@ -97,12 +95,3 @@ def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -
         "annotations": annotations,
         "cdi_devices": list(cdi),
     }
-
-
-def _mount(mount: Mount) -> Mapping[str, Any]:
-    return {"container_path": mount.container_path, "host_path": mount.host_path, "read_only": mount.read_only}
-
-
-def _device(device: DeviceSpec) -> Mapping[str, Any]:
-    paths = {"container_path": device.container_path, "host_path": device.host_path}
-    return {**paths, "permissions": device.permissions}

@@ -55,33 +55,19 @@ def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool)
         raise MissingDeviceError(min(unlisted))
 
     # The smallest mask is one that could fit the request, counting allocated devices as well: a hint is preferred
-    # only if free devices fit a mask of that size.
+    # only if free devices fit a mask of that size. A mask must include every placed device that is to be reused.
+    placed = {device for device, nodes in candidates.nodes.items() if nodes is not None}
     fitting, smallest = [], len(numa)
     sizes = range(1, len(numa) + 1)
     for mask in map(frozenset, itertools.chain.from_iterable(itertools.combinations(numa, size) for size in sizes)):
-        if sum(_touches(mask, nodes) for nodes in candidates.nodes.values()) >= candidates.number:
+        on = {device for device, nodes in candidates.nodes.items() if mask.intersection(nodes or ())}
+        if len(on) >= candidates.number:
             smallest = min(smallest, len(mask))
-        if _fits(candidates, mask):
+        number = len(on & candidates.available) + len(on & candidates.reusable)
+        if placed & candidates.reusable <= on and number >= candidates.number:
             fitting.append(mask)
     found = [Hint(mask, preferred=len(mask) == smallest) for mask in fitting]
     return found or [Hint(None, preferred=False)]
-
-
-def _touches(mask: Mask, nodes: tuple[int, ...] | None) -> bool:
-    return bool(mask.intersection(nodes or ()))
-
-
-def _fits(candidates: Candidates, mask: Mask) -> bool:
-    matching = 0
-    for device in candidates.reusable:
-        nodes = candidates.nodes.get(device)
-        if nodes is None:
-            continue
-        if not _touches(mask, nodes):
-            return False
-        matching += 1
-    matching += sum(_touches(mask, candidates.nodes.get(device)) for device in candidates.available)
-    return matching >= candidates.number
 
 
 def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> tuple[Mask | None, bool]:
@@ -93,15 +79,20 @@ def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> 
             for some in resources
         ]
 
-    # HintMerger: the best hint that isn't preferred should be as wide as the widest of the resources' narrowest hints.
-    best: Hint | None = None
+    # HintMerger.compare: preferred before others, then the narrowest. A hint that isn't preferred should be as wide as
+    # the widest of the resources' narrowest hints: they are ordered by that distance, from below before from above.
     sizes = ([len(hint.affinity) for hint in some if hint.affinity is not None] for some in resources)
     widest = max((min(some, default=0) for some in sizes), default=0)
-    for together in itertools.product(*resources):
-        best = _better(best, _joined(everywhere, together), widest)
+
+    def rank(hint: Hint) -> tuple[bool, int, int, int]:
+        mask = hint.affinity or frozenset()
+        beyond = len(mask) - widest
+        distance = 0 if hint.preferred else beyond + 1000 if beyond > 0 else -beyond
+        return not hint.preferred, distance, len(mask), sum(1 << node for node in mask)
 
     # All nodes together constrain nothing; single-numa-node then passes no affinity (policy_single_numa_node.go).
-    best = best or Hint(everywhere, preferred=False)
+    joined = (_joined(everywhere, together) for together in itertools.product(*resources))
+    best = min((hint for hint in joined if hint.affinity), key=rank, default=Hint(everywhere, preferred=False))
     affinity = None if policy == "single-numa-node" and best.affinity == everywhere else best.affinity
     return affinity, policy == "best-effort" or best.preferred
 
@@ -110,28 +101,3 @@ def _joined(everywhere: Mask, together: Sequence[Hint]) -> Hint:
     masks = [hint.affinity for hint in together if hint.affinity is not None]
     preferred = all(hint.preferred for hint in together) and all(mask == masks[0] for mask in masks)
     return Hint(everywhere.intersection(*masks), preferred)
-
-
-def _better(current: Hint | None, candidate: Hint, widest: int) -> Hint | None:
-    """HintMerger.compare: preferred before others, then the narrowest; hints that aren't preferred by their distance
-    to `widest`, from below before from above.
-    """
-    if not candidate.affinity:
-        return current
-    if current is None:
-        return candidate
-    if current.preferred != candidate.preferred:
-        return candidate if candidate.preferred else current
-    if candidate.preferred:
-        return min(current, candidate, key=_order)
-    return min(current, candidate, key=lambda hint: (_distance(hint, widest), *_order(hint)))
-
-
-def _distance(hint: Hint, widest: int) -> int:
-    size = len(hint.affinity or ())
-    return size - widest + 1000 if size > widest else widest - size
-
-
-def _order(hint: Hint) -> tuple[int, int]:
-    mask = hint.affinity or frozenset()
-    return len(mask), sum(1 << node for node in mask)

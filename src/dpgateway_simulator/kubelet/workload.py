@@ -47,15 +47,12 @@ class Workload:
                 return {"ok": False, "error": str(error), "stage": "admit", "reason": error.reason}
         self._check()
         self._incarnation.emit("pod admitted", pod=pod.name)
-        return await self._start_all(pod) if start else {"ok": True}
-
-    async def _start_all(self, pod: Pod) -> Reply:
+        if not start:
+            return {"ok": True}
         started = [await self.start(pod, one) for one in pod.all]
-        reply: Reply = {"ok": True}
-        error = next((one["error"] for one in started if "error" in one), None)
-        if error is not None:
-            reply = {"ok": False, "error": error, "stage": "start"}
-        return {**reply, "containers": started}
+        if errors := [one["error"] for one in started if "error" in one]:
+            return {"ok": False, "error": errors[0], "stage": "start", "containers": started}
+        return {"ok": True, "containers": started}
 
     async def start(self, pod: Pod, container: PodContainer) -> Reply:
         """Starts a container: {"name", "options", "error"}."""
