@@ -105,21 +105,22 @@ def show(words: list[str]) -> Act:
         case ["capacity" | "files" | "checkpoint"] | ["devices", _, _]:
             pass
         case _:
-            raise WordsError(
-                f"found {' '.join(words)!r}, expected capacity, files, checkpoint or devices POD CONTAINER"
-            )
+            expected = "capacity, files, checkpoint or devices POD CONTAINER"
+            raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
 
-    return at_once(lambda session: session.write(words[0], _shown(session.kubelet, words)))
+    async def act(session: Session) -> None:
+        kubelet = session.kubelet
+        value: Any = None
+        match words:
+            case ["capacity"]:
+                value = kubelet.capacity()
+            case ["files"]:
+                value = sorted(path.name for path in kubelet.directory.iterdir())
+            case ["checkpoint"]:
+                path = kubelet.directory / CHECKPOINT
+                value = path.read_text() if path.exists() else None
+            case [_, pod, container]:
+                value = kubelet.devices(pod, container)["container"]
+        session.write(words[0], value)
 
-
-def _shown(kubelet: Kubelet, words: list[str]) -> Any:  # noqa: ANN401  any value for json.dumps
-    match words:
-        case ["capacity"]:
-            return kubelet.capacity()
-        case ["files"]:
-            return sorted(path.name for path in kubelet.directory.iterdir())
-        case ["checkpoint"]:
-            path = kubelet.directory / CHECKPOINT
-            return path.read_text() if path.exists() else None
-    _, pod_name, container = words
-    return kubelet.devices(pod_name, container)["container"]
+    return act

@@ -43,10 +43,6 @@ def _new_pod(kubelet: Kubelet, words: Words) -> list[str]:
     return [f"{name}=1" for name in resources(kubelet)] if words else []
 
 
-def _reject(kubelet: Kubelet, words: Words) -> list[str]:
-    return [*_new_pod(kubelet, words), "because"] if len(words) > 1 else _new_pod(kubelet, words)
-
-
 def _container(kubelet: Kubelet, words: Words) -> list[str]:
     return list(kubelet.containers(words[0])) if len(words) == 1 else list(kubelet.pods) if not words else []
 
@@ -74,7 +70,7 @@ ARGUMENTS: dict[str, Candidates] = {
     "expect": _expect,
     "see": _see,
     "pod": _new_pod,
-    "reject": _reject,
+    "reject": lambda kubelet, words: [*_new_pod(kubelet, words), *(["because"] if len(words) > 1 else [])],
     "restart-container": _container,
     "delete": lambda kubelet, words: () if words else kubelet.pods,
     "restart": _one_of("gracefully"),

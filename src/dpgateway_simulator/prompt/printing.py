@@ -4,7 +4,7 @@ The step `table`, the command `watch` and the toolbar all format `Kubelet.resour
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -43,7 +43,11 @@ class Printer:
         if self._json:
             self._echo(json.dumps({name: value}, default=str))
         elif name == "capacity":
-            self._echo(_capacity(value))
+            names = sorted(value["capacity"].keys() | value["allocatable"].keys())
+            width = max([len("RESOURCE"), *map(len, names)])
+            rows = [(name, value["capacity"].get(name, "-"), value["allocatable"].get(name, "-")) for name in names]
+            table = [("RESOURCE", "CAPACITY", "ALLOCATABLE"), *rows]
+            self._echo("\n".join(f"{one:<{width}}  {count:>8}  {free:>11}" for one, count, free in table))
         elif name == "table":
             self._echo("\n".join(lines(value)))
         else:
@@ -59,32 +63,26 @@ class Printer:
             self.gave_up()
 
 
-def _capacity(value: dict[str, Any]) -> str:
-    names = sorted(value["capacity"].keys() | value["allocatable"].keys())
-    rows = [(name, value["capacity"].get(name, "-"), value["allocatable"].get(name, "-")) for name in names]
-    width = max([len("RESOURCE"), *map(len, names)])
-    table = [("RESOURCE", "CAPACITY", "ALLOCATABLE"), *rows]
-    return "\n".join(f"{name:<{width}}  {capacity:>8}  {allocatable:>11}" for name, capacity, allocatable in table)
-
-
 def lines(resources: Resources, limit: int | None = None) -> list[str]:
     """A headline and a table per resource. Beyond `limit` lines, healthy and free devices are only counted."""
     shown: dict[str, list[Row]] = {name: [] for name in resources}
     for name, about in resources.items():
-        for one in about["devices"]:
-            numa = ",".join(map(str, one["numa"])) or "-"
-            shown[name].append((one["id"], one["health"], numa, ", ".join(one["holders"]) or "-"))
+        for device in about["devices"]:
+            numa = ",".join(map(str, device["numa"])) or "-"
+            shown[name].append((device["id"], device["health"], numa, ", ".join(device["holders"]) or "-"))
 
     # Common widths align the tables of all resources, and keep a live table from jumping as rows are cut.
     total = sum(2 + len(rows) for rows in shown.values())
     cut = limit is not None and total > limit
     rows = [row for name in shown for row in shown[name]]
-    widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(3)]
+    one, two, three = (max(len(row[column]) for row in (HEAD, *rows)) for column in range(3))
     found: list[str] = []
     for name, about in resources.items():
         found.append(headline(name, about))
-        found += _table([row for row in shown[name] if not cut or _matters(row)], widths)
-        left = sum(not _matters(row) for row in shown[name]) if cut else 0
+        rows = [row for row in shown[name] if not cut or row[1] != "Healthy" or row[3] != "-"]
+        for device, health, numa, holders in (HEAD, *rows) if rows else ():
+            found.append(f"  {device:<{one}}  {health:<{two}}  {numa:<{three}}  {holders}")
+        left = len(shown[name]) - len(rows)
         found += [f"  ... and {left} healthy and free"] if left else []
     if limit is not None and len(found) > limit:
         found = [*found[: limit - 1], f"... and {len(found) - limit + 1} lines more"]
@@ -107,15 +105,3 @@ def state(kubelet: Kubelet) -> str:
     counts = [f"{name} {about['allocatable']}/{about['capacity']}" for name, about in kubelet.resources().items()]
     pods = f"{len(kubelet.pods)} pod{'s' * (len(kubelet.pods) != 1)}"
     return "  ".join([f"{kubelet.version} runs", *(counts or ["no resource"]), pods])
-
-
-def _matters(row: Row) -> bool:
-    return row[1] != "Healthy" or row[3] != "-"
-
-
-def _table(rows: Sequence[Row], widths: Sequence[int]) -> list[str]:
-    one, two, three = widths
-    return [
-        f"  {device:<{one}}  {health:<{two}}  {numa:<{three}}  {holders}"
-        for device, health, numa, holders in ((HEAD, *rows) if rows else ())
-    ]

@@ -65,7 +65,7 @@ class Prompt:
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session, self._screen = session, screen
         self._lines: PromptSession[str] = PromptSession(
-            self._message,
+            lambda: f"kubelet {session.kubelet.version}> ",
             completer=LineCompleter(session.kubelet, KNOWN),
             complete_while_typing=False,
             history=history(),
@@ -135,9 +135,6 @@ class Prompt:
     def _hint(self, event: KubeletEvent) -> None:
         if event.kind == "crashed":
             self._screen.write(_bad(f"the kubelet crashed: {event.fields['reason']}\n`start` starts it again"))
-
-    def _message(self) -> str:
-        return f"kubelet {self._session.kubelet.version}> "
 
     def _toolbar(self) -> StyleAndTextTuples:
         kubelet = self._session.kubelet

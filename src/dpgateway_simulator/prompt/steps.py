@@ -5,12 +5,12 @@ StepError.
 """
 
 import asyncio
-from functools import partial
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
+from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour
 from dpgateway_simulator.prompt.session import (
     Act,
@@ -141,34 +141,19 @@ def drop_streams(words: list[str]) -> Act:
 
 
 def misbehave(words: list[str]) -> Act:
-    _check_misbehaviour(words)  # before any step runs; the act reads the words again
-    return partial(_misbehave, words)
-
-
-def _check_misbehaviour(words: list[str]) -> None:
-    match words:
-        case ["refuse", code, *_] if code.upper() not in Status.__members__:
-            raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE")
-        case ["late" | "slow", seconds]:
-            number(seconds, "a number of seconds")
-        case ["refuse", _, *_] | ["stall"] | ["stall", _]:
-            pass
-        case _:
-            expected = "refuse CODE TEXT, stall [RESOURCE], slow SECONDS or late SECONDS"
-            raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
-
-
-async def _misbehave(words: list[str], session: Session) -> None:
-    misbehaviour = session.kubelet.misbehaviour
     match words:
         case ["refuse", code, *text]:
-            misbehaviour.refuse_register(" ".join(text), code)
-        case ["stall", *resource]:
-            misbehaviour.stall_register(*resource)
-        case ["slow", seconds]:
-            misbehaviour.register_delay = float(seconds)
-        case [_, seconds]:
-            misbehaviour.late_listen = float(seconds)
+            if code.upper() not in Status.__members__:
+                raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE")
+            return at_once(lambda session: session.kubelet.misbehaviour.refuse_register(" ".join(text), code))
+        case ["stall"] | ["stall", _]:
+            return at_once(lambda session: session.kubelet.misbehaviour.stall_register(*words[1:]))
+        case ["slow" | "late", word]:
+            seconds = number(word, "a number of seconds")
+            field = "register_delay" if words[0] == "slow" else "late_listen"
+            return at_once(lambda session: setattr(session.kubelet.misbehaviour, field, seconds))
+    expected = "refuse CODE TEXT, stall [RESOURCE], slow SECONDS or late SECONDS"
+    raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
 
 
 def behave(words: list[str]) -> Act:
@@ -180,19 +165,10 @@ def socket(words: list[str]) -> Act:
     if len(words) != 1 or words[0] not in {"touch", "rename", "delete", "recreate"}:
         raise WordsError(f"found {' '.join(words)!r}, expected touch, rename, delete or recreate")
 
-    async def act(session: Session) -> None:
-        kubelet = session.kubelet
-        match words[0]:
-            case "touch":
-                kubelet.touch_socket()
-            case "rename":
-                kubelet.rename_socket()
-            case "delete":
-                kubelet.delete_socket()
-            case _:
-                await kubelet.recreate_socket()
-
-    return act
+    act = {"touch": Kubelet.touch_socket, "rename": Kubelet.rename_socket, "delete": Kubelet.delete_socket}.get(
+        words[0]
+    )
+    return at_once(lambda session: act(session.kubelet)) if act else lambda session: session.kubelet.recreate_socket()
 
 
 def execute(words: list[str]) -> Act:

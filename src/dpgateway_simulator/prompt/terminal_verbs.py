@@ -26,22 +26,21 @@ class Quit(Exception):
 
 def watch(words: list[str]) -> Act:
     """The verb `watch`: a live table below the events, until a key is pressed."""
-    return lambda session: _watch(session, words)
 
+    async def act(session: Session) -> None:
+        checks.chosen(session.kubelet, words)  # raises StepError for an unknown resource
+        keys = KeyBindings()
+        for key in KEYS:
+            keys.add(key)(_end)
+        table = Window(FormattedTextControl(partial(_live, session, words), show_cursor=False))
+        application: Application[None] = Application(Layout(table), key_bindings=keys)
+        forget = session.kubelet.journal.listen(lambda _: application.invalidate())
+        try:
+            await application.run_async(handle_sigint=False)
+        finally:
+            forget()
 
-async def _watch(session: Session, words: list[str]) -> None:
-    """Raises StepError for an unknown resource."""
-    checks.chosen(session.kubelet, words)
-    keys = KeyBindings()
-    for key in KEYS:
-        keys.add(key)(_end)
-    table = Window(FormattedTextControl(partial(_live, session, words), show_cursor=False))
-    application: Application[None] = Application(Layout(table), key_bindings=keys)
-    forget = session.kubelet.journal.listen(lambda _: application.invalidate())
-    try:
-        await application.run_async(handle_sigint=False)
-    finally:
-        forget()
+    return act
 
 
 def _end(event: KeyPressEvent) -> None:
@@ -69,19 +68,15 @@ def explain(words: list[str]) -> Act:
     async def act(_: Session) -> None:
         for word in words:
             click.echo(f"{word} {KNOWN[word].words}".rstrip())
-        chosen = [KNOWN[word].help for word in words]
-        click.echo("\n".join(f"  {text}" for text in chosen) if words else _summary(KNOWN))
+        for word in words:
+            click.echo(f"  {KNOWN[word].help}")
+
+        # Without a word: all commands, their help wrapped in a column of its own.
+        width, columns = max(map(len, KNOWN)) + 4, max(shutil.get_terminal_size().columns, 40)
+        for name, verb in KNOWN.items() if not words else ():
+            click.echo(textwrap.fill(f"  {name:<{width - 2}}{verb.help}", columns, subsequent_indent=" " * width))
 
     return act
-
-
-def _summary(known: Mapping[str, Verb]) -> str:
-    width = max(map(len, known)) + 4
-    columns = max(shutil.get_terminal_size().columns, 40)
-    return "\n".join(
-        textwrap.fill(f"  {name:<{width - 2}}{verb.help}", columns, subsequent_indent=" " * width)
-        for name, verb in known.items()
-    )
 
 
 def leave(words: list[str]) -> Act:

@@ -55,19 +55,14 @@ VERBS: dict[str, Verb] = {
 
 
 def read(line: str, known: Mapping[str, Verb] = VERBS) -> Act:
-    """Parses one line. Raises WordsError."""
-    words = _split(line)
+    """Parses one line, with words quoted as in a shell. Raises WordsError."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise WordsError(f"{error} in {line!r}, expected quotes in pairs") from error
     if not words or words[0] not in known:
         raise WordsError(unknown("step", words[0] if words else line, known))
     return known[words[0]].read(words[1:])
-
-
-def _split(line: str) -> list[str]:
-    """A line's words, quoted as in a shell."""
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError as error:
-        raise WordsError(f"{error} in {line!r}, expected quotes in pairs") from error
 
 
 def unknown(what: str, found: str, known: Mapping[str, Verb]) -> str:

@@ -25,6 +25,12 @@ FAILURES = (GRPCError, ProtocolError, StreamTerminatedError, TimeoutError, OSErr
 """Every exception of a failed call; `explain` formats each."""
 
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline of the call", default=None)
+_GO_ERRNO = {
+    errno.ENOENT: "no such file or directory",
+    errno.ECONNREFUSED: "connection refused",
+    errno.EINVAL: "invalid argument",
+    errno.EACCES: "permission denied",
+}
 _CODES = {status: status.name.title().replace("_", "") for status in Status} | {Status.CANCELLED: "Canceled"}
 
 
@@ -137,17 +143,7 @@ def explain(error: BaseException, path: Path) -> str:
     if isinstance(error, TimeoutError) and error.errno is None:
         return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     if isinstance(error, OSError) and error.errno is not None:
-        reason = f"dial unix {path}: connect: {_errno_text(error.errno)}"
+        reason = f"dial unix {path}: connect: {_GO_ERRNO.get(error.errno, f'errno {error.errno}')}"
         text = f'connection error: desc = "transport: Error while dialing: {reason}"'
         return f"rpc error: code = Unavailable desc = {text}"
     return f"rpc error: code = Unavailable desc = error reading from server: {error or 'EOF'}"
-
-
-def _errno_text(number: int) -> str:
-    """Go's text for an errno."""
-    return {
-        errno.ENOENT: "no such file or directory",
-        errno.ECONNREFUSED: "connection refused",
-        errno.EINVAL: "invalid argument",
-        errno.EACCES: "permission denied",
-    }.get(number, f"errno {number}")

@@ -28,12 +28,8 @@ class DeviceList:
         self.devices: tuple[Device, ...] = ()
 
     def parse(self, data: bytes) -> Self:
-        self.devices = tuple(_device(value) for number, value in _fields(data) if number == 1 and _is_message(value))
+        self.devices = tuple(_device(one) for number, one in _fields(data) if number == 1 and isinstance(one, bytes))
         return self
-
-
-def _is_message(value: int | bytes) -> bool:
-    return isinstance(value, bytes)
 
 
 def _device(data: int | bytes) -> Device:
@@ -42,17 +38,10 @@ def _device(data: int | bytes) -> Device:
         if number in texts and isinstance(value, bytes):
             texts[number] = value.decode()
         elif number == 3:
-            nodes = (nodes or ()) + tuple(_node(node) for one, node in _fields(value) if one == 1)
+            # TopologyInfo.nodes, each with an ID of type int64; zero is left out on the wire
+            numa = [dict(_fields(node)).get(1, 0) for one, node in _fields(value) if one == 1]
+            nodes = (nodes or ()) + tuple(it - (1 << 64) if it >> 63 else it for it in numa if isinstance(it, int))
     return Device(texts[1], texts[2], nodes)
-
-
-def _node(data: int | bytes) -> int:
-    """NUMANode.ID, an int64."""
-    node = 0
-    for number, value in _fields(data):
-        if number == 1 and isinstance(value, int):
-            node = value - (1 << 64) if value >> 63 else value
-    return node
 
 
 def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:

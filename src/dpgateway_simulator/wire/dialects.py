@@ -56,7 +56,14 @@ class Dialect:
 async def _allocate_0_1(channel: GoChannel, ids: Sequence[str]) -> Answer:
     request = v1alpha2.AllocateRequest(devices_i_ds=list(ids))
     stub, path = v1alpha2.DevicePluginStub(channel), "/deviceplugin.DevicePlugin/Allocate"
-    return _merged(await stub._unary_unary(path, request, v0_1.AllocateResponse))  # noqa: SLF001  another answer
+    response = await stub._unary_unary(path, request, v0_1.AllocateResponse)  # noqa: SLF001  another answer
+
+    # All specs are one answer, in their order, as the container manager of 1.8 adds them up.
+    envs: dict[str, str] = {}
+    for spec in response.spec:
+        envs = spec.envs | envs  # the first one wins
+    mounts = [mount for spec in response.spec for mount in spec.mounts]
+    return _answer(envs, mounts, [device for spec in response.spec for device in spec.devices])
 
 
 async def _allocate_v1alpha2(channel: GoChannel, ids: Sequence[str]) -> Answer:
@@ -88,15 +95,6 @@ def _answer(
         annotations=dict(annotations or {}),
         cdi_devices=[v1beta1.CdiDevice(one.name) for one in cdi_devices],
     )
-
-
-def _merged(response: v0_1.AllocateResponse) -> Answer:
-    """All of 0.1's specs in one answer, in their order, as the container manager of 1.8 adds them up."""
-    envs: dict[str, str] = {}
-    for spec in response.spec:
-        envs = spec.envs | envs  # the first one wins
-    mounts = [mount for spec in response.spec for mount in spec.mounts]
-    return _answer(envs, mounts, [device for spec in response.spec for device in spec.devices])
 
 
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
