@@ -26,6 +26,8 @@ class Options:
     mode: str = field(metadata={"help": "what to do"})
     wait: timedelta = field(default=timedelta(seconds=90), metadata={"help": "how long"})
     inner: Inner = field(default=Inner(), metadata={"help": "more"})
+    def claims(self):
+        return ["x"] if self.mode == "claim" else []
     def warnings(self, others):
         if self.mode == "doubt":
             raise ZeroDivisionError("oops")

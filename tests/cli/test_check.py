@@ -121,3 +121,40 @@ class TestPrecedence:
         config = line.config("resources: [{name: example.com/a, driver: nowhere, nodes: [gpu-*]}]")
         assert self.settings(line, "--config", config, "--node-name", "x")["resources"] == []
         assert line("check", "--config", config, "--node-name", "gpu-1").exit_code == 2
+
+
+class TestAllNodes:
+    def check(self, line, resources, *flags):
+        return line("check", "--all-nodes", *flags, "--config", line.config(f"resources: [{', '.join(resources)}]"))
+
+    def resource(self, name, options="{mode: list}", nodes="['*']"):
+        return f"{{name: example.com/{name}, driver: fake, options: {options}, nodes: {nodes}}}"
+
+    def test_options_of_a_node_that_has_no_gateway_yet(self, line):
+        wrong = [self.resource("a", "{mode: 1}", "[gpu-1]"), self.resource("b", "{mod: list}", "['fpga-[12]']")]
+        result = self.check(line, [self.resource("c"), *wrong])
+        assert result.exit_code == 2
+        assert "resources[1].options.mode: found 1" in result.stdout
+        assert "resources[2].options.mod: found an unknown key" in result.stdout
+
+    def test_what_two_nodes_have_alike_is_no_conflict(self, line):
+        def claimed(*nodes):
+            return [self.resource(f"r{i}", "{mode: claim}", some) for i, some in enumerate(nodes)]
+
+        apart = self.check(line, claimed("[a]", "['b-*']"))
+        assert (apart.exit_code, apart.stdout.splitlines()[-1][-21:]) == (0, "is valid on all nodes")
+        together = self.check(line, claimed("[b-1]", "['b-*']"))
+        assert together.exit_code == 2
+        assert "which the resource at" in together.stdout
+
+    def test_no_warning_about_the_hardware_of_this_node(self, line):
+        resources = [self.resource("a", "{mode: doubt}")]
+        assert "oops" not in self.check(line, resources).stdout
+        assert "oops" in line("check", "--config", line.config(f"resources: [{resources[0]}]")).stdout
+
+    def test_json_has_no_node(self, line):
+        told = json.loads(self.check(line, [self.resource("a", nodes="[x]")], "--output", "json").stdout)
+        assert (told["node_name"], [one["name"] for one in told["resources"]]) == (None, ["example.com/a"])
+
+    def test_not_with_what_needs_this_node(self, line):
+        assert "--devices and --against-running are about this node" in self.check(line, [], "--devices").output

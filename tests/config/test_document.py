@@ -202,3 +202,19 @@ resources:
         "GPU-1": ["example.com/all"],
     }
     assert document.for_node("x").drivers == {"x"}
+
+
+def test_each_resource_beside_those_that_its_nodes_have_too(config: Write) -> None:
+    document = load(
+        config("""
+resources:
+  - {name: example.com/all, driver: x}
+  - {name: example.com/gpu, driver: y, nodes: ["gpu-*", "gpu-[12]"]}
+  - {name: example.com/one, driver: z, nodes: [gpu-1, "big-[ab]"]}
+  - {name: example.com/none, driver: z, nodes: []}
+""")
+    )
+    found = {tuple(one.name.partition("/")[2] for one in resources(part)) for part in document.for_all_nodes()}
+    assert found == {("all",), ("all", "gpu"), ("all", "gpu", "one"), ("all", "one")}
+    (nothing,) = load(config("resources: []")).for_all_nodes()
+    assert resources(nothing) == []

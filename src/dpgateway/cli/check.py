@@ -53,6 +53,13 @@ class Verdict:
     help="Also ask the drivers for their devices, and say which no container could get, and which resources offer the "
     "same hardware.",
 )
+@click.option(
+    "--all-nodes",
+    is_flag=True,
+    envvar="DPGATEWAY_ALL_NODES",
+    show_envvar=True,
+    help="Check the resources of all nodes, whatever their `nodes` patterns are, instead of those of one node.",
+)
 @CONTROL_SOCKET
 @output_option
 @click.pass_context
@@ -62,6 +69,7 @@ def check(  # noqa: PLR0913  one for each option
     *,
     against_running: bool,
     devices: bool,
+    all_nodes: bool,
     control_socket: Path,
     output: str,
 ) -> None:
@@ -76,25 +84,31 @@ def check(  # noqa: PLR0913  one for each option
     same hardware without a common pool, and of those of one pool that this node never has both at once, or that
     have nothing in common.
 
+    With --all-nodes resources are checked against each other if a node may have both by the patterns in `nodes`.
+    Drivers' warnings are left out, because they are about the hardware of the node where this runs.
+
     With --against-running the node's name is the running gateway's. Only root may ask it; the exit code is 1 if none is
     running.
     """
+    if all_nodes and (against_running or devices):
+        raise click.UsageError("--devices and --against-running are about this node; found --all-nodes beside them")
     # The running gateway's node name decides which resources of the file are for this node.
     running = compare.running(control_socket) if against_running else None
     if running is not None:
         settings = replace(settings, node_name=running.node_name)
     comparison = None
     with apart():
-        verdict = _judge(settings)
+        verdict = _judge(settings, all_nodes=all_nodes)
         if running is not None and not verdict.problems:
             comparison = compare.compare(running, verdict.configuration, settings)
         if devices:
             verdict = _with_devices(verdict, settings)
     if output == "json":
         told = {"against_running": comparison and comparison.as_json()} if running is not None else {}
-        print_json(_as_json(settings, verdict) | told)
+        node_name = {"node_name": None} if all_nodes else {}
+        print_json(_as_json(settings, verdict) | told | node_name)
     else:
-        _print(settings, verdict, comparison)
+        _print(settings, verdict, comparison, "all nodes" if all_nodes else f"node {settings.node_name}")
     context.exit(2 if verdict.problems else 0)
 
 
@@ -105,26 +119,37 @@ def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
     return replace(verdict, problems=problems, warnings=in_order(verdict.warnings + pools.warnings(answers)))
 
 
-def _judge(settings: Settings) -> Verdict:
+def _judge(settings: Settings, *, all_nodes: bool) -> Verdict:
     document, problems = read(settings.config)
-    document = document.for_node(settings.node_name)
-    loading = Loading(discovery.named(), document)
-    loading.wait()
-    drivers = loading.found()
-    configuration, more = loading.resolve()
+    documents = document.for_all_nodes() if all_nodes else (document.for_node(settings.node_name),)
+    configurations: list[Configuration] = []
+    warnings: list[Problem] = []
+    drivers: dict[str, Found] = {}
+    for one in documents:
+        loading = Loading(discovery.named(), one)
+        loading.wait()
+        drivers = loading.found()
+        configuration, more = loading.resolve()
+        configurations.append(configuration)
+        problems += more
+        if one.entries or not problems:
+            warnings += advise(one, preferring(drivers))
+        if not all_nodes:
+            warnings += _warned(one, configuration)
 
+    # A resource of several of these documents is the same in each of them.
+    resources = {resource.where: resource for one in configurations for resource in one.resources}
+    configuration = replace(configurations[0], resources=tuple(resources[where] for where in sorted(resources)))
     # `run` serves without a driver that can't be used; here it is a problem.
-    failed = tuple(
+    problems += tuple(
         _problem(resource.where, f"{resource.name}: driver {resource.driver}: {resource.failure}")
         for resource in configuration.resources
         if resource.failure is not None
     )
     directory = settings.device_plugins_dir(configuration)
-    unfit = _told(settings, misplaced(directory))
-    warnings = () if problems and not document.entries else advise(document, preferring(drivers))
-    warnings += _warned(document, configuration)
+    problems += _told(settings, misplaced(directory))
     warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
-    return Verdict(document, configuration, in_order(problems + more + failed + unfit), warnings)
+    return Verdict(documents[0], configuration, in_order(problems), in_order(warnings))
 
 
 def _warned(document: Document, configuration: Configuration) -> tuple[Problem, ...]:
@@ -195,7 +220,7 @@ def _spread(problem: Problem) -> dict[str, object]:
     return {**parts.pop("place"), **parts}
 
 
-def _print(settings: Settings, verdict: Verdict, comparison: Comparison | None) -> None:
+def _print(settings: Settings, verdict: Verdict, comparison: Comparison | None, where: str) -> None:
     for line in in_lines(verdict.problems):
         print_line(line, "red")
     for warning in verdict.warnings:
@@ -207,7 +232,7 @@ def _print(settings: Settings, verdict: Verdict, comparison: Comparison | None) 
     resources = verdict.configuration.resources
     if resources:
         print_table(("resource", "driver", "where"), [(one.name, one.driver, str(one.where)) for one in resources])
-    print_line(f"{settings.config} is valid on node {settings.node_name}", "green")
+    print_line(f"{settings.config} is valid on {where}", "green")
     if comparison is None:
         return
     print_line("what a reload does to the running gateway:")

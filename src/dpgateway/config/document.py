@@ -48,8 +48,12 @@ class Entry:
         return _text(self.written.part("driver"))
 
     def serves(self, node_name: str) -> bool:
-        """Whether the resource is for this node. An invalid resource is for all nodes."""
-        return self.resource is None or any(fnmatchcase(node_name, pattern) for pattern in self.resource.nodes)
+        """Whether the resource is for this node. An invalid resource is for all nodes, a pattern in place of a name has
+        the resources with this pattern.
+        """
+        if self.resource is None:
+            return True
+        return any(node_name == pattern or fnmatchcase(node_name, pattern) for pattern in self.resource.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,16 @@ class Document:
         ours = tuple(entry for entry in self.entries if entry.serves(node_name))
         others = tuple(entry for entry in self.entries if not entry.serves(node_name))
         return replace(self, entries=ours, elsewhere=self.elsewhere + others, node_name=node_name)
+
+    def for_all_nodes(self) -> tuple[Document, ...]:
+        """One for each set of resources that nodes with the patterns of ``nodes`` as their names would have.
+
+        So each resource that a node can have is in one of them, beside those that its nodes have, too. Resources of
+        patterns that merely overlap, such as ``gpu-*`` and ``*-1``, are never together.
+        """
+        patterns = {pattern for entry in self.entries if entry.resource for pattern in entry.resource.nodes}
+        found = [self.for_node(pattern) for pattern in sorted(patterns or {"*"})]
+        return tuple({tuple(entry.written.place for entry in one.entries): one for one in found}.values())
 
 
 def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Problem, ...]]:
