@@ -15,13 +15,17 @@ HEAD = (
 HELMS_OWN = re.compile(r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE)
 
 
-def rendered() -> str:
-    """What helm makes of the chart's own values, without what only helm has a use for."""
+def template(*options: object) -> str:
+    """What helm makes of the chart, without a cluster."""
     with tempfile.TemporaryDirectory(prefix="helm-") as where:
         helm = Path(where) / "helm"
         helm.symlink_to(KUBE.binary())
-        options = ("--namespace", "dpgateway", "--skip-tests", "--set", "checkConfig=false")
-        text = run(helm, "template", "dpgateway", ROOT / "deploy/helm/dpgateway", *options)
+        return run(helm, "template", "dpgateway", ROOT / "deploy/helm/dpgateway", "--namespace=dpgateway", *options)
+
+
+def rendered() -> str:
+    """What helm makes of the chart's own values, without what only helm has a use for."""
+    text = template("--skip-tests", "--set=checkConfig=false")
     return HEAD + re.sub(r"\n+---\n", "\n---\n", HELMS_OWN.sub("", text))
 
 

@@ -38,10 +38,10 @@ def test_a_changed_configuration_is_taken_over_without_a_restart_and_a_wrong_one
     chart.install({"config": {"resources": [simulated(THING, 3)]}})
     for node in cluster.nodes:
         chart.until_offered(node, THING, 3)
-    with pytest.raises(ClusterError, match="pre-upgrade"):
-        chart.install({"config": {"resources": [BROKEN]}})
+    with pytest.raises(ClusterError, match=r"gateway\.yaml:\d+: resources\[0\]\.options\.count[^$]*pre-upgrade"):
+        chart.install({"config": {"resources": [BROKEN | {"nodes": ["somewhere-else"]}]}})
     chart.install({"config": {"resources": [BROKEN]}, "checkConfig": False})
-    with pytest.raises(ClusterError, match=r"config\.yaml:\d+: resources\[0\]\.options\.count"):
+    with pytest.raises(ClusterError, match=r"gateway\.yaml:\d+: resources\[0\]\.options\.count"):
         chart.test()
     for node in cluster.nodes:
         until_refused(chart, node, "options.count")

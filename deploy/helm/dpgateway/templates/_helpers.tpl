@@ -24,15 +24,46 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{- /* The values of each DaemonSet, by its component: "gateway", or the names of the profiles. */ -}}
+{{- /* The values of each DaemonSet, by its component: "gateway", and the names of the profiles. */ -}}
 {{- define "dpgateway.profiles" -}}
 {{- $common := omit .Values "profiles" -}}
-{{- if .Values.profiles -}}
 {{- range $name, $own := .Values.profiles }}
 {{ $name }}: {{ mergeOverwrite (deepCopy $common) (deepCopy $own) | toJson }}
 {{- end }}
+{{- if or .Values.otherNodes (not .Values.profiles) }}
+gateway: {{ set (deepCopy $common) "affinity" (include "dpgateway.otherNodes" . | fromYaml) | toJson }}
+{{- end }}
+{{- end -}}
+
+{{- /* The affinity of the gateways on nodes that no profile selects. A profile selects nodes with all of its labels, so
+each term names, for each profile, one label that the node hasn't. */ -}}
+{{- define "dpgateway.otherNodes" -}}
+{{- $terms := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list (dict)) .Values.affinity -}}
+{{- range $name, $own := .Values.profiles -}}
+{{- $labels := dict -}}
+{{- range $label, $value := $own.nodeSelector -}}
+{{- if not (and (hasKey $.Values.nodeSelector $label) (eq (get $.Values.nodeSelector $label) $value)) -}}
+{{- $_ := set $labels $label $value -}}
+{{- end -}}
+{{- end -}}
+{{- $affinity := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "" (default dict $own.affinity) -}}
+{{- if or $affinity (not $labels) -}}
+{{- fail (printf "profiles.%s: found %s, which doesn't tell its nodes from others; expected labels in its nodeSelector alone, or otherNodes: false" $name (ternary "a node affinity" "no label of its own in nodeSelector" (not (empty $affinity)))) -}}
+{{- end -}}
+{{- $more := list -}}
+{{- range $term := $terms -}}
+{{- range $label, $value := $labels -}}
+{{- $without := dict "key" $label "operator" "NotIn" "values" (list $value) -}}
+{{- $more = append $more (set (deepCopy $term) "matchExpressions" (append (default list $term.matchExpressions) $without)) -}}
+{{- end -}}
+{{- end -}}
+{{- $terms = $more -}}
+{{- end -}}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- if .Values.profiles -}}
+{{- mergeOverwrite (deepCopy .Values.affinity) (dict "nodeAffinity" $required) | toJson -}}
 {{- else -}}
-gateway: {{ $common | toJson }}
+{{- .Values.affinity | toJson -}}
 {{- end -}}
 {{- end -}}
 
@@ -87,20 +118,40 @@ tolerations:
 {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsUser: 0, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
 {{- end -}}
 
-{{- /* A pod that says whether a configuration is right. Takes "root", "values" and "configMap". */ -}}
+{{- /* A pod that says what is wrong with the configurations of all profiles. Takes the "root", and the "volume" with them. */ -}}
 {{- define "dpgateway.check" -}}
+{{- $profiles := include "dpgateway.profiles" .root | fromYaml -}}
+{{- $secrets := list -}}
+{{- $tolerations := list -}}
+{{- range $profiles -}}
+{{- $secrets = concat $secrets .imagePullSecrets | uniq -}}
+{{- $tolerations = concat $tolerations .tolerations | uniq -}}
+{{- end -}}
 restartPolicy: Never
-{{ include "dpgateway.small" .values }}
+activeDeadlineSeconds: {{ .root.Values.checkSeconds }} # an image that can't be pulled would be tried for ever
+priorityClassName: {{ .root.Values.priorityClassName }}
+{{- if not .root.Values.serviceAccount.create }}
+serviceAccountName: {{ include "dpgateway.serviceAccount" .root }}
+{{- end }}
+{{ include "dpgateway.small" (dict "imagePullSecrets" $secrets "tolerations" $tolerations) }}
 nodeSelector: {kubernetes.io/os: linux} # anywhere, because a profile may have no node yet
 containers:
-  - name: check
-    image: {{ include "dpgateway.image" (dict "image" .values.image "root" .root) }}
-    imagePullPolicy: {{ .values.image.pullPolicy }}
-    args: [check, --config, /etc/dpgateway/config.yaml]
-    securityContext: {{ include "dpgateway.locked" . }}
+{{- range $component, $values := $profiles }}
+  - name: {{ $component }}
+    image: {{ include "dpgateway.image" (dict "image" $values.image "root" $.root) }}
+    imagePullPolicy: {{ $values.image.pullPolicy }}
+    args: [check, --all-nodes, --config, /etc/dpgateway/{{ $component }}.yaml]
+    resources:
+      {{- toYaml $values.resources | nindent 6 }}
+    securityContext: {{ include "dpgateway.locked" $ }}
     volumeMounts:
-      - {name: config, mountPath: /etc/dpgateway, readOnly: true}
+      - {name: configurations, mountPath: /etc/dpgateway, readOnly: true}
+{{- end }}
 volumes:
-  - name: config
-    configMap: {name: {{ .configMap }}}
+  - name: configurations
+    {{- .volume | nindent 4 }}
+  # No container has it. But what refuses the gateways' pods, such as Pod Security, refuses this one before anything
+  # changes, and helm says why.
+  - name: directories-of-the-host
+    hostPath: {path: /dev}
 {{- end -}}
