@@ -108,6 +108,8 @@ BAD_VALUES = [
     (lambda: Device("\ud800"), "device id: '.ud800' is not valid Unicode text"),
     (lambda: Device("a::1"), "device id 'a::1' ends in '::' and digits"),
     (lambda: Device("a::007"), "device id 'a::007' ends in '::' and digits"),
+    (lambda: Device("a" * 1025), "device id 'a{32}'... has 1025 bytes, at most 1024 are allowed"),
+    (lambda: Device("ü" * 513), "device id 'ü{32}'... has 1026 bytes, at most 1024 are allowed"),
     (
         lambda: Device("a", numa_nodes=(0, -1)),
         r"device 'a': numa_nodes: expected .* from 0 to 2147483647, found \(0, -1\)",

@@ -255,7 +255,9 @@ def test_lists_expected_devices(drive, function):
         ({"requires": "/{x}"}, "requires", "found {x}"),
         ({"annotations": {"": "x"}}, "annotations", "expected names that aren't empty"),
         ({"expected": ["a", "b::1"]}, "expected", "ends in '::' and digits"),
+        ({"expected": ["a" * 1025]}, "expected", "has 1025 bytes, at most 1024 are allowed"),
         ({"nodes": {"host_path": []}}, "nodes", "expected a template"),
+        ({"nodes": {"host_path": "/dev/x", "type": "pipe"}}, "nodes", "expected char or block or any"),
         ({"numa": "{attrs:x}"}, "numa", "expected a test of the ancestor"),
         ({"nodes": "/dev/%k"}, "nodes", "found '/dev/%k', expected {kernel} in place of %k"),
         ({"nodes": {"host_path": "/dev/x", "container_path": "/dev/x%n"}}, "nodes", "expected {number} in place of %n"),
@@ -384,3 +386,48 @@ def test_blind_pod_accepts_mounts(tree, drive, function, monkeypatch):
     assert reasons(drive(FUNCTION, nodes=[], mounts=[mount])) == {"0000:3b:00.0": None}
     why = "it can't be given: /no/such/directory isn't there, and is to be mounted"
     assert reasons(drive(FUNCTION, nodes=[], mounts=[mount], host=str(tree.path))) == {"0000:3b:00.0": why}
+
+
+DISKS = """
+    /sys/devices/0000:01:00.0/nvme/nvme0/uevent = MAJOR=240\\nMINOR=0\\nDEVNAME=nvme0
+    /sys/devices/0000:01:00.0/nvme/nvme0/dev = 240:0
+    /sys/devices/0000:01:00.0/nvme/nvme0/subsystem -> /sys/class/nvme
+    /sys/class/nvme/nvme0 -> /sys/devices/0000:01:00.0/nvme/nvme0
+    /sys/devices/0000:01:00.0/nvme/nvme0/nvme0n1/uevent = MAJOR=259\\nMINOR=0\\nDEVNAME=nvme0n1
+    /sys/devices/0000:01:00.0/nvme/nvme0/nvme0n1/dev = 259:0
+    /sys/devices/0000:01:00.0/nvme/nvme0/nvme0n1/subsystem -> /sys/class/block
+    /sys/class/block/nvme0n1 -> /sys/devices/0000:01:00.0/nvme/nvme0/nvme0n1
+    c /dev/nvme0 240:0
+    b /dev/nvme0n1 259:0
+"""
+CONTROLLER = {"subsystem": "nvme", "nodes": {"host_path": "{devnode}", "type": "char"}}
+
+
+@pytest.mark.parametrize(
+    ("match", "type_", "reason"),
+    [
+        ([{"subsystem": "block"}, {"subsystem": "nvme"}], "any", None),
+        ([{"subsystem": "block"}, CONTROLLER], "block", None),
+        (
+            [{"subsystem": "block"}, {"subsystem": "nvme"}],
+            "block",
+            "expected a block device at /dev/nvme0, found a char device",
+        ),
+    ],
+)
+def test_nodes_of_one_device_have_types(tree, drive, match, type_, reason):
+    tree.write(DISKS)
+    driver = drive(match, group="disks", type=type_)
+    (device,) = driver.devices()
+    assert device.health.reason == reason
+    if reason is None:
+        given = driver.allocate([device]).device_nodes
+        assert [node.host_path for node in given] == ["/dev/nvme0n1", "/dev/nvme0"]
+
+
+def test_any_type_still_needs_a_device_node(tree, drive):
+    tree.write(DISKS)
+    tree.remove("/dev/nvme0")
+    tree.write("/dev/nvme0 = text")
+    (device,) = drive({"subsystem": "nvme"}, type="any").devices()
+    assert device.health.reason == "expected a char or block device at /dev/nvme0, found a regular file"

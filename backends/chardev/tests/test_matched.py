@@ -311,6 +311,19 @@ def test_devices_without_any_node(drive):
     assert driver.allocate([device]) == Allocation()
 
 
+@pytest.mark.parametrize("unfit", ["b" * 1030, "b::1"])
+def test_unfit_ids_spoil_no_other_device(tree, drive, unfit):
+    recorder = Recorder()
+    plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
+    for number in (2, 3):  # two with one id
+        plug(tree, f"1-{number}", f"ttyUSB{number}", number, serial=unfit)
+    driver = drive(STICK, recorder, id="{attrs:serial}")
+    assert reasons(driver) == {"A1": None}
+    assert len(recorder.messages) == 2
+    assert all("can't be offered: id: found that device id 'b" in message for message in recorder.messages)
+    assert {one.test for one in driver.explain("ttyUSB2")} == {"id"}
+
+
 def test_logs_objects_without_id(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0)
     recorder = Recorder()

@@ -27,7 +27,7 @@ def options(**changed):
         ({"paths": ("/dev/a", "/dev/a")}, "paths[1]: '/dev/a' is listed twice"),
         ({"paths": ("/dev/a::1",)}, "paths[0]: device id 'a::1' ends in '::' and digits"),
         ({"exclude": ("/tmp/*",)}, "exclude[0]: expected a path or glob under /dev"),
-        ({"type": "pipe"}, "type: expected char or block, found 'pipe'"),
+        ({"type": "pipe"}, "type: expected char, block or any, found 'pipe'"),
         ({"permissions": ""}, "permissions: expected some of r, w and m, found ''"),
         ({"permissions": "rx"}, "permissions: expected some of r, w and m, found 'rx'"),
         ({"permissions": "rr"}, "permissions: expected each letter once, found 'rr'"),

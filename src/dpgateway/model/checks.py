@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
@@ -25,6 +26,10 @@ MOST = 10_000
 MOST_NODES = 1024
 """The most NUMA nodes of a machine (CONFIG_NODES_SHIFT is 10 at most, arch/*/Kconfig, Linux 6.12)."""
 
+LONGEST_ID = 1024
+"""Limit of bytes of a device id. No kubelet has one, but the reason why a pod is refused has to name the device, and an
+event holds 1,024 (NoteLengthLimit, pkg/apis/core/validation/events.go)."""
+_SHARE_SUFFIX = re.compile(r"::\d+\Z")
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
 """The usual type comes first, because isinstance() of an abstract class is slow."""
 _COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
@@ -45,6 +50,15 @@ def text(what: str, value: object, *, empty: bool = False) -> str:
     except UnicodeEncodeError as error:
         raise ValueError(f"{what}: {value!r} is not valid Unicode text") from error
     return plain(value, str)
+
+
+def device_id(what: str, value: object) -> str:
+    id_ = text(what, value)
+    if "::" in id_ and _SHARE_SUFFIX.search(id_):
+        raise ValueError(f"{what} {id_!r} ends in '::' and digits, which is how shares are named")
+    if len(id_) > LONGEST_ID // 4 and (found := len(id_.encode())) > LONGEST_ID:  # a character has 4 bytes at most
+        raise ValueError(f"{what} {id_[:32]!r}... has {found} bytes, at most {LONGEST_ID} are allowed")
+    return id_
 
 
 def _sound(value: object) -> TypeGuard[str]:

@@ -21,7 +21,6 @@ V = TypeVar("V")
 
 _ABSENT = object()
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_SHARE_SUFFIX = re.compile(r"::\d+\Z")
 
 
 def _set(target: object, **fields: object) -> None:
@@ -82,10 +81,8 @@ class Device:
 
     def __post_init__(self) -> None:
         # Most devices have the defaults, which need no check.
-        if (id_ := checks.text("device id", self.id)) is not self.id:
+        if (id_ := checks.device_id("device id", self.id)) is not self.id:
             _set(self, id=id_)
-        if "::" in self.id and _SHARE_SUFFIX.search(self.id):
-            raise ValueError(f"device id {self.id!r} ends in '::' and digits, which is how shares are named")
         if type(self.health) is not Health:
             if not isinstance(self.health, Health):
                 raise TypeError(f"device {self.id!r}: expected health to be a Health, found {self.health!r}")

@@ -35,7 +35,7 @@ from dpgateway.sysfs.found import FoundDevice
 from dpgateway.sysfs.grouping import ChangedError, Part, Unoffered
 from dpgateway.sysfs.identity import LASTING, identity, numa_nodes, numa_of, place
 from dpgateway.sysfs.matching import Match, Mismatch
-from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree, NoNode, WatchedTree
+from dpgateway.sysfs.nodes import ANY_TYPE, HOST_DEV, DevNode, DevTree, NoNode, WatchedTree
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.patterns import Expression, ExpressionError, expression, is_glob, name_matches
 from dpgateway.sysfs.selection import PART, GroupOption, Kind, Parts, Selection
@@ -48,6 +48,7 @@ from dpgateway.sysfs.values import NoValue, Roots, Value
 from dpgateway.sysfs.watching import Watcher
 
 __all__ = [
+    "ANY_TYPE",
     "FIELDS",
     "HOST_DEV",
     "LASTING",

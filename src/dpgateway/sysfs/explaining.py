@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dpgateway.sysfs.identity import LASTING, place
 from dpgateway.sysfs.matching import Match, Mismatch
-from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree
+from dpgateway.sysfs.nodes import ANY_TYPE, HOST_DEV, DevNode, DevTree
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.templates import Matched
 from dpgateway.sysfs.tests import Test
@@ -90,9 +90,8 @@ def _named(look: Look, about: str) -> list[Object]:
         path = about.removeprefix("/sys/")
     elif about.startswith(f"{HOST_DEV}/"):
         dev = DevTree(look.roots.dev)
-        found = (dev.look(about.removeprefix(f"{HOST_DEV}/"), kind) for kind in ("char", "block"))
-        node = next((one for one in found if isinstance(one, DevNode)), None)
-        if node is None:
+        node = dev.look(about.removeprefix(f"{HOST_DEV}/"), ANY_TYPE)
+        if not isinstance(node, DevNode):
             return []
         path = f"dev/{node.type}/{node.major}:{node.minor}"
     else:

@@ -15,6 +15,9 @@ from dpgateway.sysfs.changes import Interest, Trace
 from dpgateway.sysfs.tree import OutsideError, Tree
 
 HOST_DEV = "/dev"
+ANY_TYPE = "any"
+"""Expects a device node of either type."""
+_TYPES = ("char", "block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class DevTree(WatchedTree):
         super().__init__(root, HOST_DEV, trace)
 
     def look(self, path: str, expected: str) -> DevNode | NoNode:
-        """The device node of type ``expected`` (char or block) at ``path`` below /dev, or why there is none."""
+        """The device node of type ``expected`` (char, block or any) at ``path`` below /dev, or why there is none."""
         return self.trace.once((HOST_DEV, path, expected), lambda: self._look(path, expected))
 
     def _look(self, path: str, expected: str) -> DevNode | NoNode:
@@ -87,9 +90,10 @@ class DevTree(WatchedTree):
         except OSError as error:
             return NoNode(f"can't look at {shown}: {error.strerror}", unknown=True)
         found = _KINDS.get(stat.S_IFMT(status.st_mode), "file of another kind")
-        if found != f"{expected} device":
-            return NoNode(f"expected a {expected} device at {shown}, found a {found}")
-        return DevNode(expected, os.major(status.st_rdev), os.minor(status.st_rdev), real)
+        allowed = _TYPES if expected == ANY_TYPE else (expected,)
+        if (kind := found.removesuffix(" device")) not in allowed:
+            return NoNode(f"expected a {' or '.join(allowed)} device at {shown}, found a {found}")
+        return DevNode(kind, os.major(status.st_rdev), os.minor(status.st_rdev), real)
 
     def _absent(self, path: str) -> str:
         text = f"no such device node: {HOST_DEV}/{path}"

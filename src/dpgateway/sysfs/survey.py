@@ -199,7 +199,10 @@ class _OneLook(Generic[D]):
         for whole in grouped.wholes:
             kept = kept_before.get(whole.id)
             if whole.id in grouped.claimed:
-                self._list_absent(whole.id, _claimed(grouped.claimed[whole.id]))
+                try:
+                    self._list_absent(whole.id, _claimed(grouped.claimed[whole.id]))
+                except ValueError as error:
+                    self._leave(whole, error)
                 continue
             if kept is None or (kept.whole is not whole and kept.whole != whole):  # identity first, because it is fast
                 if not self._asked.keys() >= set(whole.paths):
@@ -219,8 +222,7 @@ class _OneLook(Generic[D]):
             with self.look.trace.into(notes):
                 device = self._make(FoundDevice(self.look, self._selection, whole))
         except ValueError as error:
-            why = Unoffered("id", f"that {error}", "one that can be offered")
-            self.left |= {part.found.thing: why for part in whole.parts}
+            self._leave(whole, error)
             return None
         finally:  # frees attributes as soon as their devices are made, which bounds the memory of a look
             done = set(whole.paths) - self._memory.grouped.shared
@@ -231,6 +233,11 @@ class _OneLook(Generic[D]):
         for path in whole.paths:
             self._memory.care(path, trace)
         return self._memory.keep(Kept(whole, device, trace))
+
+    def _leave(self, whole: Whole, error: ValueError) -> None:
+        """Notes that the device's id isn't valid."""
+        why = Unoffered("id", f"that {error}", "one that can be offered")
+        self.left |= {part.found.thing: why for part in whole.parts}
 
     def _list_absent(self, id_: str, why: str) -> None:
         """Lists an Unhealthy device: absent, or with an id that several devices claim. It isn't kept."""

@@ -68,7 +68,7 @@ def _absent(options: CharDeviceKeys) -> Iterator[str]:
     dev, files = DevTree(options.roots.dev), HostFiles(options.roots, options.host)
     for number, node in enumerate(options.nodes):
         if not node.optional and not any("{" in path for path in node.host_path):
-            found = [dev.look(path.removeprefix(f"{HOST_DEV}/"), options.type) for path in node.host_path]
+            found = [dev.look(path.removeprefix(f"{HOST_DEV}/"), node.type or options.type) for path in node.host_path]
             lacks = [one.reason for one in found if isinstance(one, NoNode)]
             if len(lacks) == len(found):
                 yield f"nodes[{number}]: {lacks[0]}, so all devices are Unhealthy"

@@ -190,7 +190,7 @@ class Giver:
         return nodes
 
     def _node(self, text: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]) -> GivenNode:
-        node = self._dev.look(path.removeprefix(f"{HOST_DEV}/"), self._options.type)
+        node = self._dev.look(path.removeprefix(f"{HOST_DEV}/"), option.type or self._options.type)
         if isinstance(node, NoNode):
             raise NothingToGive(node.reason)
         inside = option.container_path or self._options.container_path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from dpgateway.sysfs import HOST_DEV, GroupOption, Parts, Roots, Selection, is_glob
 from dpgateway_chardev.paths import relative
-from dpgateway_chardev.settings import Access, MountOption, NodeKind, NodeOption, Probes, Requirement
+from dpgateway_chardev.settings import Access, MountOption, NodeKind, NodeOption, NodeType, Probes, Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ class CharDeviceKeys:
         default=(), metadata={"help": "with match: who may use files, which is set before a container gets them"}
     )
     health: Probes | None = field(default=None, metadata={"help": "what a device has to stand to be healthy"})
-    type: Literal["char", "block"] = field(default="char", metadata={"help": "which kind of device node is offered"})
+    type: NodeType = field(
+        default="char", metadata={"help": "which device nodes are offered: char, block, or any of both"}
+    )
     permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
     container_path: str | None = field(
         default=None,

@@ -22,7 +22,7 @@ class MatchedDevices:
     """The devices of one resource whose options have ``match``."""
 
     def __init__(self, options: CharDeviceOptions, context: Context) -> None:
-        self._options, self._resource = options, context.resource
+        self._options, self._resource, self._held = options, context.resource, context.held
         survey = Survey(options.selection, self._maker, context.held)
         self._survey = FollowedSurvey(f"chardev {context.resource}", survey, context.changed, context.log)
         self._info = DeviceInfo(context.resource, options.host)
@@ -77,7 +77,7 @@ class MatchedDevices:
         """A candidate for each matched device, and for each object without one. Raises DriverError."""
         with _listing():
             # a survey of its own, because each takes one look at a time
-            explained = tuple(Survey(self._options.selection, self._maker).explain(about))
+            explained = tuple(Survey(self._options.selection, self._maker, self._held).explain(about))
         for one in explained:
             if one.why is None:
                 yield from (Candidate(one.name, one.path, device=id_) for id_ in one.ids)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError, Health
 from dpgateway.sysfs import (
+    ANY_TYPE,
     HOST_DEV,
     Complaint,
     DevNode,
@@ -129,6 +130,7 @@ class NamedLook:
         )
         for path in meant:
             name, found = f"{HOST_DEV}/{path}", self._seen.get(path)
+            kind = "char or block" if self._options.type == ANY_TYPE else self._options.type
             if path in self.devices:
                 yield Candidate(name, device=path)
             elif path in self._excluded:
@@ -138,7 +140,7 @@ class NamedLook:
                 other = f"the same device as {HOST_DEV}/{self._owners[found]}"
                 yield Candidate(name, test="paths", found=other, expected="a device that isn't offered yet")
             elif found is not None:
-                yield Candidate(name, test="type", found=found.reason, expected=f"a {self._options.type} device")
+                yield Candidate(name, test="type", found=found.reason, expected=f"a {kind} device")
             else:
                 yield Candidate(name, test="paths", found=name, expected=" or ".join(self._options.paths))
 

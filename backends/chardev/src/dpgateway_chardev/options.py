@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from dpgateway import refuse
-from dpgateway.sysfs import HOST_DEV, is_glob
+from dpgateway.sysfs import ANY_TYPE, HOST_DEV, is_glob
 from dpgateway_chardev.doubts import doubts
 from dpgateway_chardev.keys import CharDeviceKeys
 from dpgateway_chardev.paths import no_id, not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
-from dpgateway_chardev.settings import wrong_permissions
+from dpgateway_chardev.settings import NodeType, wrong_permissions
 from dpgateway_chardev.templates import wrong_templates
 
 _MEMORY = ("mem", "kmem", "port")
@@ -48,8 +49,8 @@ class CharDeviceOptions(CharDeviceKeys):
             yield from no_id(f"expected[{number}]", id_)
         if self.match and self.exclude:
             yield "exclude: expected it with paths only"
-        if self.type not in {"char", "block"}:
-            yield f"type: expected char or block, found {self.type!r}"
+        if self.type not in get_args(NodeType):
+            yield f"type: expected char, block or any, found {self.type!r}"
         yield from wrong_permissions(self.permissions)
         yield from self._wrong_container_path()
 
@@ -79,14 +80,15 @@ class CharDeviceOptions(CharDeviceKeys):
 
     def _doubtful_paths(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         for number, path in enumerate(self.paths):
-            for memory in _MEMORY if self.type == "char" else ():
+            for memory in _MEMORY if self.type != "block" else ():
                 if self._meet(path, f"{HOST_DEV}/{memory}", ()):
                     yield f"paths[{number}]: /dev/{memory} is offered: who has it can read or change all of the node"
             if path in _EVERYTHING:
                 yield f"paths[{number}]: every device node is offered, also those that are added later"
             for name, other in others.items():
                 shared = [theirs for theirs in other.paths if self._meet(path, theirs, other.excluded)]
-                if shared and (other.type, other.dev) == (self.type, self.dev):
+                same = ANY_TYPE in {self.type, other.type} or self.type == other.type
+                if shared and same and other.dev == self.dev:
                     text = f"{name} offers it too, through {shared[0]}, so that two containers can get one device"
                     yield f"paths[{number}]: {text}; in one pool they exclude each other"
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dpgateway import refuse
 from dpgateway.sysfs import HOST_DEV, Kind, Match, Test
 
 ID = {"id": "the device's id"}
+NodeType = Literal["char", "block", "any"]
 _AT_DEV = (f"{HOST_DEV}/", "{devnode}", "{symlink:")
 
 
@@ -42,6 +43,9 @@ class NodeOption:
     )
     permissions: str | None = field(default=None, metadata={"help": "some of r, w, m; else the driver's permissions"})
     optional: bool = field(default=False, metadata={"help": "whether a device without this node is healthy"})
+    type: NodeType | None = field(
+        default=None, metadata={"help": "char, block, or any of both; else the driver's type"}
+    )
 
     def __post_init__(self) -> None:
         refuse(self._problems())
