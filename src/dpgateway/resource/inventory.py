@@ -87,7 +87,7 @@ class Inventory:
         self._deaf = False
         """Whether there is no driver to release to."""
         self._shared, self._formed, self._odd, self._recalled = False, bool(self._shares.ids), False, False
-        self._pool: Pool | None = None
+        self._pool = Pool(alone=True)
         self._told: object = None
         """The last news for the pool."""
         self._timer: asyncio.TimerHandle | None = None
@@ -131,7 +131,7 @@ class Inventory:
             self._odd = not self.ledger.presents(self.usage.value.unreleased)
         self._shared = self._shared or any(device.hardware is not None for device in others)
         self._deaf = False
-        self._exclude(self._others())
+        self._exclude(self._pool.others(self.name))
         self._publish()
         self._tell_pool()
 
@@ -165,11 +165,12 @@ class Inventory:
             failure = limit.too_long(devices, count, form, besides, lambda: self.ledger.after(devices).values())
 
         # Only changes between fit and misfit are logged, because each list is checked.
-        if failure and not self.misfit.value:
-            self._log.error("the resource failed: %s", failure, extra={"reason": failure})
-        if self.misfit.value and not failure:
-            self._log.info("the resource recovered")
+        before = self.misfit.value
         self.misfit.set(failure)
+        if failure and not before:
+            self._log.error("the resource failed: %s", failure, extra={"reason": failure})
+        elif before and not failure:
+            self._log.info("the resource recovered")
         return not failure
 
     # the holdings
@@ -190,7 +191,7 @@ class Inventory:
             self._taken = None
 
         # Publishing sets the timer, too.
-        if (self._exclude(self._others()) or other) and listed:
+        if (self._exclude(self._pool.others(self.name)) or other) and listed:
             self._publish()
         else:
             self.look_later()
@@ -209,29 +210,25 @@ class Inventory:
     def use(self) -> None:
         """An Allocate began or failed: excludes or readmits the devices that share its hardware."""
         self._recall_meanings()
-        self.exclude(self._others())
+        self.look()
         self._tell_pool()
 
     def _recall_meanings(self) -> None:
         """Has each lost id mean the device that was granted under it, whatever ``shares`` says now."""
-        unreleased = self.usage.value.unreleased
         if self.ledger.lost:
-            lost = {id_: unreleased[id_].device for id_ in self.ledger.lost if id_ in unreleased}
-            self.ledger.meant({id_: device for id_, device in lost.items() if device})
+            self.ledger.meant({id_: entry.device for id_, entry in self.usage.value.unreleased.items() if entry.device})
 
     # shared hardware
 
     def look(self) -> None:
         """Excludes what the rest of the pool uses now."""
-        if self._pool is not None:
-            self.exclude(self._others())
+        self.exclude(self._pool.others(self.name))
 
-    def join(self, pool: Pool | None) -> None:
-        """Joins the pool: from now on its members' hardware is excluded. None: leaves the pool."""
+    def join(self, pool: Pool) -> None:
+        """Leaves its pool for this one: from now on that one's members' hardware is excluded."""
         self._pool, self._told = pool, None
-        if pool is not None:
-            pool.join(self)
-        self.exclude(self._others())
+        pool.join(self)
+        self.look()
 
     def used(self) -> Used:
         """Freed ids count as used until their release, unless there is no driver to release them to."""
@@ -251,7 +248,10 @@ class Inventory:
         """The uses of the devices' hardware under other names of the resource or of its pool: a text with the name and
         the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
         """
-        others, own = self._others(), used(self.name, self.usage.value, self.ledger.device, untold=not freeing)
+        others, own = (
+            self._pool.others(self.name),
+            used(self.name, self.usage.value, self.ledger.device, untold=not freeing),
+        )
         reasons = (
             (device.id, next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own))
             for device in devices
@@ -260,21 +260,16 @@ class Inventory:
 
     def worked_on(self, device: Device) -> bool:
         """Whether a call of an earlier driver of this resource still works on the device."""
-        return any(one.resource == self.name and one.says_of(device) for one in self._others())
+        return any(one.resource == self.name and one.says_of(device) for one in self._pool.others(self.name))
 
     @property
     def unsure(self) -> str:
         """Why any device may be in use in another resource of the pool; empty if their uses are known."""
-        return next(filter(None, (one.unsure for one in self._others())), "")
-
-    def _others(self) -> Sequence[Used]:
-        return () if self._pool is None else self._pool.others(self.name)
+        return next(filter(None, (one.unsure for one in self._pool.others(self.name))), "")
 
     def _tell_pool(self) -> None:
         """Tells the pool of changes only: every member reads every checkpoint, and most bring no news."""
-        if self._pool is None or self._pool.alone:
-            return
-        if (news := self.used().news) != self._told:
+        if not self._pool.alone and (news := self.used().news) != self._told:
             self._told = news
             self._pool.tell(self.name)
 
@@ -331,9 +326,8 @@ class Inventory:
         # Only lost ids leave the list with time.
         if self._closed or not self.ledger.lost:
             return
-        holdings = self.usage.value
+        holdings, now = self.usage.value, self.clock.monotonic()
         drop = self.ledger.next_drop(holdings.held)
-        now = self.clock.monotonic()
         delays = [max(0.0, drop - now)] if drop is not None else []
         # a freed id stays held for long, but its release is due once the device had its time to return
         delays += [until - now for until in map(self.ledger.back_until, holdings.freed) if until > now]
@@ -349,13 +343,6 @@ class Inventory:
         self._timer, self._settling = _cancelled(self._timer), _cancelled(self._settling)
 
     # the list
-
-    def repeat(self) -> None:
-        """Sends the list again, because for each list the kubelet writes its checkpoint
-        (pkg/kubelet/cm/devicemanager/manager.go, genericDeviceUpdateCallback, from 1.10 on).
-        """
-        if self.list.value is not None:
-            self.list.notify()
 
     def _publish(self) -> None:
         self._settling = _cancelled(self._settling)

@@ -30,9 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from dpgateway.config.values import ResourceConfig
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, Health
 from dpgateway.resource.front import Held
 from dpgateway.resource.offers import Offer
@@ -60,17 +60,10 @@ class Refusal:
     reason: str
 
 
-class Configured(Protocol):
-    """A resource's present configuration. It changes in place, so it is read at each use."""
-
-    @property
-    def value(self) -> ResourceConfig: ...
-
-
 class Ledger:
     """The ids of one resource. It has one owner, and does no I/O: no waiting, no clock."""
 
-    def __init__(self, config: Configured) -> None:
+    def __init__(self, config: Observable[ResourceConfig]) -> None:
         """``config``: a new ``keep_lost`` takes effect at once, new ``shares`` with the driver's next list."""
         self._config = config
         self.shares = config.value.shares
@@ -110,18 +103,11 @@ class Ledger:
         before, self.devices = self.devices, {device.id: device for device in devices}
         self.shares, self._failure = self._config.value.shares, None
 
-        # The present ids and their meanings. An id that equals its device's needs no entry in _meaning.
+        # The present ids and their meanings.
         gone, self._offers = self._offers, {}
         wanted = None if only is None or self.shares.ids else {device_id(offered) for offered in only}
         for device in self.devices.values():
-            self._take_health(device, now)
-            for offered in self.ids(device.id) if wanted is None or device.id in wanted else ():
-                if only is None or offered in only:
-                    self._offers[offered] = self._offer(offered, device, gone.get(offered))
-                    if offered != device.id:
-                        self._meaning[offered] = device.id
-                    else:
-                        self._meaning.pop(offered, None)
+            self._put(device, now, gone, only if wanted is None or device.id in wanted else ())
 
         # Ids that just left the offers are lost, with the meaning that they had; lost ids on the offers have returned.
         for offered in [offered for offered in gone if offered not in self._offers]:
@@ -138,20 +124,29 @@ class Ledger:
         self._offers = dict(self._offers)  # the old mapping may be published
         for device in devices:
             self.devices[device.id] = device
-            self._take_health(device, now)
-            for offered in self.ids(device.id):
-                self._offers[offered] = self._offer(offered, device, self._offers.get(offered))
+            self._put(device, now, self._offers)
+
+    def _put(
+        self, device: Device, now: float, before: Mapping[str, Offer], only: Collection[str] | None = None
+    ) -> None:
+        """Offers the device under its ids, or under ``only`` some of them. ``before``: the earlier offers."""
+        if device.health.ok:
+            self._unhealthy_since.pop(device.id, None)
+        else:
+            self._unhealthy_since.setdefault(device.id, now)
+        for offered in self.ids(device.id):
+            if only is None or offered in only:
+                self._offers[offered] = self._offer(offered, device, before.get(offered))
+                # An id that equals its device's needs no entry, and nearly all do.
+                if offered != device.id:
+                    self._meaning[offered] = device.id
+                else:
+                    self._meaning.pop(offered, None)
 
     def means(self, offered: str) -> str | None:
         """The device id that a listed id means, present or lost; None for an unlisted id."""
         meaning = self._meaning.get(offered)
         return offered if meaning is None and offered in self._offers else meaning
-
-    def _take_health(self, device: Device, now: float) -> None:
-        if device.health.ok:
-            self._unhealthy_since.pop(device.id, None)
-        else:
-            self._unhealthy_since.setdefault(device.id, now)
 
     def fail(self, reason: str, now: float) -> None:
         """The driver doesn't answer: the list stays, and nothing on it is Healthy."""
@@ -169,7 +164,10 @@ class Ledger:
             self.lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
             self._meaning[offered] = device_id(offered)
         self.losses += len(unlisted)
-        dropped = self.droppable(held, now)
+
+        # While the held ids are unknown, any lost id may be held.
+        over = [i for i, lost in self.lost.items() if now - lost.since >= self._keep]
+        dropped = [] if held is None else [i for i in over if i not in held]
         for offered in dropped:
             del self.lost[offered]
             del self._meaning[offered]
@@ -187,12 +185,6 @@ class Ledger:
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
         self.lost = {i: lost for i, lost in self.lost.items() if i in ids}
 
-    def droppable(self, held: Held, now: float) -> list[str]:
-        """The lost ids that may leave the list now; none while the held ids are unknown."""
-        if held is None:
-            return []
-        return [i for i, lost in self.lost.items() if i not in held and now - lost.since >= self._keep]
-
     def next_drop(self, held: Held) -> float | None:
         """When the next id may leave the list without another event; None: never."""
         if held is None:
@@ -208,7 +200,14 @@ class Ledger:
         """The present list, keyed by id."""
         listed = self._offers
         if self.lost:
-            listed = listed | {i: self._lost_offer(i, lost) for i, lost in self.lost.items()}
+            listed = dict(listed)
+            for offered, lost in self.lost.items():
+                # Its share may have left the list while its device is present.
+                device = self.device(offered)
+                why = lost.reason if device is None else "its share isn't offered any more"
+                nodes = lost.numa_nodes if device is None else device.numa_nodes
+                first = self._first(self._meaning[offered])
+                listed[offered] = Offer(offered, Health.unhealthy(why), nodes, first)
         if self._failure is None:
             return listed
 
@@ -247,14 +246,6 @@ class Ledger:
             return before
         return Offer(offered, health, device.numa_nodes, self._first(device.id))
 
-    def _lost_offer(self, offered: str, lost: Lost) -> Offer:
-        device = self.device(offered)
-        if device is None:
-            first = self._first(self._meaning[offered])
-            return Offer(offered, Health.unhealthy(lost.reason), lost.numa_nodes, first)
-        why = Health.unhealthy("its share isn't offered any more")
-        return Offer(offered, why, device.numa_nodes, self._first(device.id))
-
     def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
         """The present, Healthy device of each id; or the first id's Refusal.
 
@@ -263,35 +254,36 @@ class Ledger:
         """
         found = {}
         for offered in ids:
-            answer = self._resolve(offered, now)
-            if isinstance(answer, Refusal):
-                return answer
+            device = self.device(offered)
+            if device is None:
+                return Refusal(offered, self._absence(offered, now))
+            reason = self._objection(device, now)
             # A container that starts again has its share already.
-            if offered in self.crowded and offered not in again:
-                return Refusal(offered, f"unhealthy: {self.crowded[offered]}")
-            found[offered] = answer
+            if not reason and offered in self.crowded and offered not in again:
+                reason = f"unhealthy: {self.crowded[offered]}"
+            if reason:
+                return Refusal(offered, reason)
+            found[offered] = device
         return found
 
-    def _resolve(self, offered: str, now: float) -> Device | Refusal:
-        meaning = self.means(offered)
-        if meaning is None:
-            return Refusal(offered, "unknown: this resource doesn't offer it")
-        device = self.devices.get(meaning)
-        if device is None:
-            lost = self.lost.get(offered)
-            why = f"{lost.reason}, for {now - lost.since:.0f} s" if lost else "its device is gone"
-            return Refusal(offered, f"lost: {why}")
+    def _absence(self, offered: str, now: float) -> str:
+        if self.means(offered) is None:
+            return "unknown: this resource doesn't offer it"
+        lost = self.lost.get(offered)
+        return f"lost: {lost.reason}, for {now - lost.since:.0f} s" if lost else "lost: its device is gone"
 
+    def _objection(self, device: Device, now: float) -> str:
+        """Why a present device can't be given away; empty if it can."""
         # The device's own reasons come first, because they are more specific than the driver's failure.
         if not device.health.ok:
             seconds = now - self._unhealthy_since.get(device.id, now)
-            return Refusal(offered, f"unhealthy for {seconds:.0f} s: {device.health.reason}")
+            return f"unhealthy for {seconds:.0f} s: {device.health.reason}"
         if device.id in self._excluded:
-            return Refusal(offered, f"unhealthy: {self._excluded[device.id]}")
+            return f"unhealthy: {self._excluded[device.id]}"
         if self._failure is not None:
             reason, since = self._failure
-            return Refusal(offered, f"unhealthy for {now - since:.0f} s: {reason}")
-        return device
+            return f"unhealthy for {now - since:.0f} s: {reason}"
+        return ""
 
     def device(self, offered: str) -> Device | None:
         """The device of an offered id while it is present, healthy or not."""

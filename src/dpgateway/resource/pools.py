@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Protocol
@@ -42,8 +41,8 @@ class Member(Protocol):
     def exclude(self, others: Sequence[Used]) -> None:
         """Excludes the hardware that ``others`` use."""
 
-    def join(self, pool: Pool | None) -> None:
-        """Joins the pool, and excludes its members' hardware from now on; None: leaves it."""
+    def join(self, pool: Pool) -> None:
+        """Leaves its pool for this one."""
 
 
 class Pool:
@@ -55,16 +54,18 @@ class Pool:
         """``besides`` returns the uses under other names that count in the pool. ``alone``: the pool stands for a
         single resource without a configured pool.
         """
-        self.members: dict[str, Member] = {}
-        """`members` contains the members, keyed by resource."""
+        self.members: dict[str, Member | None] = {}
+        """`members` contains the members, keyed by resource. None stands for one that hasn't joined yet: its uses are
+        unknown, so the pool grants nothing.
+        """
         self.alone = alone
         self.known = asyncio.Event()
         """Set while the uses of all members are known."""
         self._besides = besides
 
-    def expect(self, member: Member) -> None:
-        """Adds a placeholder for a resource that hasn't joined yet; until it does, the pool grants nothing."""
-        self.join(member)
+    def expect(self, name: str) -> None:
+        """A resource of this name is going to join."""
+        self.members[name] = None
         self.known.clear()
 
     def join(self, member: Member) -> None:
@@ -79,14 +80,16 @@ class Pool:
         """The uses under all names but this one, as far as they exclude anything."""
         besides = tuple(self._besides())
         if len(self.members) > 1:
-            uses = {other: member.used() for other, member in self.members.items() if other != name}
-            return (*_that_count(uses).values(), *besides)
+            return (*self._that_count(self._uses(name)).values(), *besides)
         return besides
+
+    def _uses(self, but: str = "") -> Mapping[str, Used]:
+        members = self.members.items()
+        return {name: Used(name) if one is None else one.used() for name, one in members if name != but}
 
     def tell(self, name: str = "") -> None:
         """Tells the other members that the uses under this name have changed; without a name: those ``besides``."""
-        uses = {other: member.used() for other, member in self.members.items()}
-        besides = tuple(self._besides())
+        uses, besides = self._uses(), tuple(self._besides())
         # One member's unknown holdings block the others.
         if all(use.known for use in (*uses.values(), *besides)):
             self.known.set()
@@ -94,35 +97,19 @@ class Pool:
             self.known.clear()
 
         # The uses are computed once, not per member: pools may have hundreds.
-        counting = _that_count(uses)
+        counting = self._that_count(uses)
         for other, member in tuple(self.members.items()):
-            if other != name:
+            if member is not None and other != name:
                 member.exclude((*(use for owner, use in counting.items() if owner != other), *besides))
 
-
-def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
-    """Drops the uses that exclude nothing: a pool may have hundreds. Of those that are merely unsure two suffice, so
-    that each member sees one besides itself.
-    """
-    using = {name: use for name, use in uses.items() if use.behind}
-    unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
-    return using | {name: uses[name] for name in unsure}
-
-
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """Stands for a resource that isn't served yet: its holdings are unknown."""
-
-    name: str
-
-    def used(self) -> Used:
-        return Used(self.name)
-
-    def exclude(self, others: Sequence[Used]) -> None:
-        """Lists nothing."""
-
-    def join(self, pool: Pool | None) -> None:
-        """Grants nothing."""
+    @staticmethod
+    def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
+        """Drops the uses that exclude nothing: a pool may have hundreds. Of those that are merely unsure two suffice,
+        so that each member sees one besides itself.
+        """
+        using = {name: use for name, use in uses.items() if use.behind}
+        unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
+        return using | {name: uses[name] for name in unsure}
 
 
 class Pools:
@@ -147,18 +134,11 @@ class Pools:
 
     async def run(self) -> None:
         """Follows orphans, calls of ended drivers, and other gateways; never returns."""
+        self._after_close.subscribe(self._besides_changed)
         async with asyncio.TaskGroup() as group:
-            group.create_task(
-                self._orphans.run(self._besides_changed), name="what containers hold of resources that went"
-            )
-            group.create_task(self._follow_calls(), name="calls of drivers that ended")
+            orphans = self._orphans.run(self._besides_changed)
+            group.create_task(orphans, name="what containers hold of resources that went")
             group.create_task(self.elsewhere.run(), name="what other gateways serve")
-
-    async def _follow_calls(self) -> None:
-        seen = 0
-        while True:
-            seen = await self._after_close.wait(seen)
-            self._besides_changed()
 
     def _besides_changed(self) -> None:
         for pool in {id(pool): pool for pool in self._of.values()}.values():
@@ -196,7 +176,11 @@ class Pools:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
         self._orphans.drop(config.name)
         self.elsewhere.configured(config.name)
-        pool, before = self._pool(config), self._of.get(config.name)
+        before = self._of.get(config.name)
+        if config.pool:
+            pool = self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
+        else:
+            pool = Pool(partial(self._besides_one, config.name), alone=True)
 
         # No move: the same pool, or none before and after.
         if before is pool or (before is not None and before.alone and pool.alone):
@@ -209,12 +193,7 @@ class Pools:
             self._served[config.name].join(pool)
             pool.tell()
         else:
-            pool.expect(_Expected(config.name))
-
-    def _pool(self, config: ResourceConfig) -> Pool:
-        if config.pool:
-            return self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
-        return Pool(partial(self._besides_one, config.name), alone=True)
+            pool.expect(config.name)
 
     def join(self, member: Member) -> None:
         """The resource takes its placeholder's place: it is going to be served."""
@@ -232,18 +211,15 @@ class Pools:
         async with self._looking:
             if self._looked >= mine:
                 return
-            await self._until_free()
+            # Until no other gateway owns a resource that isn't configured here, or ENDING is over.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDING):
+                    for one in others(self._orphans.directory, self._orphans.configured):
+                        with contextlib.suppress(KubeletError, OSError):  # the sweep reports a broken lock
+                            await one.until_free()
             waiting = self._waiting
             await self._orphans.look()
             self._looked = waiting
-
-    async def _until_free(self) -> None:
-        """Returns once no other gateway owns a resource that isn't configured here, or after ENDING."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ENDING):
-                for one in others(self._orphans.directory, self._orphans.configured):
-                    with contextlib.suppress(KubeletError, OSError):  # the sweep reports a broken lock
-                        await one.until_free()
 
     async def known(self, name: str) -> None:
         """Waits until the orphans, and the holdings of the resource's whole pool, are known. A resource without a pool
@@ -270,4 +246,4 @@ class Pools:
         if pool is not None:
             pool.leave(name)
             if name in self._served:
-                self._served[name].join(None)
+                self._served[name].join(Pool(alone=True))

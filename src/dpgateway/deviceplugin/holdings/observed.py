@@ -51,9 +51,10 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
             if inventory.ledger.lost:
                 inventory.look_later()
 
-        # The kubelet writes its checkpoint for each list, which resolves the doubt.
-        if holdings.doubted != before.doubted:
-            inventory.repeat()
+        # From 1.10 on the kubelet writes its checkpoint for each list, even a repeated one, which resolves the doubt
+        # (genericDeviceUpdateCallback in pkg/kubelet/cm/devicemanager/manager.go).
+        if holdings.doubted != before.doubted and inventory.list.value is not None:
+            inventory.list.notify()
         if holdings.unsettled and not holdings.only_gave_since(before):
             releases.tell()
         before = holdings
