@@ -69,8 +69,12 @@ test-page: $(VENV)/.dev  ## the page for people in a real browser (needs root an
 
 DRIVERS ?= chardev fpga simulated
 .PHONY: image
-image: $(VENV)/.dev  ## the container image as an OCI archive, dist/dpgateway-image.tar: DRIVERS="chardev ../mine" (needs Debian 12)
-	@$(BIN)/python -m tools.image $(DRIVERS:%=--driver=%) dist/dpgateway-image.tar
+image: $(VENV)/.dev  ## the container image as an OCI archive, dist/dpgateway-image.tar: DRIVERS="chardev ../mine" PLATFORMS="linux/amd64 linux/arm64" (needs Debian 12)
+	@$(BIN)/python -m tools.image $(DRIVERS:%=--driver=%) $(PLATFORMS:%=--platform=%) dist/dpgateway-image.tar
+
+.PHONY: test-image
+test-image: $(VENV)/.dev  ## the image of both architectures, arm64 in an emulation (needs root, Debian 12, qemu-user-static and Linux 6.7)
+	@$(BIN)/python -m pytest -q tests/image
 
 .PHONY: dist
 dist: $(VENV)/.dev  ## all that a release is made of, in dist: packages, image, chart, checksums (needs Debian 12)

@@ -1,6 +1,7 @@
 """Makes the files of a release: python -m tools.dist [FOLDER] writes them into the folder, `dist` by default.
 
-These are wheels and source archives of all four packages, the image with its SBOM, the chart, and SHA256SUMS.
+These are wheels and source archives of all four packages, the image with an SBOM for each architecture, the chart, and
+SHA256SUMS.
 """
 
 import gzip
@@ -13,6 +14,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.image.rootfs import MACHINES
 from tools.packages import OWN, ROOT, build
 
 CHART = ROOT / "deploy" / "helm" / "dpgateway"
@@ -26,7 +28,8 @@ def make(folder: Path) -> None:
     package_chart(folder / f"dpgateway-chart-{version}.tgz")
     drivers = [f"--driver={project.name}" for project in OWN[1:]]
     image = folder / f"dpgateway-image-{version}.tar"
-    subprocess.run([sys.executable, "-m", "tools.image", *drivers, str(image)], cwd=ROOT, check=True)
+    platforms = [f"--platform=linux/{architecture}" for architecture in MACHINES]
+    subprocess.run([sys.executable, "-m", "tools.image", *drivers, *platforms, str(image)], cwd=ROOT, check=True)
     (folder / SUMS).write_text("".join(sums(folder)))
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.build import missing_to_run
 from tests.cluster.installed import Chart
 from tests.cluster.machine.cluster import Cluster
+from tools.image.rootfs import MACHINES
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -41,10 +42,11 @@ def everything_there() -> None:
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of the image with all drivers."""
+    """The archive of the image with all drivers, for both architectures, as a release has it."""
     archive = tmp_path_factory.mktemp("image") / "dpgateway.tar"
     drivers = [f"--driver={name}" for name in ("chardev", "fpga", "simulated")]
-    subprocess.run([sys.executable, "-m", "tools.image", *drivers, str(archive)], cwd=ROOT, check=True)
+    platforms = [f"--platform=linux/{name}" for name in MACHINES]
+    subprocess.run([sys.executable, "-m", "tools.image", *drivers, *platforms, str(archive)], cwd=ROOT, check=True)
     return archive
 
 

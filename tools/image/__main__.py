@@ -1,6 +1,7 @@
-"""python -m tools.image [--driver DRIVER]... [--name NAME:TAG] ARCHIVE: the image as an OCI archive.
+"""python -m tools.image [--driver DRIVER]... [--platform linux/ARCH]... [--name NAME:TAG] ARCHIVE: an OCI archive.
 
-With --root it makes only the root file system, in that folder, as a stage of deploy/image/Dockerfile does.
+Beside the archive it writes an SBOM for each architecture. With --root it makes only the root file system, of one
+platform, in that folder, as a stage of deploy/image/Dockerfile does.
 """
 
 import argparse
@@ -13,6 +14,8 @@ from pathlib import Path
 from tools.image import archive, rootfs
 from tools.packages import ROOT
 
+PLATFORMS = [f"linux/{architecture}" for architecture in rootfs.MACHINES]
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.image", description="make the container image")
@@ -21,23 +24,32 @@ def main() -> int:
     where.add_argument("--root", type=Path, help="only make the root file system, in this folder")
     own = parser.add_argument("--driver", action="append", dest="drivers", metavar="DRIVER", default=[])
     own.help = "a name in backends/, a folder with a pyproject.toml, or a requirement; may be repeated"
+    here = f"linux/{rootfs.HERE}"
+    other = parser.add_argument("--platform", action="append", dest="platforms", choices=PLATFORMS)
+    other.help = f"may be repeated; {here} by default"
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     parser.add_argument("--name", default=f"localhost/dpgateway:{version}", help="the name under which it is imported")
     given = parser.parse_args()
+    architectures = [platform.removeprefix("linux/") for platform in given.platforms or [here]]
     try:
         if given.root:
-            rootfs.make(given.root, given.drivers)
+            (architecture,) = architectures
+            rootfs.make(given.root, given.drivers, architecture)
             return 0
         with tempfile.TemporaryDirectory(prefix="image-") as where_made:
-            root = Path(where_made)
-            rootfs.make(root, given.drivers)
+            roots = {architecture: Path(where_made, architecture) for architecture in architectures}
             given.archive.parent.mkdir(parents=True, exist_ok=True)
+            for architecture, root in roots.items():
+                root.mkdir()
+                rootfs.make(root, given.drivers, architecture)
+                shutil.copy(root / rootfs.SBOM, given.archive.with_suffix(f".{architecture}.spdx.json"))
             labels = {"org.opencontainers.image.title": "dpgateway", "org.opencontainers.image.version": version}
-            archive.write(given.archive, given.name, root, labels)
-            shutil.copy(root / rootfs.SBOM, given.archive.with_suffix(".spdx.json"))
+            archive.write(given.archive, given.name, roots, labels)
     except rootfs.ImageError as error:
         return print(f"no image: {error}", file=sys.stderr) or 1
-    print(f"{given.name} in {given.archive}, {given.archive.stat().st_size / 1e6:.0f} MB")
+    print(
+        f"{given.name} for {', '.join(architectures)} in {given.archive}, {given.archive.stat().st_size / 1e6:.0f} MB"
+    )
     return 0
 
 

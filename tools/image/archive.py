@@ -1,5 +1,6 @@
-"""An OCI image archive (https://github.com/opencontainers/image-spec) of one root file system, in one layer.
+"""An OCI image archive (https://github.com/opencontainers/image-spec): a root file system for each architecture.
 
+Each is one layer.
 `ctr images import`, `podman load` and `skopeo` read it. The archive is reproducible, byte by byte.
 """
 
@@ -11,12 +12,11 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 MEDIA = "application/vnd.oci.image"
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
 CONFIG = {
     "Entrypoint": ["/usr/bin/tini", "--", "/usr/local/bin/dpgateway"],
@@ -28,27 +28,30 @@ CONFIG = {
 """The image's configuration, as at the end of deploy/image/Dockerfile."""
 
 
-def write(path: Path, name: str, root: Path, labels: Mapping[str, str]) -> None:
-    """Writes the archive. `name`: the image's name after its import, with a tag."""
+def write(path: Path, name: str, roots: Mapping[str, Path], labels: Mapping[str, str]) -> None:
+    """Writes the archive. `name`: the image's name after its import, with a tag. `roots`: by architecture."""
+    with tarfile.open(path, "w") as tar:
+        _add(tar, "oci-layout", io.BytesIO(b'{"imageLayoutVersion":"1.0.0"}'))
+        manifests = [_image(tar, architecture, root, labels) for architecture, root in sorted(roots.items())]
+        # The name belongs to the list of all architectures, from which an engine takes that of its machine.
+        image = _blob(tar, "index.v1+json", _index(manifests))
+        names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+        _add(tar, "index.json", _index([image | {"annotations": names}]))
+
+
+def _image(tar: tarfile.TarFile, architecture: str, root: Path, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Adds the image of one architecture; returns its descriptor."""
     with tempfile.TemporaryFile() as layer, tempfile.TemporaryFile() as packed:
         plain = _layer(layer, root)
         with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=EPOCH) as compressed:
             shutil.copyfileobj(layer, compressed)
-        architecture = ARCHITECTURES.get(os.uname().machine, os.uname().machine)
-        layers = {"type": "layers", "diff_ids": [plain]}
-        settings = {"architecture": architecture, "os": "linux", "config": {**CONFIG, "Labels": dict(labels)}}
-        config = json.dumps(settings | {"rootfs": layers}).encode()
-        size = packed.tell()
-        described = [_described("layer.v1.tar+gzip", _digest(packed), size)]
-        manifest = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": f"{MEDIA}.manifest.v1+json",
-                "config": _described("config.v1+json", _digest(io.BytesIO(config)), len(config)),
-                "layers": described,
-            }
-        ).encode()
-        _pack(path, name, {"config": config, "manifest": manifest}, packed)
+        layers = [_blob(tar, "layer.v1.tar+gzip", packed)]
+    platform = {"architecture": architecture, "os": "linux"}
+    settings = {"config": {**CONFIG, "Labels": dict(labels)}, "rootfs": {"type": "layers", "diff_ids": [plain]}}
+    config = _blob(tar, "config.v1+json", _json(platform | settings))
+    kind = {"schemaVersion": 2, "mediaType": f"{MEDIA}.manifest.v1+json"}
+    manifest = _blob(tar, "manifest.v1+json", _json(kind | {"config": config, "layers": layers}))
+    return manifest | {"platform": platform}
 
 
 def _layer(file: Any, root: Path) -> str:  # noqa: ANN401  a temporary file has no type to name
@@ -66,16 +69,19 @@ def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
     return info
 
 
-def _pack(path: Path, name: str, blobs: Mapping[str, bytes], layer: Any) -> None:  # noqa: ANN401
-    manifest = blobs["manifest"]
-    entry = _described("manifest.v1+json", _digest(io.BytesIO(manifest)), len(manifest))
-    names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
-    index = {"schemaVersion": 2, "manifests": [entry | {"annotations": names}]}
-    with tarfile.open(path, "w") as tar:
-        _add(tar, "oci-layout", io.BytesIO(b'{"imageLayoutVersion":"1.0.0"}'))
-        _add(tar, "index.json", io.BytesIO(json.dumps(index).encode()))
-        for blob in (*map(io.BytesIO, blobs.values()), layer):
-            _add(tar, "blobs/" + _digest(blob).replace(":", "/"), blob)
+def _json(document: Mapping[str, Any]) -> BinaryIO:
+    return io.BytesIO(json.dumps(document).encode())
+
+
+def _index(manifests: Sequence[Mapping[str, Any]]) -> BinaryIO:
+    return _json({"schemaVersion": 2, "mediaType": f"{MEDIA}.index.v1+json", "manifests": manifests})
+
+
+def _blob(tar: tarfile.TarFile, kind: str, file: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Adds the file under its digest; returns its descriptor."""
+    digest, size = _digest(file), file.seek(0, os.SEEK_END)
+    _add(tar, "blobs/" + digest.replace(":", "/"), file)
+    return {"mediaType": f"{MEDIA}.{kind}", "digest": digest, "size": size}
 
 
 def _add(tar: tarfile.TarFile, name: str, file: BinaryIO) -> None:
@@ -91,7 +97,3 @@ def _digest(file: Any) -> str:  # noqa: ANN401
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
     return f"sha256:{digest}"
-
-
-def _described(kind: str, digest: str, size: int) -> dict[str, Any]:
-    return {"mediaType": f"{MEDIA}.{kind}", "digest": digest, "size": size}

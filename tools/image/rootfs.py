@@ -1,7 +1,7 @@
 """The image's root file system: Debian's Python with its libraries, and the packages that pip installs.
 
 It contains no shell, package manager or compiler: packages are unpacked, not installed. They come from this machine's
-release of Debian and its apt sources.
+release of Debian and its apt sources. So an image for another architecture is made without running any of its programs.
 """
 
 import json
@@ -17,6 +17,10 @@ from pathlib import Path
 from tools.image.sbom import Part, document
 from tools.packages import OWN, ROOT, build
 
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Architectures, as Debian and OCI name them, and as Linux and Python's wheels do."""
+HERE = {linux: debian for debian, linux in MACHINES.items()}.get(os.uname().machine, os.uname().machine)
+"""The architecture of this machine."""
 PYTHON = "/usr/bin/python3"
 DEBIAN = """
     base-files libbz2-1.0 libc6 libexpat1 libffi8 libgcc-s1 liblzma5 libpython3.11-minimal libpython3.11-stdlib
@@ -59,7 +63,7 @@ def project(driver: str) -> Path | None:
     return None
 
 
-def make(root: Path, drivers: Sequence[str]) -> None:
+def make(root: Path, drivers: Sequence[str], architecture: str) -> None:
     """Fills the folder `root`. A driver is a name in backends/, a folder with a pyproject.toml, or a requirement.
 
     Raises ImageError.
@@ -68,11 +72,11 @@ def make(root: Path, drivers: Sequence[str]) -> None:
         raise ImageError(
             f"the image is made of Debian's packages on Debian 12, with its own Python: no {PYTHON} or apt-get"
         )
-    parts = _unpack(root)
+    parts = _unpack(root, architecture)
     for name in NOT_NEEDED:
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    _install(root / SITE, drivers)
+    _packages(root / SITE, drivers, architecture)
     parts += [Part("pypi", one.name, one.version) for one in distributions(path=[str(root / SITE)])]
     for name, text in (FILES | {SBOM: json.dumps(document(parts), indent=1) + "\n"}).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,19 +85,33 @@ def make(root: Path, drivers: Sequence[str]) -> None:
     _compile(root)
 
 
-def download(packages: Sequence[str], where: Path) -> None:
-    """Downloads with apt's present index. If it is missing or out of date, updates it and retries."""
-    command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages]
-    if subprocess.run(command, cwd=where, check=False).returncode:
-        subprocess.run(["apt-get", "update", "-qq"], check=True)
+def download(packages: Sequence[str], where: Path, settings: Sequence[str] = ()) -> None:
+    """Downloads with apt's present index. If it is missing or out of date, updates it and retries.
+
+    `settings`: further ones of apt.conf(5), KEY=VALUE.
+    """
+    options = [word for one in ("APT::Sandbox::User=root", *settings) for word in ("-o", one)]
+    command = ["apt-get", "download", "-qq", *options, *packages]
+    if subprocess.run(command, cwd=where, check=False, stderr=subprocess.DEVNULL).returncode:
+        subprocess.run(["apt-get", "update", "-qq", *options], check=True)
         subprocess.run(command, cwd=where, check=True)
 
 
-def _unpack(root: Path) -> list[Part]:
+def _foreign(architecture: str, state: Path) -> list[str]:
+    """apt's settings for another architecture, with an index of its own in the folder `state`."""
+    for name in ("lists/partial", "archives/partial"):
+        (state / name).mkdir(parents=True)
+    (state / "status").touch()
+    folders = {"State": state, "State::status": state / "status", "Cache": state}
+    architectures = [f"APT::Architecture={architecture}", f"APT::Architectures::={architecture}"]
+    return [*architectures, "Acquire::Languages=none", *(f"Dir::{key}={path}" for key, path in folders.items())]
+
+
+def _unpack(root: Path, architecture: str) -> list[Part]:
     parts = []
-    with tempfile.TemporaryDirectory(prefix="debian-") as where:
+    with tempfile.TemporaryDirectory(prefix="debian-") as where, tempfile.TemporaryDirectory(prefix="apt-") as state:
         Path(where).chmod(0o755)  # apt downloads as the user _apt
-        download(DEBIAN, Path(where))
+        download(DEBIAN, Path(where), [] if architecture == HERE else _foreign(architecture, Path(state)))
         for package in sorted(Path(where).glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
             fields = ["dpkg-deb", "--show", "--showformat=${Package} ${Version} ${Architecture}", str(package)]
@@ -102,20 +120,22 @@ def _unpack(root: Path) -> list[Part]:
     return parts
 
 
-def _install(site: Path, drivers: Sequence[str]) -> None:
+def _packages(site: Path, drivers: Sequence[str], architecture: str) -> None:
     own = [OWN[0], *(folder for driver in drivers if (folder := project(driver)))]
     others = [driver for driver in drivers if not project(driver)]
     with tempfile.TemporaryDirectory(prefix="wheels-") as where:
-        wheels = build(own, Path(where))
-        pip = [sys.executable, "-m", "pip", "--python", PYTHON, "install", "-q", "--disable-pip-version-check"]
-        pip += [
-            "--root-user-action=ignore",
-            "--no-compile",
-            f"--constraint={ROOT / 'constraints.txt'}",
-            f"--target={site}",
-        ]
-        subprocess.run([*pip, *map(str, wheels), *others], check=True)
+        install(site, [*map(str, build(own, Path(where))), *others], architecture)
     shutil.rmtree(site / "bin", ignore_errors=True)  # scripts of the packages; ours is in /usr/local/bin
+
+
+def install(site: Path, requirements: Sequence[str], architecture: str) -> None:
+    """Installs pip's requirements for Debian's Python of an architecture into the folder `site`."""
+    pip = [sys.executable, "-m", "pip", "--python", PYTHON, "install", "-q", "--disable-pip-version-check"]
+    pip += ["--root-user-action=ignore", "--no-compile", f"--constraint={ROOT / 'constraints.txt'}", f"--target={site}"]
+    if architecture != HERE:  # nothing can be compiled: wheels for a glibc up to that of Debian 12
+        tags = ("manylinux2014", *(f"manylinux_2_{minor}" for minor in range(17, 37)))
+        pip += ["--only-binary=:all:", *(f"--platform={tag}_{MACHINES[architecture]}" for tag in tags)]
+    subprocess.run([*pip, *requirements], check=True)
 
 
 def _compile(root: Path) -> None:
