@@ -26,7 +26,7 @@ from dpgateway_fpga.journal import BoardJournal, BoardRecord
 from dpgateway_fpga.programmers import Locks, Programmer, Progress, Verification, verify
 
 _PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""Errors of a kernel that was busy and touched nothing (drivers/fpga/fpga-mgr.c)."""
+"""Errors of a kernel that was busy (drivers/fpga/fpga-mgr.c)."""
 
 
 class Refused(DriverError):
@@ -155,9 +155,8 @@ class Work:
         except BaseException as error:  # after any error the board's image is in doubt
             text = str(error) or repr(error)
             why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
-            fault = replace(
-                entry, state="faulted", since=_now(), reason=why, again=may_pass(error), touched=_touched(error)
-            )
+            again, touched = may_pass(error), bool(getattr(error, "touched", True))
+            fault = replace(entry, state="faulted", since=_now(), reason=why, again=again, touched=touched)
             self.journal.write(self.board.key, fault)
             raise
         tell("writing the journal")
@@ -177,11 +176,6 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _PASSING
     return isinstance(error, Busy | DeviceUnavailable) or bool(getattr(error, "again", False))
-
-
-def _touched(error: BaseException) -> bool:
-    """Whether the failed attempt may have changed the board; assumed unless the error says otherwise."""
-    return bool(getattr(error, "touched", True))
 
 
 def _now() -> int:

@@ -82,7 +82,7 @@ def test_failed_load_quotes_the_kernel(manager, real, image, number, again):
         programmer.program(boards[0], image, print)
     told = "state: write error; status: reconfig CRC error, reconfig operation error"
     assert str(failed.value).endswith(f"({errno.errorcode[number]}); {told}")
-    assert failed.value.again is again
+    assert (failed.value.again, failed.value.touched) == (again, True)
     assert programmer.read(boards[0]) == BoardState("write error", fault=told)
     manager.fail = ""
     programmer.program(boards[0], image, print)
@@ -311,7 +311,7 @@ def test_refuses_a_second_writer(manager, real, boards, image):
     assert gate.reached.wait(20)
     with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\)") as failed:
         FpgaManagerProgrammer(real()).program(boards[0], image, print)
-    assert failed.value.again
+    assert (failed.value.again, failed.value.touched) == (True, False)
     gate.open()
     first.join(20)
     assert (manager.at_once, len(manager.loaded)) == (1, 1)

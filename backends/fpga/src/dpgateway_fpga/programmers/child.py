@@ -1,7 +1,7 @@
 """A child process for operations that may hang in the kernel: executes the steps in its argument until one fails.
 
 Started by its path, with only the standard library, so that it starts within milliseconds. A failed step is printed as
-JSON, with its errno; the exit code is then 1.
+JSON, with its errno, and whether it may have changed the board; the exit code is then 1.
 """
 
 import errno
@@ -40,6 +40,10 @@ def write(path: str, text: str) -> None:
     written = os.write(attribute, text.encode())
     if written != len(text.encode()):
         raise OSError(errno.EIO, f"took {written} of {len(text.encode())} bytes")
+
+
+class UnopenedError(OSError):
+    """A device couldn't be opened, so the step hasn't changed it."""
 
 
 LONGEST = 4096
@@ -87,12 +91,11 @@ def _device(path: str, number: str, flags: int) -> int:
     try:
         device = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
     except OSError as error:
-        if error.errno == errno.EBUSY:
-            raise OSError(errno.EBUSY, "somebody has it open, so it is in use") from error
-        raise
+        busy = error.errno == errno.EBUSY
+        raise UnopenedError(error.errno, "somebody has it open, so it is in use" if busy else error.strerror) from error
     found = os.fstat(device).st_rdev
     if f"{os.major(found)}:{os.minor(found)}" != number:
-        raise OSError(errno.ENXIO, f"is device {os.major(found)}:{os.minor(found)}, expected {number}")
+        raise UnopenedError(errno.ENXIO, f"is device {os.major(found)}:{os.minor(found)}, expected {number}")
     return device
 
 
@@ -101,14 +104,19 @@ STEPS: dict[str, Callable[..., None]] = {
 }
 
 
+TOUCHING = {write.__name__, reconfigure.__name__}
+"""The steps that change a board."""
+
+
 def main(steps: Sequence[Sequence[str]]) -> int:
     for name, path, *rest in steps:
         try:
             STEPS[name](path, *rest)
         except OSError as error:
-            sys.stdout.write(
-                json.dumps({"step": name, "path": path, "errno": error.errno, "why": error.strerror}) + "\n"
-            )
+            # the kernel answers ENOENT if it found no image, before it touches the hardware (drivers/fpga/fpga-mgr.c)
+            untouched = isinstance(error, UnopenedError) or error.errno == errno.ENOENT
+            said = {"step": name, "path": path, "errno": error.errno, "why": error.strerror}
+            sys.stdout.write(json.dumps({**said, "touched": name in TOUCHING and not untouched}) + "\n")
             return 1
     return 0
 

@@ -23,9 +23,7 @@ from dpgateway_fpga.programmers.programmer import Failed, Progress
 
 CHILD = Path(__file__).with_name("child.py")
 PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""Errors that may pass, and touched nothing: another process programs the board, or has its device open."""
-TOUCHING = frozenset({"write", "reconfigure"})
-"""The steps of ``child`` that change a board, unless they fail with ENOENT."""
+"""Errors that may pass: another process programs the board, or has its device open."""
 _LOOK = 0.1
 """Seconds between two polls of the progress; the kernel announces no change (drivers/fpga/fpga-mgr.c)."""
 _LONGEST = 4096
@@ -134,10 +132,7 @@ def _failure(ended: ExitStatus) -> Failed:
     try:
         said = json.loads(ended.output.rpartition("\n")[2])
         number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))
-        passes = number in PASSING
-        # if another process is at work, the board may change, though this one didn't touch it
-        touched = passes or (said["step"] in TOUCHING and number != errno.ENOENT)
-        again = passes or not touched
-        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again, touched=touched)
+        again = number in PASSING or not said["touched"]
+        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again, touched=said["touched"])
     except (ValueError, LookupError, TypeError):
         return Failed(f"the process that programs ended with code {ended.code}: {ended.output or 'it said nothing'}")
