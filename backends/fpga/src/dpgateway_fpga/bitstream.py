@@ -23,13 +23,12 @@ class Image:
 def read_image(bitstream: Bitstream) -> Image:
     """The bitstream's bytes. Raises DriverError, with the fault of the file or of a directory above it."""
     try:
-        content = _read(bitstream)
-        return Image(content, _digest(content, bitstream))
+        return _read(bitstream)
     except (DriverError, OSError) as error:
         raise DriverError(f"bitstream {bitstream.id!r} ({bitstream.path}) is refused: {error}") from error
 
 
-def _read(bitstream: Bitstream) -> bytes:
+def _read(bitstream: Bitstream) -> Image:
     with trusted_directory(bitstream.path.parent) as directory:
         # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -43,18 +42,14 @@ def _read(bitstream: Bitstream) -> bytes:
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(bitstream.max_bytes + 1)
         _check_size(len(content), bitstream)  # the file may have grown since
-        return content
     finally:
         os.close(descriptor)
+    sha256 = hashlib.sha256(content).hexdigest()
+    if bitstream.sha256 not in (None, sha256):
+        raise DriverError(f"expected the sha256 {bitstream.sha256}, found {sha256}")
+    return Image(content, sha256)
 
 
 def _check_size(size: int, bitstream: Bitstream) -> None:
     if not 0 < size <= bitstream.max_bytes:
         raise DriverError(f"expected 1 to {bitstream.max_bytes} bytes, found {size}")
-
-
-def _digest(content: bytes, bitstream: Bitstream) -> str:
-    sha256 = hashlib.sha256(content).hexdigest()
-    if bitstream.sha256 not in (None, sha256):
-        raise DriverError(f"expected the sha256 {bitstream.sha256}, found {sha256}")
-    return sha256

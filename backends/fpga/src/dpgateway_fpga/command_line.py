@@ -16,7 +16,7 @@ import click
 from dpgateway import DriverError
 from dpgateway.cli import packages
 from dpgateway.cli.packages import CONTROL_SOCKET, GatewayError, Settings, Telling, configured, output_option
-from dpgateway_fpga.known import Known, boards
+from dpgateway_fpga.known import Known, boards, reading
 
 COLUMNS = ("board", "state", "image", "programmed", "holder", "fault", "verifies")
 _FORCE = click.option("--force", is_flag=True, help="Do it even if a pod holds the board, or if that isn't known.")
@@ -173,7 +173,8 @@ def _held(known: Iterable[Known], control_socket: Path) -> Mapping[str, Sequence
 
 
 def _holders(known: Known, held: Mapping[str, Sequence[str]]) -> list[str]:
-    return [holder for id_ in known.ids for holder in held.get(id_, ())]
+    ids = dict.fromkeys(one.work.board.id for one in known.functions)  # those of the resources
+    return [holder for id_ in ids for holder in held.get(id_, ())]
 
 
 def _refuse_held(known: Known, control_socket: Path, *, force: bool) -> None:
@@ -211,12 +212,13 @@ def _result(known: Known, output: str, text: str) -> None:
 
 def _row(known: Known, held: Mapping[str, Sequence[str]] | None) -> dict[str, object]:
     """One board's row in JSON. ``held``: the holders by id; None if they are unknown."""
-    found, entry = known.reading, known.entry
+    work = known.functions[0].work
+    found, entry = reading(work), work.entry()
     return {
         "board": known.board.id,
         "resources": [one.resource for one in known.functions],
         "programmer": known.functions[0].options.programmer,
-        "verifies": str(known.work.programmer.verification),
+        "verifies": str(work.programmer.verification),
         "state": found.state,
         "identity": found.identity,
         "fault": found.fault or (entry.reason if entry and entry.state == "faulted" else None),

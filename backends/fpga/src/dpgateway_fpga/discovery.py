@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dpgateway.sysfs import HOST_DEV, LASTING, Look, NoValue, Object, Uevent, name_matches, numa_of
 from dpgateway_fpga.boards import Board, Located
@@ -64,7 +64,10 @@ def find(look: Look, options: FpgaOptions) -> FoundBoards:
             if one in known or not any(name_matches(one.place, glob) for glob in options.discover):
                 continue
             id_ = f"{one.place}-p{one.port}" if programmer == "dfl" else one.place
-            board = _board(look, Board(id_, address=one.place, port=one.port), one.thing)
+            node = look.env(one.thing, "DEVNAME")
+            nodes = () if isinstance(node, NoValue) else (f"{HOST_DEV}/{node}",)
+            numa = next(iter(numa_of(look, one.thing)), None)
+            board = Board(id_, nodes=nodes, numa=numa, address=one.place, port=one.port)
             found.append(located(look, board, programmer, managers))
         except ValueError as error:
             notices.append(f"/sys/{one.thing.path} isn't offered: {error}")
@@ -99,13 +102,6 @@ def _place(look: Look, thing: Object) -> str | None:
     """The bus address of the object, or of the card that contains it."""
     lasting = (above.kernel for above in thing.line[1:] if look.subsystem(above) in LASTING)
     return next((name for name in lasting if not name.endswith(COUNTED)), None)
-
-
-def _board(look: Look, board: Board, thing: Object) -> Board:
-    """The board with its device node and NUMA node from sysfs."""
-    node = look.env(thing, "DEVNAME")
-    nodes = () if isinstance(node, NoValue) else (f"{HOST_DEV}/{node}",)
-    return replace(board, nodes=nodes, numa=next(iter(numa_of(look, thing)), None))
 
 
 def _managers(look: Look) -> Iterator[_Candidate]:

@@ -59,7 +59,12 @@ class Work:
             except Exception as error:
                 # under the same lock, so that no other attempt comes in between
                 if fallback is not None and not isinstance(error, Refused) and not may_pass(error):
-                    self._fall_back(fallback, f"programming {bitstream.id} failed: {error}", tell, locks)
+                    reason = f"programming {bitstream.id} failed: {error}"
+                    try:
+                        self._program(fallback, self.check(fallback), tell, locks, reason=reason)
+                    except (DriverError, OSError) as second:
+                        text = "board %s can't be programmed with the fallback either: %s"
+                        self.log.warning(text, self.board.id, second)
                 raise
 
     def ensure_again(self, bitstream: Bitstream, tell: Progress) -> None:
@@ -163,12 +168,6 @@ class Work:
         loaded = replace(entry, state="loaded", since=_now(), identity=found.identity, reason=reason)
         self.journal.write(self.board.key, loaded)
         self.log.info("board %s runs %s", self.board.id, bitstream.id)
-
-    def _fall_back(self, fallback: Bitstream, reason: str, tell: Progress, locks: Locks) -> None:
-        try:
-            self._program(fallback, self.check(fallback), tell, locks, reason=reason)
-        except (DriverError, OSError) as error:
-            self.log.warning("board %s can't be programmed with the fallback either: %s", self.board.id, error)
 
 
 def may_pass(error: BaseException) -> bool:

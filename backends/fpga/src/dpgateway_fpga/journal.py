@@ -88,25 +88,21 @@ class BoardJournal:
         """Locks a board under each of its names, against other threads and processes, and yields the descriptors.
         Raises Busy at once if a lock is taken; DriverError, OSError.
         """
-        with ExitStack() as locks:
-            yield [locks.enter_context(self._locked(name)) for name in names]
-
-    @contextmanager
-    def _locked(self, board: str) -> Iterator[int]:
-        with self._directory() as directory:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            lock = os.open(f"{board}.lock", flags, 0o600, dir_fd=directory)
-        # the kernel releases it with the last descriptor, so a process that dies leaves no lock behind (flock(2))
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                found = self.read(board) or "nothing is written down of it"
-                path = self.state_dir / f"{board}.lock"
-                raise Busy(f"another process is programming it, and has locked {path}: {found}") from error
-            yield lock
-        finally:
-            os.close(lock)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with ExitStack() as closed:
+            locks: list[int] = []
+            for name in names:
+                with self._directory() as directory:
+                    locks.append(os.open(f"{name}.lock", flags, 0o600, dir_fd=directory))
+                # released with its last descriptor, so a process that dies leaves no lock behind (flock(2))
+                closed.callback(os.close, locks[-1])
+                try:
+                    fcntl.flock(locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    found = self.read(name) or "nothing is written down of it"
+                    path = self.state_dir / f"{name}.lock"
+                    raise Busy(f"another process is programming it, and has locked {path}: {found}") from error
+            yield locks
 
     @contextmanager
     def _directory(self) -> Iterator[int]:

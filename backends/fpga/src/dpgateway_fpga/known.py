@@ -7,14 +7,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from dpgateway import DriverError
 from dpgateway.sysfs import Look
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.discovery import LOOKING, find
 from dpgateway_fpga.ensuring import Work
-from dpgateway_fpga.journal import BoardJournal, BoardRecord
+from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, BoardState, Progress, Verification, said, verify
 from dpgateway_fpga.reader import PatientReader
@@ -59,7 +58,7 @@ class Function:
 
     def _check_known(self) -> None:
         if why := unknown(self.work.board, self.options):
-            raise DriverError(_said(self.work).fault or why)
+            raise DriverError(reading(self.work).fault or why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +67,6 @@ class Known:
 
     board: Board
     functions: Sequence[Function]
-
-    @classmethod
-    def of(cls, id_: str, functions: Sequence[Function]) -> Known:
-        """``functions``: the board's, possibly with duplicates."""
-        each = list({id(one): one for one in functions}.values())
-        return cls(next(one.work.board for one in each if one.work.board.id == id_), each)
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Its ids in the resources."""
-        return tuple(dict.fromkeys(one.work.board.id for one in self.functions))
 
     def function(self, resource: str) -> Function:
         """The function of a resource; with an empty name the only one. Raises DriverError."""
@@ -90,20 +78,8 @@ class Known:
             raise DriverError(f"board {self.board.id!r} isn't one of {resource}; it is one of {names}")
         raise DriverError(f"board {self.board.id!r} is one of several resources, say which one: {names}")
 
-    @property
-    def work(self) -> Work:
-        return self.functions[0].work
 
-    @property
-    def reading(self) -> BoardState:
-        return _said(self.work)
-
-    @property
-    def entry(self) -> BoardRecord | None:
-        return self.work.entry()
-
-
-def _said(work: Work) -> BoardState:
+def reading(work: Work) -> BoardState:
     return said(PatientReader("its state", partial(work.programmer.read, work.board)))
 
 
@@ -117,7 +93,16 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
 
     # two resources may list one board under different ids, which a common key reveals
     for resource, one in options.items():
-        _check_readable(one.state_dir)
+        # an unreadable journal would make programmed boards look blank
+        try:
+            os.scandir(one.state_dir).close()
+        except FileNotFoundError:
+            pass  # nothing was programmed yet
+        except OSError as error:
+            raise DriverError(
+                f"what the boards run is written down in state_dir {one.state_dir}, which user {os.geteuid()} can't "
+                f"read: {error.strerror}; run as root"
+            ) from error
         programmer, journal = PROGRAMMERS[one.programmer](one), BoardJournal(one.state_dir)
         log = logging.LoggerAdapter(_log, {"resource": resource})
         look = partial(find, Look(one.roots), one)
@@ -127,17 +112,8 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
             for key in board.keys:
                 functions.setdefault(key, []).append(function)
             keys[board.id] = (*keys.get(board.id, ()), *board.keys)
-    return {id_: Known.of(id_, [one for key in of_it for one in functions[key]]) for id_, of_it in sorted(keys.items())}
-
-
-def _check_readable(state_dir: Path) -> None:
-    """Raises DriverError for an unreadable journal, which would make programmed boards look blank."""
-    try:
-        os.scandir(state_dir).close()
-    except FileNotFoundError:
-        pass  # nothing was programmed yet
-    except OSError as error:
-        raise DriverError(
-            f"what the boards run is written down in state_dir {state_dir}, which user {os.geteuid()} can't read: "
-            f"{error.strerror}; run as root"
-        ) from error
+    found: dict[str, Known] = {}
+    for id_, of_it in sorted(keys.items()):
+        each = list({id(one): one for key in of_it for one in functions[key]}.values())  # once, by identity
+        found[id_] = Known(next(one.work.board for one in each if one.work.board.id == id_), each)
+    return found

@@ -38,7 +38,10 @@ class Slot:
         self._device = work.board.device()
         self._reader = PatientReader("its state", partial(work.programmer.read, work.board), context.changed)
         self._station = station(options.state_dir, work.board.key)
-        self._retries = BoardRetries(options, self._try_again, self._no_retry)
+        no_retry = partial(
+            context.log.warning, "board %s isn't tried again until a container's start: %s", work.board.id
+        )
+        self._retries = BoardRetries(options, self._try_again, no_retry)
         self._state = threading.Lock()
         """Guards the health, which the station's threads change, too."""
         self._health = Health.healthy()
@@ -57,7 +60,12 @@ class Slot:
         if health.reason == self._unknown and not self._looks_again:
             self._looks_again = True
             self._context.changed()
-        self._plan_after_restart()
+
+        # a retry that an earlier driver left in the journal
+        entry = self._work.entry()
+        ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
+        if ours and entry is not None and entry.again and self._station.job is None:
+            self._retries.plan()
         return replace(self._device, health=health)
 
     def station_changed(self) -> None:
@@ -180,16 +188,6 @@ class Slot:
         self._retries.settle(failures, again=isinstance(error, Refused) or may_pass(error))
 
     # trying again
-
-    def _plan_after_restart(self) -> None:
-        """Schedules the retry that an earlier driver left in the journal."""
-        entry = self._work.entry()
-        ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
-        if ours and entry is not None and entry.again and self._station.job is None:
-            self._retries.plan()
-
-    def _no_retry(self, why: str) -> None:
-        self._context.log.warning("board %s isn't tried again until a container's start: %s", self.board.id, why)
 
     def _try_again(self) -> None:
         # after a refusal the board isn't at fault, so checking the file again is enough

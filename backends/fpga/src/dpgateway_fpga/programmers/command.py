@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,13 @@ class CommandProgrammer:
         return BoardState("running", found, operating=True) if found else BoardState("empty")
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
-        with self._file(board, image) as file:
+        with ExitStack() as files:
+            file = None
+            if any("{file}" in part for part in self._tool.argv):
+                name = f"{image.sha256}-{board.id}{self._options.bitstream.path.suffix}"  # tools look at the suffix
+                directory = self._options.command.files
+                directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                file = files.enter_context(staged(directory, name, image.content))
             filled = self._filled(board, image, file)
             argv = [filled(part) for part in self._tool.argv]
             ended = self._programming.run(board, argv, _changes(progress), locks)
@@ -69,18 +75,6 @@ class CommandProgrammer:
 
     def reset(self, board: Board) -> None:
         raise Failed(f"it can't be reset, because {self._tool.argv[0]} can only program it")
-
-    @contextmanager
-    def _file(self, board: Board, image: Image) -> Iterator[Path | None]:
-        """The image's file; None for a tool without ``{file}``. It has the bitstream's suffix, which tools look at."""
-        if not any("{file}" in part for part in self._tool.argv):
-            yield None
-            return
-        name = f"{image.sha256}-{board.id}{self._options.bitstream.path.suffix}"
-        directory = self._options.command.files
-        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with staged(directory, name, image.content) as file:
-            yield file
 
     def _filled(self, board: Board, image: Image = _NO_IMAGE, file: Path | None = None) -> Callable[[str], str]:
         """A function that fills a text's placeholders. It raises DriverError, OSError."""

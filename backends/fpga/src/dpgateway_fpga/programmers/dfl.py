@@ -57,7 +57,19 @@ class DflProgrammer:
         afu = look.value(place.port, "afu_id")
         if isinstance(afu, NoValue) and found.state in AT_WORK:
             return found  # the port is disabled for now, so afu_id gives EBUSY (drivers/fpga/dfl-afu-main.c)
-        return _identified(found, afu)
+
+        # After a failed reconfiguration the kernel leaves the port disabled for ever: the error path doesn't enable the
+        # bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does.
+        if isinstance(afu, NoValue):
+            why = f"afu_id {afu}: its port is disabled, as after a failed reconfiguration"
+            told = [found.fault] if found.fault else []
+            return replace(found, fault="; ".join([*told, why, "unload and load the card's driver"]))
+        if afu == _DEAD:
+            return replace(found, fault=found.fault or f"afu_id is {afu}: the card doesn't answer")
+
+        # The card has one manager, whose state is that of the port programmed last: an enabled port's afu_id overrides
+        # the manager's fault.
+        return replace(found, identity=afu, operating=True, fault=None)
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         self.expected(board, image)
@@ -77,24 +89,6 @@ class DflProgrammer:
         """Resets the port's accelerator, which stays loaded."""
         look = Look(self._roots)
         self._processes.steps(board, [("reset", *_node(look, places.dfl(look, board).port))], lambda: None)
-
-
-def _identified(found: BoardState, afu: str | NoValue) -> BoardState:
-    """The state of a port with this ``afu_id``.
-
-    After a failed reconfiguration the kernel leaves the port disabled for ever: the error path doesn't enable the
-    bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does. An enabled port's
-    ``afu_id`` overrides a fault of the manager, because the card has one manager, whose state is that of the port
-    programmed last.
-    """
-    if isinstance(afu, NoValue):
-        why = (
-            f"afu_id {afu}: its port is disabled, as after a failed reconfiguration; unload and load the card's driver"
-        )
-        return replace(found, fault=f"{found.fault}; {why}" if found.fault else why)
-    if afu == _DEAD:
-        return replace(found, fault=found.fault or f"afu_id is {afu}: the card doesn't answer")
-    return replace(found, identity=afu, operating=True, fault=None)
 
 
 def _node(look: Look, thing: Object) -> tuple[str, str]:

@@ -45,7 +45,13 @@ class FpgaManagerProgrammer:
         except (DriverError, OSError) as error:
             return unplaced(error)
         found = reading(look, manager)
-        return replace(found, fault=self._processes.left(board) or found.fault or self._lacking(look, manager))
+        if fault := self._processes.left(board) or found.fault:
+            return replace(found, fault=fault)
+        try:
+            self._attributes(look, manager)
+        except (DriverError, OSError) as error:  # this manager can't load any image
+            return replace(found, fault=str(error))
+        return found
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         look = Look(self._roots)
@@ -62,14 +68,6 @@ class FpgaManagerProgrammer:
 
     def reset(self, board: Board) -> None:
         raise Failed("it can't be reset, because fpga_manager can only load: program it")
-
-    def _lacking(self, look: Look, manager: Object) -> str | None:
-        """Why this manager can't load any image; None if it can."""
-        try:
-            self._attributes(look, manager)
-        except (DriverError, OSError) as error:
-            return str(error)
-        return None
 
     def _attributes(self, look: Look, manager: Object) -> list[tuple[str, ...]]:
         names = look.entries(manager, "*")

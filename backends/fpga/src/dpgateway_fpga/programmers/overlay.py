@@ -7,8 +7,7 @@ directory is an overlay, and writing a file's name to its ``path`` applies it, w
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -46,8 +45,12 @@ class OverlayProgrammer:
         return image.sha256
 
     def read(self, board: Board) -> BoardState:
-        found = read(self._roots, board)
-        if found.operating and not self._applied(board):
+        found, here = read(self._roots, board), self._place(board.key)
+        try:
+            status, path = (read_file(here / name, LONGEST).strip() for name in ("status", "path"))
+        except (DriverError, OSError):
+            status = path = b""
+        if found.operating and not (status == b"applied" and path):
             found = replace(found, state=f"{found.state} without its overlay", operating=False)
         return replace(found, fault=self._processes.left(board) or found.fault or self._lacking())
 
@@ -56,10 +59,15 @@ class OverlayProgrammer:
         self.expected(board, image)
         look = Look(self._roots)
         manager = places.manager(look, board)
-        here = str(self._place(board.key))
-        with self._files(board, image) as name:
+        here, overlay, directory = (
+            self._place(board.key),
+            self._overlay(board, image),
+            self._options.firmware / DIRECTORY,
+        )
+        name = f"{sha256(overlay).hexdigest()}-{board.id}.dtbo"  # the overlay, which names the image
+        with staged(directory, _image_name(board, image), image.content), staged(directory, name, overlay):
             self.reset(board)
-            steps = [("mkdir", here), ("write", f"{here}/path", name)]
+            steps = [("mkdir", str(here)), ("write", f"{here}/path", f"{DIRECTORY}/{name}")]
             watched = Watched(self._roots, manager, progress)
             try:
                 load(self._processes, board, steps, watched, locks)
@@ -79,26 +87,10 @@ class OverlayProgrammer:
         if steps := [("rmdir", str(here)) for here in overlays if here.exists()]:
             self._processes.steps(board, steps, lambda: None)
 
-    @contextmanager
-    def _files(self, board: Board, image: Image) -> Iterator[str]:
-        """Stages the image, and the overlay that names it, in the kernel's directory; yields the overlay's name."""
-        overlay, directory = self._overlay(board, image), self._options.firmware / DIRECTORY
-        name = f"{sha256(overlay).hexdigest()}-{board.id}.dtbo"
-        with staged(directory, _image_name(board, image), image.content), staged(directory, name, overlay):
-            yield f"{DIRECTORY}/{name}"
-
     def _overlay(self, board: Board, image: Image) -> bytes:
         if self._options.file is None:
             raise DriverError("expected overlay.file among the options")
         return dtbo.naming(read_image(self._options.file).content, f"{DIRECTORY}/{_image_name(board, image)}")
-
-    def _applied(self, board: Board) -> bool:
-        here = self._place(board.key)
-        try:
-            status, path = (read_file(here / name, LONGEST).strip() for name in ("status", "path"))
-        except (DriverError, OSError):
-            return False
-        return status == b"applied" and path != b""
 
     def _lacking(self) -> str | None:
         """Why no overlay can be applied on this kernel; None if overlays work."""

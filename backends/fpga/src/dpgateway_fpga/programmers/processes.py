@@ -72,19 +72,33 @@ class Processes:
         """Executes steps of ``child`` for a board. ``keep``: descriptors to inherit. Raises Failed."""
         argv = [sys.executable, "-I", "-S", str(CHILD), json.dumps(steps)]
         ended = self.run(board, argv, lambda _: progress(), keep)
-        if ended.code:
-            raise _failure(ended)
+        if not ended.code:
+            return
+        try:
+            said = json.loads(ended.output.rpartition("\n")[2])
+            number, touched = said["errno"], said["touched"]
+            why = f"{said['step']} {said['path']}: {said['why']} ({errno.errorcode.get(number, number)})"
+        except (ValueError, LookupError, TypeError):
+            text = f"the process that programs ended with code {ended.code}: {ended.output or 'it said nothing'}"
+            raise Failed(text) from None
+        raise Failed(why, again=number in PASSING or not touched, touched=touched)
 
     def run(self, board: Board, argv: Sequence[str], progress: Progress, keep: Collection[int] = ()) -> ExitStatus:
         """Runs a program for a board; ``progress`` gets its last line of output. Raises Failed, OSError."""
         if why := self.left(board):
             raise Failed(why, again=True)
-        output = os.memfd_create(
-            "output", os.MFD_CLOEXEC
-        )  # not a pipe: an abandoned process would block on a full one, and die of a closed one
+        # not a pipe: an abandoned process would block on a full one, and die of a closed one
+        output = os.memfd_create("output", os.MFD_CLOEXEC)
         try:
+            # in a session of its own, so that no signal for this process's group reaches it
             since = time.monotonic()
-            process = self._start(argv, output, keep)
+            try:
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=self._env,
+                    pass_fds=tuple(keep), start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
             if not _wait(process, since + self.patience, lambda: progress(_tail(output).rpartition("\n")[2])):
                 self._left[board.key] = _Left(process, since)
                 raise Failed(
@@ -95,16 +109,6 @@ class Processes:
             return ExitStatus(process.returncode, _tail(output))
         finally:
             os.close(output)
-
-    def _start(self, argv: Sequence[str], output: int, keep: Collection[int]) -> subprocess.Popen[bytes]:
-        """Starts it in a session of its own, so that no signal for this process's group reaches it."""
-        try:
-            return subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=self._env,
-                pass_fds=tuple(keep), start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
 
 
 def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:
@@ -126,13 +130,3 @@ def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], Non
 def _tail(output: int) -> str:
     size = os.fstat(output).st_size
     return os.pread(output, _LONGEST, max(0, size - _LONGEST)).decode(errors="replace").strip()
-
-
-def _failure(ended: ExitStatus) -> Failed:
-    try:
-        said = json.loads(ended.output.rpartition("\n")[2])
-        number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))
-        again = number in PASSING or not said["touched"]
-        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again, touched=said["touched"])
-    except (ValueError, LookupError, TypeError):
-        return Failed(f"the process that programs ended with code {ended.code}: {ended.output or 'it said nothing'}")

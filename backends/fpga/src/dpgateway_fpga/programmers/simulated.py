@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from typing import ClassVar
 
 from dpgateway import DriverError
@@ -37,7 +36,7 @@ class SimulatedProgrammer:
     def read(self, board: Board) -> BoardState:
         try:
             with trusted_directory(self._options.state_dir) as directory:
-                found = json.loads(read_file(self._file(board).name, _LARGEST, directory))
+                found = json.loads(read_file(f"{board.key}.json", _LARGEST, directory))
             state, sha256 = str(found["state"]), str(found["sha256"])
         except (DriverError, OSError, ValueError, LookupError, TypeError, RecursionError):
             return BoardState("unknown")
@@ -57,14 +56,11 @@ class SimulatedProgrammer:
     def reset(self, board: Board) -> None:
         """Removes the image."""
         with suppress(FileNotFoundError), trusted_directory(self._options.state_dir) as directory:
-            os.unlink(self._file(board).name, dir_fd=directory)
-
-    def _file(self, board: Board) -> Path:
-        return self._options.state_dir / f"{board.key}.json"
+            os.unlink(f"{board.key}.json", dir_fd=directory)
 
     def _write(self, board: Board, state: str, image: Image) -> None:
         """Writes a new file in a trusted directory, where no link can lead to another file."""
         self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = json.dumps({"state": state, "sha256": image.sha256}).encode()
         with trusted_directory(self._options.state_dir) as directory:
-            write_file(self._file(board).name, content, 0o600, directory)
+            write_file(f"{board.key}.json", content, 0o600, directory)
