@@ -17,7 +17,7 @@ OLD = {
     "schema": 1,
     "time": NOW,
     "gateway": {"version": "0.1.0", "pid": 1, "node": "n1", "since": NOW},
-    "reloads": {"read": NOW, "succeeded": 0, "refused": 0, "refusal": None},
+    "reloads": {"read": NOW, "succeeded": 0, "refused": 1, "refusal": {"time": NOW, "problems": ["wrong"]}},
     "kubelet": {"there": True, "since": NOW, "incarnation": None, "api": "v1alpha2", "release": "1.9"},
     "pod_resources": {"answered": None, "failure": None},
     "troubles": [],

@@ -88,7 +88,8 @@ def test_much_is_wrong(drawn):
     gone = device("y", healthy=False, lost=True, reason="it is gone", held=True, held_since=at("11:00:00"))
     first = resource(R, ill, gone, device("z"), registrations=[unheard])
     second = resource(S, driver=driver, failure={"since": at("11:59:00"), "reason": "no such driver"})
-    refusal = {"time": at("11:50:00"), "problems": ["config.yaml:3: wrong", "config.yaml:4: wrong too"]}
+    problems = ["config.yaml:3: wrong", "config.yaml:4: wrong too"]
+    refusal = {"time": at("11:50:00"), "problems": problems, "served": "the old one goes on"}
     troubles = [
         trouble(S, "no such driver", "look at the disk", at("11:59:00"), "error"),
         trouble("", "no socket", "restart it"),
@@ -105,7 +106,7 @@ def test_much_is_wrong(drawn):
 gateway 0.1 of node n, pid 7, for 1h1m
 kubelet: there for 1m12s, accepted no registration yet
 the kubelet doesn't say which pods have what: no socket
-the new configuration has been refused for 10m, and the old one goes on:
+the configuration has been refused for 10m, and the old one goes on:
 config.yaml:3: wrong
 config.yaml:4: wrong too
 

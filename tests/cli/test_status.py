@@ -2,39 +2,18 @@
 
 import asyncio
 import json
-from asyncio.subprocess import PIPE
 from importlib.metadata import version
 
 import pytest
 
 from dpgateway_simulator import Kubelet
-from tests.support.gateway import COMMAND, Gateway
+from tests.support.gateway import Gateway
+from tests.support.node import Node
 from tests.support.waiting import until
 
 R = "example.com/thing"
 THING = {"name": R, "driver": "simulated", "options": {"count": 2}}
 ABSENT = {"name": "example.com/absent", "driver": "absent"}
-
-
-class Node:
-    """A gateway, a kubelet, and who asks."""
-
-    def __init__(self, folder, gateway, kubelet):
-        self.folder, self.gateway, self.kubelet = folder, gateway, kubelet
-
-    async def start(self, *arguments):
-        """The command, which has the gateway's socket and the kubelet's directory."""
-        given = [f"--control-socket={self.folder}/control.sock", f"--device-plugins-dir={self.folder}/dp"]
-        return await asyncio.create_subprocess_exec(*COMMAND, "status", *given, *arguments, stdout=PIPE, stderr=PIPE)
-
-    async def says(self, *arguments, code=0):
-        process = await self.start(*arguments)
-        output, errors = await process.communicate()
-        assert (process.returncode, errors.decode()) == (code, "")
-        return output.decode()
-
-    async def json(self, *arguments, code=0):
-        return json.loads(await self.says("--output=json", *arguments, code=code))
 
 
 @pytest.fixture
@@ -185,7 +164,7 @@ async def test_refused_configuration_until_the_next(node):
     problem = "config.yaml:1: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
     assert (await node.json())["reloads"]["refusal"]["problems"] == [f"{node.folder}/{problem}"]
     table = await node.says()
-    assert "the new configuration has been refused for " in table
+    assert "the configuration has been refused for " in table
     assert problem in table
     assert "the new configuration is refused because of 1 problem" in table  # the event
     node.gateway.reload(THING)

@@ -153,5 +153,7 @@ def test_status_is_a_short_text(resources, kubelet, status):
 def test_refused_configuration_until_one_succeeds():
     refused = Reloads("1").refuse("2", ["one thing"])
     taken = refused.took_over("3")
-    assert report([], refused.refusal, kubelet=False).text.endswith(", the new configuration is refused")
+    assert report([], refused.refusal, kubelet=False).text.endswith(
+        ", the configuration is refused, and the old one goes on"
+    )
     assert report([], taken.refusal, kubelet=False).text == "0 resources, waiting for a kubelet"

@@ -98,7 +98,7 @@ def test_errors_before_warnings():
     assert found(failed, reloads=refused, asked=PodResourcesStatus(None, "no answer")) == [
         ("error", "example.com/a", "no driver"),
         ("warning", "", "the kubelet doesn't say which pods have what: no answer"),
-        ("warning", "", "a changed configuration is refused, and the old one goes on: a.yaml:1: wrong and 1 more"),
+        ("warning", "", "the configuration is refused, and the old one goes on: a.yaml:1: wrong and 1 more"),
     ]
 
 

@@ -126,6 +126,12 @@ POD_UID = _option(
     help="The uid of the gateway's own pod, if it has one: it lingers only while another gateway's is on the node.",
 )
 
+STRICT_CONFIG = _option(
+    "--strict-config",
+    is_flag=True,
+    help="End with exit code 2 if the configuration is refused, instead of serving the last good one.",
+)
+
 _OUTPUT = _option(
     "--output",
     type=click.Choice(["table", "json"], case_sensitive=False),

@@ -54,7 +54,7 @@ def _head(status: Value) -> Iterator[tuple[str, str]]:
     if kubelet["there"] and (failure := status["pod_resources"]["failure"]):
         yield f"the kubelet doesn't say which pods have what: {failure}", "yellow"
     if refusal := status["reloads"]["refusal"]:
-        yield f"the new configuration has been refused{_for(refusal['time'], now)}, and the old one goes on:", "red"
+        yield f"the configuration has been refused{_for(refusal['time'], now)}, and {refusal['served']}:", "red"
         yield from ((problem, "red") for problem in refusal["problems"])
 
 

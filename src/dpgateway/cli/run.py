@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dpgateway.cli.group import imported
-from dpgateway.cli.options import CONTROL_SOCKET, LINGER, POD_UID, Settings, configured
+from dpgateway.cli.options import CONTROL_SOCKET, LINGER, POD_UID, STRICT_CONFIG, Settings, configured
 from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.daemon.files import FileWatch
 from dpgateway.kit import log
@@ -22,8 +22,17 @@ _log = log.bind(__name__)
 @CONTROL_SOCKET
 @LINGER
 @POD_UID
+@STRICT_CONFIG
 @click.pass_context
-def run(context: click.Context, settings: Settings, control_socket: Path, linger: float, pod_uid: str) -> None:
+def run(  # noqa: PLR0913  one per option
+    context: click.Context,
+    settings: Settings,
+    control_socket: Path,
+    linger: float,
+    pod_uid: str,
+    *,
+    strict_config: bool,
+) -> None:
     """Serve the configured resources to the node's kubelet.
 
     Runs until SIGTERM or SIGINT; with --linger until another gateway has taken over then. Registers with the node's
@@ -38,5 +47,5 @@ def run(context: click.Context, settings: Settings, control_socket: Path, linger
         files = FileWatch(settings.config.absolute())
         reader = ConfigReader(settings.config)
         agent = imported("dpgateway.cli.agent")
-        options = agent.RunOptions(control_socket.absolute(), linger, pod_uid)
+        options = agent.RunOptions(control_socket.absolute(), linger, pod_uid, strict_config)
         context.exit(agent.serve(settings, options, reader, files))

@@ -21,7 +21,7 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from dpgateway.daemon import signals
 from dpgateway.daemon.control import Control, Subject
 from dpgateway.daemon.ending import Ending, Patience, linger
 from dpgateway.daemon.files import FileWatch
+from dpgateway.daemon.last_good import Keeping
 from dpgateway.daemon.reloading import Reloading
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.gateway import Gateway, supervised
@@ -65,6 +66,8 @@ class Daemon:
     """The watch on the configuration's files, whose changes trigger a reload."""
     control: Path | None = None
     """The socket for ``dpgateway status``."""
+    keeping: Keeping | None = None
+    """Keeps the last good configuration."""
     closing: Callable[[Abandon], object] = lambda _: None
     """Called as the gateway begins to close."""
 
@@ -74,6 +77,8 @@ class Daemon:
         try:
             async with asyncio.TaskGroup() as group:
                 gateway = Gateway(self.reloading.wanted, self.node_name, group)
+                if (fallback := self.reloading.fallback) is not None:
+                    gateway.overview.fell_back(fallback.problems, fallback.kept, whole=fallback.whole)
                 gateway.start()
                 reloads = self._accompany(gateway, systemd, group)
                 await self.ending.told.wait()
@@ -99,6 +104,8 @@ class Daemon:
             group.create_task(self._answer(gateway, self.control), name="answer at the control socket")
         if self.files is not None:
             start("watch the configuration", partial(self.files.run, self.reloading.ask))
+        if self.keeping is not None:
+            start("keep the configuration", partial(self.keeping.run, gateway, self.reloading))
         sources = Sources(overview.status, overview.readiness, gateway.works, overview.figures)
         start("serve the pages", Serving(pages(sources), self.reloading.web).run)
         if systemd is not None:
@@ -135,15 +142,14 @@ class _GatewayClosed(Exception):
     """Ends the task group once the gateway has closed."""
 
 
-def run(node_name: str, reloading: Reloading, files: FileWatch, control: Path, patience: Patience) -> None:
+def run(daemon: Daemon) -> None:
     """Runs the gateway until SIGTERM or SIGINT and the end of lingering, then ends the process. Never returns."""
     last_word = _last_word()
     keep_what_is_there()
 
     async def main() -> None:
-        ending = Ending()
-        signals.follow(ending.tell, reloading.ask)
-        await Daemon(node_name, reloading, ending, patience, files, control, last_word).serve()
+        signals.follow(daemon.ending.tell, daemon.reloading.ask)
+        await replace(daemon, closing=last_word).serve()
         log.finish(LAST_LINES)
         os._exit(0)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dpgateway.config import (
@@ -24,7 +24,7 @@ from dpgateway.daemon.systemd import Notifier
 from dpgateway.errors import NoThread, describe
 from dpgateway.gateway import Gateway
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
@@ -35,14 +35,32 @@ LONG = 30.0
 _log = bind(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """What the last good configuration is served for at the start."""
+
+    problems: tuple[str, ...]
+    """Of the configuration that was read."""
+    kept: str
+    """When the last good one was kept: RFC 3339, UTC."""
+    whole: bool
+    """Whether it is served as a whole; else only for the resources of ``problems``."""
+
+
 class Reloading:
     """Used from the event loop."""
 
-    def __init__(self, first: Configuration, read: Callable[[], Configuration]) -> None:
-        """``first``: the present configuration. ``read`` returns the new one, or raises InvalidConfiguration."""
-        self.wanted, self._read = first, read
+    def __init__(
+        self, first: Configuration, read: Callable[[], Configuration], fallback: Fallback | None = None
+    ) -> None:
+        """``first``: the present configuration. ``read`` returns the new one, or raises InvalidConfiguration.
+        ``fallback``: set if ``first`` isn't what was read at the start.
+        """
+        self.wanted, self.fallback, self._read = first, fallback, read
         self.web = Observable(first.web)
         """The configuration of the pages."""
+        self.applied = Signal()
+        """Notified when a new configuration has been applied."""
         self._threads = Threads(idle=0)  # reloads are rare
         self._asked = asyncio.Event()
 
@@ -92,10 +110,11 @@ class Reloading:
         old = gateway.resources
         found = await self._on_thread("compare configurations", lambda: changes(old, new.resources))
         await gateway.apply(found, [resource.name for resource in new.resources])
-        gateway.overview.took_over()
+        text = "resource %s goes on as before, because its new configuration can't be used: %s"
+        gateway.overview.took_over([text % (one.name, one.failure) for one in found.unusable])
+        self.applied.notify()
 
         for one in found.unusable:
-            text = "resource %s goes on as before, because its new configuration can't be used: %s"
             _log.error(text, one.name, one.failure, extra={"resource": one.name, "driver": one.driver})
         said = "; ".join(filter(None, (str(found), "taken over: web" if pages_changed else "")))
         _log.info("the configuration was read again; %s", said or "nothing changed")

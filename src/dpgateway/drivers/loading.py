@@ -138,6 +138,17 @@ class Loading:
             raise InvalidConfiguration(problems)
         return configuration
 
+    def usable(self, missing: Mapping[str, Found]) -> Configuration:
+        """Like :meth:`complete`, but wrong options fail their resource alone."""
+        assert self._document is not None  # noqa: S101  only callers with a document ask
+
+        def checked(entry: Entry, found: Found) -> Completed:
+            future = self._checked.get(entry.written.place)
+            done = future is not None and future.done()
+            return Completed(self._load(entry, future)) if future and done else self._completed(entry, found)
+
+        return resolve(self._document, {**missing, **self.found()}, (), checked)[0]
+
     def resolve(
         self, installed: Sequence[str] = (), missing: Mapping[str, Found] | None = None
     ) -> tuple[Configuration, tuple[Problem, ...]]:

@@ -69,13 +69,19 @@ class Overview:
         self._reloads = Reloads(stamp(self._began))
         self._lingers: Time | None = None
 
-    def took_over(self) -> None:
-        """Records that a changed configuration took effect."""
-        self._reloaded(self._reloads.took_over(stamp(time.monotonic())))
+    def took_over(self, problems: Iterable[str] = ()) -> None:
+        """Records that a changed configuration took effect. ``problems``: of the resources that go on as before."""
+        self._reloaded(self._reloads.took_over(stamp(time.monotonic()), problems))
 
     def refuse(self, problems: Iterable[str]) -> None:
         """Records that a changed configuration was refused."""
         self._reloaded(self._reloads.refuse(stamp(time.monotonic()), problems))
+
+    def fell_back(self, problems: Iterable[str], kept: Time, *, whole: bool) -> None:
+        """Records that the configuration was refused at the start: as a ``whole``, or that of single resources. They
+        are served by the last good one, which was kept at ``kept``.
+        """
+        self._reloaded(self._reloads.fell_back(problems, kept, whole=whole))
 
     def linger(self, until: float) -> None:
         """Records that the gateway was told to end and serves on. ``until``: its latest end, in monotonic seconds."""
@@ -149,4 +155,5 @@ class Overview:
             if one.history.passing(now, node.since, since):
                 ready.add(name)
         past = Past(frozenset(ready), frozenset(deprived), node.appearances > 0 and now < node.since + DAMPED)
-        return readiness(self._resources(), kubelet=node.kubelet, past=past, lingers=self._lingers)
+        refusal = self._reloads.refusal
+        return readiness(self._resources(), kubelet=node.kubelet, past=past, lingers=self._lingers, refusal=refusal)

@@ -92,9 +92,16 @@ class Readiness:
 
 
 def readiness(
-    resources: Iterable[ResourceStatus], *, kubelet: bool, past: Past | None = None, lingers: Time | None = None
+    resources: Iterable[ResourceStatus],
+    *,
+    kubelet: bool,
+    past: Past | None = None,
+    lingers: Time | None = None,
+    refusal: RefusedReload | None = None,
 ) -> Readiness:
-    """``kubelet``: whether there is one."""
+    """``kubelet``: whether there is one; ``refusal``: the refused configuration, if any, which is the reason of a
+    gateway that is ready: the kubelet has what is served instead.
+    """
     past = past or Past()
     found = []
     for one in resources:
@@ -102,8 +109,12 @@ def readiness(
         found.append(ResourceReadiness(one.name, reason is None or one.name in past.ready, reason))
     names = [one.name for one in found if not one.ready]
     there = kubelet or past.kubelet
-    reason = NO_KUBELET if not there else f"not ready: {', '.join(names)}" if names else None
+    reason = NO_KUBELET if not there else f"not ready: {', '.join(names)}" if names else refused(refusal) or None
     return Readiness(there and not names, kubelet, reason, tuple(found), lingers)
+
+
+def refused(refusal: RefusedReload | None) -> str:
+    return "" if refusal is None else f"the configuration is refused, and {refusal.served}"
 
 
 def unready(resource: ResourceStatus, *, kubelet: bool, deprived: bool = False) -> str | None:
@@ -142,7 +153,7 @@ class Report:
 
 
 def report(resources: Iterable[ResourceStatus], refusal: RefusedReload | None = None, *, kubelet: bool) -> Report:
-    """The report. ``kubelet``: whether there is one; ``refusal``: the refused change of the configuration, if any."""
+    """The report. ``kubelet``: whether there is one; ``refusal``: the refused configuration, if any."""
     resources = tuple(resources)
     parts = [f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"]
     streaming = sum(any(registration.streaming for registration in one.registrations) for one in resources)
@@ -150,6 +161,4 @@ def report(resources: Iterable[ResourceStatus], refusal: RefusedReload | None = 
     failed = [one.name for one in resources if one.failure]
     if failed:
         parts.append(f"{len(failed)} failed: {failed[0]}{', ...' if len(failed) > 1 else ''}")
-    if refusal is not None:
-        parts.append("the new configuration is refused")
-    return Report(all(one.started for one in resources), ", ".join(parts))
+    return Report(all(one.started for one in resources), ", ".join(filter(None, (*parts, refused(refusal)))))

@@ -81,7 +81,7 @@ def _of_kubelet(directory: Path, kubelet: KubeletStatus, asked: PodResourcesStat
 def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
     if (refusal := reloads.refusal) is not None:
         problems = _some(refusal.problems, 1)
-        text = f"a changed configuration is refused, and the old one goes on: {problems}"
+        text = f"the configuration is refused, and {refusal.served}: {problems}"
         yield Trouble(WARNING, "", text, refusal.time, CHECK)
 
 

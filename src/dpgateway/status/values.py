@@ -23,6 +23,7 @@ VERSION = "0.1.0"
 """The version of this package; importlib.metadata would cost 3 MB."""
 Time = str
 """RFC 3339, UTC, to the second."""
+OLD_ONE, THE_REST = "the old one goes on", "the rest of it is served"
 UNSERVED = Standing(FRONT, "unready")
 """The registration of a resource before it is served."""
 
@@ -138,26 +139,37 @@ class GatewayStatus:
 
 @dataclass(frozen=True, slots=True)
 class RefusedReload:
-    """A changed configuration that was refused."""
+    """A configuration that was refused, by a reload or at the start."""
 
     time: Time
     problems: tuple[str, ...]
+    served: str = OLD_ONE
+    """What the gateway serves instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reloads:
-    """The outcomes of reloads."""
+    """The outcomes of reloads, and of the start."""
 
     read: Time
     succeeded: int = 0
     refused: int = 0
     refusal: RefusedReload | None = None
+    kept: Time | None = None
+    """When the last good configuration was kept, if the gateway started with it and still serves it."""
 
-    def took_over(self, now: Time) -> Reloads:
-        return Reloads(now, self.succeeded + 1, self.refused)
+    def took_over(self, now: Time, problems: Iterable[str] = ()) -> Reloads:
+        """``problems``: of the resources that go on as before."""
+        refusal = RefusedReload(now, told, THE_REST) if (told := tuple(problems)) else None
+        return Reloads(now, self.succeeded + 1, self.refused, refusal)
 
     def refuse(self, now: Time, problems: Iterable[str]) -> Reloads:
         return replace(self, refused=self.refused + 1, refusal=RefusedReload(now, tuple(problems)))
+
+    def fell_back(self, problems: Iterable[str], kept: Time, *, whole: bool) -> Reloads:
+        """At the start. ``whole``: whether nothing of the configuration is served."""
+        served = f"the last good one, kept at {kept}, is served" if whole else THE_REST
+        return replace(self, refusal=RefusedReload(self.read, tuple(problems), served), kept=kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,12 @@ GATEWAY: tuple[Row[Figures], ...] = (
         lambda it: it.reloads.refusal is None,
     ),
     Row(
+        "dpgateway_config_last_good",
+        "gauge",
+        "Whether the last good configuration is served, because the one of the start was refused.",
+        lambda it: it.reloads.kept is not None,
+    ),
+    Row(
         "dpgateway_config_last_reload_success_timestamp_seconds",
         "gauge",
         "When a configuration was last taken over.",

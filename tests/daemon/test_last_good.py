@@ -1,0 +1,70 @@
+"""The file of the last good configuration."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from dpgateway.config import InvalidConfiguration
+from dpgateway.daemon.last_good import VERSION, LastGoodFile
+
+CONFIG = Path("/etc/dpgateway/config.yaml")
+RESOURCE = {"name": "example.com/a", "driver": "fake", "options": {"paths": ["/dev/a"]}, "shares": 2}
+SERVED = {"node": "n", "configuration": {"resources": [RESOURCE], "state_dir": "/elsewhere"}}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return LastGoodFile(tmp_path / "state", CONFIG, "n")
+
+
+def test_what_is_saved_is_loaded(file):
+    assert file.load() is None
+    file.save(SERVED)
+    file.save(SERVED)
+    last = file.load()
+    (entry,) = last.document.entries
+    assert entry.written.plain() == RESOURCE
+    assert entry.resource.shares.count == 2
+    assert last.document.state_dir == Path("/elsewhere")
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert list(file.path.parent.iterdir()) == [file.path]
+
+
+def test_each_node_and_configuration_its_own(tmp_path):
+    paths = {LastGoodFile(tmp_path, config, node).path for config in (CONFIG, CONFIG.parent) for node in "ab"}
+    assert len(paths) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "found JSONDecodeError"),
+        (b"\xff", "found UnicodeDecodeError"),
+        (b"[]", "found TypeError"),
+        (b"[" * 100_000, "found RecursionError"),
+        (json.dumps({"version": VERSION}).encode(), "found KeyError('kept')"),
+        (json.dumps({"version": 9, "kept": "t", "configuration": {}}).encode(), "version: found 9, expected 1"),
+        (json.dumps({"version": VERSION, "kept": "t", "configuration": "x"}).encode(), "found ValueError"),
+        (
+            json.dumps({"version": VERSION, "kept": "t", "configuration": {"resources": [{"gone": 1}]}}).encode(),
+            "resources[0].gone: found an unknown key",
+        ),
+    ],
+)
+def test_another_content_is_refused(file, content, text):
+    file.path.parent.mkdir()
+    file.path.write_bytes(content)
+    with pytest.raises(InvalidConfiguration) as raised:
+        file.load()
+    assert str(file.path) in str(raised.value)
+    assert text in str(raised.value)
+
+
+def test_unsafe_directory_keeps_nothing(file):
+    file.path.parent.mkdir()
+    file.path.parent.chmod(0o777)
+    with pytest.raises(PermissionError):
+        file.save(SERVED)
+    assert list(file.path.parent.iterdir()) == []
