@@ -12,13 +12,13 @@ IMPORTER = """
 from dpgateway.importing import Imported, NotKept, ImportedResource
 
 def old(source):
-    (config,) = source.configs("name")
-    name = config.below("name")
-    if not name:
+    named = list(source.holding("name"))
+    if not named:
         raise source.nothing("a name")
+    name = named[0].below("name")
     not_kept = (NotKept(name.place, "the colour", "there are no colours", name.value),) if "red" in name.value else ()
     more = {"shares": 2}
-    resource = ImportedResource(name.value, name.place, "some", {"paths": ["/dev/x"]}, more, ("Be warm.",))
+    resource = ImportedResource(name.value, name.place, "some", {"paths": ["/dev/x"]}, more, ("be warm",))
     return Imported((resource,), not_kept)
 """
 OURS = """\
@@ -57,13 +57,14 @@ def run(tmp_path, monkeypatch):
 
 def test_all_is_kept(run):
     result = run("# their file\nname: example.com/blue\n", "old", "theirs")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, OURS, "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, OURS, "warning: example.com/blue: be warm\n")
 
 
 def test_something_is_not_kept(run):
     result = run("name: example.com/red\n", "old", "theirs")
     assert result.exit_code == 1
-    assert result.stderr == "not kept: theirs:1: name: example.com/red: the colour: there are no colours\n"
+    lost = "not kept: theirs:1: name: example.com/red: the colour: there are no colours\n"
+    assert result.stderr == lost + "warning: example.com/red: be warm\n"
     assert "  # Be warm.\n  # Not kept: the colour: there are no colours.\n  - name: example.com/red\n" in result.stdout
 
 
@@ -73,6 +74,7 @@ def test_json(run):
     assert told.pop("configuration").startswith("# What old served")
     assert told == {
         "resources": ["example.com/red"],
+        "warnings": [{"resource": "example.com/red", "warnings": ["be warm"]}],
         "not_kept": [
             {
                 "file": "theirs",

@@ -32,7 +32,7 @@ def read(tmp_path):
 
 
 def test_files_in_a_config_map(read):
-    one, two = read(MANIFESTS).configs("word")  # the other one isn't YAML, and needn't be
+    one, two = read(MANIFESTS).holding("WORD")  # the other one isn't YAML, and needn't be
     assert (one.plain(), one.at("word", "inner").line) == ({"word": {"inner": 1}}, 7)
     assert (two.plain(), two.place.line) == ({"word": 2}, 8)
 

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from ruamel.yaml import YAML
 
 from dpgateway.cli.options import completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_table
-from dpgateway.config import did_you_mean
+from dpgateway.config import InvalidConfiguration, did_you_mean
 from dpgateway.config.document import from_json
-from dpgateway.errors import ConfigurationError, GatewayError
-from dpgateway.importing import Imported, Importer, Source, installed
+from dpgateway.drivers import discovery
+from dpgateway.drivers.discovery import Found
+from dpgateway.drivers.options import completed as completed_entry
+from dpgateway.errors import ConfigurationError, GatewayError, printable
+from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed
+
+_HOW_TO = "docs/how-to/replace-a-plugin.md"
+_NAMES: Mapping[str, Set[str]] = {
+    "akri": {"akri", "udev"},
+    "generic-device-plugin": {"gdp", "squat", "microshift"},
+    "intel-device-plugins": {"intel", "gpu", "qat", "sgx", "dsa", "iaa", "dlb", "npu", "idxd", "i915", "xe"},
+    "k8s-rdma-shared-dev-plugin": {"rdma", "mellanox", "nicclusterpolicy", "hca"},
+    "kubevirt": {"hco", "hyperconverged", "virt", "cnv"},
+    "smarter-device-manager": {"smarter", "sdm"},
+    "sriov-network-device-plugin": {"sriov", "sriovdp"},
+}
+"""Words of other names of what an importer reads."""
+_EXAMPLES: Mapping[str, Set[str]] = {
+    "amd-gpu.yaml or examples/gke-nvidia-gpu": {"k8s-device-plugin"},
+    "gke-nvidia-gpu": {"nvidia", "gke", "mig", "mps"},
+    "amd-gpu": {"amd", "amdgpu", "rocm"},
+    "rdma-per-vf": {"hustcat", "tencent"},
+    "xilinx-fpga": {"xilinx", "fpga", "alveo"},
+    "solarflare-onload": {"solarflare", "onload", "sfc"},
+    "intel-vpu": {"vpu", "hddl"},
+    "kubevirt-device-plugins-kvm": {"kvm"},
+}
+"""Words of the names of plugins that an example replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +99,37 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     importer = _named(plugin, importers)
     target = _Target(**options)
     with apart():
-        imported = importer.load()(Source.read(file, target.dev))
+        imported = _accepted(importer.load()(Source.read(file, target.dev)))
     text = imported.text(f"What {plugin} served, made from {file.name} by dpgateway import.")
-    # Only a check: the other plugin's names may be invalid in ours.
-    from_json(YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)
     context.exit(1 if imported.not_kept else 0)
+
+
+def _accepted(imported: Imported) -> Imported:
+    """Without the resources that `dpgateway check` would refuse: names, counts and options that are valid there needn't
+    be valid here.
+    """
+    drivers = {one.name: one.load() for one in discovery.named({one.driver for one in imported.resources}).values()}
+    accepted: dict[str, ImportedResource] = {}
+    not_kept: list[NotKept] = []
+    for one in imported.resources:
+        twice = f"line {accepted[one.name].place.line} has a resource of this name, too" if one.name in accepted else ""
+        if why := twice or "; ".join(_problems(one, drivers.get(one.driver))):
+            not_kept.append(NotKept(one.place, "the resource", why, one.name))
+        else:
+            accepted[one.name] = one
+    return Imported(tuple(accepted.values()), (*imported.not_kept, *not_kept))
+
+
+def _problems(one: ImportedResource, driver: Found | None) -> list[str]:
+    try:
+        (entry,) = from_json({"resources": [one.plain()]}, "").entries
+        problems = completed_entry(entry, driver).problems if driver is not None else ()
+    except InvalidConfiguration as error:
+        problems = tuple(error.problems)
+    return [str(one).removeprefix(": resources[0].") for one in problems]
 
 
 def _list(importers: dict[str, Importer], output: str) -> None:
@@ -91,10 +141,21 @@ def _list(importers: dict[str, Importer], output: str) -> None:
 
 def _named(plugin: str, importers: dict[str, Importer]) -> Importer:
     if plugin not in importers:
-        hint = did_you_mean(plugin, importers)
         known = ", ".join(importers) or "nothing, because no installed package can import anything"
-        raise ConfigurationError(f"PLUGIN: found {plugin!r}, expected {known}" + (f"; {hint}" if hint else ""))
+        raise ConfigurationError(f"PLUGIN: found {plugin!r}, expected {known}; {_instead(plugin, importers)}")
     return importers[plugin]
+
+
+def _instead(plugin: str, importers: dict[str, Importer]) -> str:
+    """What to do with a plugin without an importer."""
+    words = {plugin.lower(), *re.findall("[a-z0-9]+", plugin.lower())}
+    for importer, theirs in _NAMES.items():
+        if importer in importers and words & theirs:
+            return f"{importer} reads what is written for it"
+    if found := next((example for example, theirs in _EXAMPLES.items() if words & theirs), ""):
+        return f"take examples/{found}.yaml, which {_HOW_TO} explains"
+    hint = did_you_mean(plugin, importers)
+    return f"{hint}; {_HOW_TO} has examples for other plugins" if hint else f"{_HOW_TO} has examples for other plugins"
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
@@ -110,11 +171,17 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 
 def _tell(imported: Imported, text: str, output: str, *, written: bool) -> None:
     if output == "json":
-        names = [one.name for one in imported.resources]
         not_kept = [{**(parts := asdict(one)).pop("place"), **parts} for one in imported.not_kept]
-        print_json({"configuration": text, "resources": names, "not_kept": not_kept})
+        warnings = [
+            {"resource": one.name, "warnings": list(one.warnings)} for one in imported.resources if one.warnings
+        ]
+        names = [one.name for one in imported.resources]
+        print_json({"configuration": text, "resources": names, "not_kept": not_kept, "warnings": warnings})
         return
     if not written:
         click.echo(text, nl=False)
     for one in imported.not_kept:
         click.secho(f"not kept: {one}", fg="yellow", err=True)
+    for warning in dict.fromkeys(warning for one in imported.resources for warning in one.warnings):
+        about = ", ".join(one.name for one in imported.resources if warning in one.warnings)
+        click.secho(printable(f"warning: {about}: {warning}"), fg="yellow", err=True)

@@ -4,19 +4,21 @@ An *importer* converts the configuration of one other plugin. It is a function f
 :class:`Imported`, named by an entry point of the group ``dpgateway.importers``. A driver's package contains the
 importers for the plugins that the driver replaces, because it knows the driver's options.
 
-source     reads a file with the other plugin's configuration
+source     reads a file, and finds the other plugin's configuration in it
+entries    reads its entries, as the other plugin does
 imported   the resulting resources, as a configuration of ours
 installed  finds the importers
 """
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.source import Written
-from dpgateway.config.strict import typed
+from dpgateway.importing.entries import Entries, refused
 from dpgateway.importing.imported import Imported, ImportedResource, NotKept
 from dpgateway.importing.installed import Importer, installed
-from dpgateway.importing.source import Source, flags
+from dpgateway.importing.source import Source, flags, in_any_case, items, text
 
 __all__ = [
+    "Entries",
     "Imported",
     "ImportedResource",
     "Importer",
@@ -27,6 +29,9 @@ __all__ = [
     "Source",
     "Written",
     "flags",
+    "in_any_case",
     "installed",
-    "typed",
+    "items",
+    "refused",
+    "text",
 ]

@@ -47,7 +47,13 @@ class ImportedResource:
     options: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the resource: ``shares``, ``env``, ..."""
-    comments: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    """What its user has to know or to do: comments in the configuration, and on standard error."""
+
+    def plain(self) -> dict[str, Any]:
+        """The entry of the list ``resources``."""
+        options = {"options": dict(self.options)} if self.options else {}
+        return {"name": self.name, "driver": self.driver, **options, **self.more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +65,17 @@ class Imported:
 
     def text(self, title: str) -> str:
         """The configuration in YAML, with comments; ``title``: the comment on top."""
-        whole = CommentedMap({"resources": CommentedSeq(self._entry(one) for one in self.resources)})
+        whole = CommentedMap({"resources": CommentedSeq(_short(one.plain()) for one in self.resources)})
         told = defaultdict[str, list[str]](list)
-        for not_kept in self.not_kept:
-            told[not_kept.resource].append(f"Not kept: {not_kept.what}: {not_kept.why}.")
+        names = {one.name for one in self.resources}
+        for one in self.not_kept:
+            # a resource that isn't there can't have the comment
+            what, name = (one.what, one.resource) if one.resource in names else (f"{one.resource} {one.what}", "")
+            told[name].append(f"Not kept: {what.strip()}: {one.why}.")
         whole.yaml_set_start_comment("\n".join(_paragraphs([title, *told[""]])))
-        for number, one in enumerate(self.resources):
-            comment = "\n".join(
-                _paragraphs([f"From {Path(one.place.file).name}:{one.place.line}.", *one.comments, *told[one.name]])
-            )
+        for number, resource in enumerate(self.resources):
+            origin = f"From {Path(resource.place.file).name}:{resource.place.line}."
+            comment = "\n".join(_paragraphs([origin, *map(_sentence, resource.warnings), *told[resource.name]]))
             whole["resources"].yaml_set_comment_before_after_key(number, before="\n" + comment, indent=2)
         out = StringIO()
         yaml = YAML()
@@ -75,12 +83,6 @@ class Imported:
         yaml.indent(mapping=2, sequence=4, offset=2)
         yaml.dump(whole, out)
         return out.getvalue()
-
-    def _entry(self, one: ImportedResource) -> CommentedMap:
-        entry: dict[str, Any] = {"name": one.name, "driver": one.driver}
-        if one.options:
-            entry["options"] = _short(one.options)
-        return CommentedMap(entry | {key: _short(value) for key, value in one.more.items()})
 
 
 def _short(value: Any) -> Any:  # noqa: ANN401  plain values
@@ -98,6 +100,10 @@ def _in_flow(container: Any, inner: list[Any]) -> Any:  # noqa: ANN401  ruamel.y
     if scalars and isinstance(container, CommentedSeq) and len(str(inner)) < _WIDTH - 20:
         container.fa.set_flow_style()
     return container
+
+
+def _sentence(warning: str) -> str:
+    return f"{warning[:1].upper()}{warning[1:]}."
 
 
 def _paragraphs(texts: Sequence[str]) -> list[str]:

@@ -1,7 +1,9 @@
-"""Reads a file with another plugin's configuration, in any of its forms.
+"""Reads a file with another plugin's configuration, and finds it inside whatever wraps it.
 
-The file may be the plugin's own, a manifest with a ConfigMap or a DaemonSet, the output of ``kubectl get -o yaml``,
-or a command line. An importer searches it for ``configs``, ``commands`` or ``objects``.
+The file may be the plugin's own, a manifest, the output of ``kubectl get -o yaml``, a HelmRelease, a chart's values, a
+patch, or a command line. What they have in common: the plugin's own mapping, or its list of arguments, is somewhere in
+it, perhaps in a text that is YAML or JSON itself. So an importer doesn't know the wrappings; it names the keys that
+only its plugin has (``holding``), or the flags (``commands``), or the kind of an object (``objects``).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import os
 import re
 import select
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from itertools import chain, islice
@@ -31,6 +33,10 @@ _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+_OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
+_REPEATED = ("annotations", "managedFields")
+_MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
+"""A text without it has no mapping, and no list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,53 +70,72 @@ class Source:
         documents = (_parse(part, str(path), above) for above, part in parts)
         return cls(path, text, tuple(one for one in documents if one is not None), dev)
 
-    def objects(self, kind: str) -> Iterator[Written]:
-        """The Kubernetes objects of this kind."""
-        for one in self._all():
-            if _text(one.below("kind")) == kind:
+    def objects(self, *kinds: str) -> Iterator[Written]:
+        """The Kubernetes objects of these kinds."""
+        for one in self.everywhere(*kinds):
+            if text(one.below("kind")) in kinds:
                 yield one
 
-    def configs(self, word: str) -> Iterator[Written]:
-        """Candidates for the plugin's own file: documents that aren't Kubernetes objects, and files in ConfigMaps that
-        contain ``word``.
+    def holding(self, *keys: str) -> Iterator[Written]:
+        """The mappings with one of these keys, in upper or lower case; and a value with problems for each text that has
+        such a key and can't be parsed.
         """
-        for one in self._all():
-            if not (one.below("kind") and one.below("apiVersion")):
+        wanted = {key.lower() for key in keys}
+        for one in self.everywhere(*keys):
+            keys_here = {key.lower() for key in one.value} if isinstance(one.value, dict) else set[str]()
+            if wanted & keys_here or (one.problems and one.value is None):
                 yield one
-        for one in self.objects("ConfigMap"):
-            data = one.below("data")
-            for file in data.value.values() if data and isinstance(data.value, dict) else ():
-                if isinstance(file.value, str) and word in file.value and (inner := self.inner(file)) is not None:
-                    yield inner
 
-    def commands(self) -> Iterator[Sequence[Written]]:
-        """The words of each command line: of the containers in manifests, or of the file itself."""
+    def commands(self) -> Iterator[tuple[Written, ...]]:
+        """The words of each command line: the file itself, ``command`` and ``args`` of a mapping, or another list."""
         if not self.documents:
             yield tuple(_words(self.text, str(self.path)))
-        for one in self._all():
-            if isinstance(one.value, list):  # a bare list of args
-                yield one.value
-            for part in one.parts():
-                if (containers := part.below("containers")) and isinstance(containers.value, list):
-                    yield from (_command(container) for container in containers.value)
+        for one in self.everywhere("args", "command", "--"):
+            if words := [part for key in ("command", "args") for part in items(one.below(key))]:
+                yield tuple(words)
+            elif not _OF_CONTAINER.search(one.place.key) and any(_FLAG.fullmatch(text(part)) for part in items(one)):
+                yield tuple(one.value)
 
-    def inner(self, written: Written) -> Written | None:
-        """Parses a string of the file that is YAML itself. Its line numbers are the file's."""
+    def everywhere(self, *words: str) -> Iterator[Written]:
+        """Each value of the file, those around others first; also in texts that have one of ``words``, as far as they
+        are YAML or JSON.
+        """
+        for one in self.documents:
+            yield from self._within(one, re.compile("|".join(map(re.escape, words)), re.IGNORECASE))
+
+    def inner(self, written: Written) -> list[Written]:
+        """The documents of a string that is YAML itself, with the file's line numbers. Raises InvalidConfiguration."""
         line = self.lines[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
-        return _parse(written.value, str(self.path), written.place.line - (not begins_below))
+        above = written.place.line - (not begins_below)
+        parts = ((above + more, part) for more, part in _parts(written.value))
+        documents = (_parse(part, str(self.path), line) for line, part in parts)
+        return [one for one in documents if one is not None]
 
     def nothing(self, expected: str) -> InvalidConfiguration:
         """The error of an importer that found nothing in the file."""
         return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected)])
 
-    def _all(self) -> Iterator[Written]:
-        for one in self.documents:
-            items = one.below("items")
-            if _text(one.below("kind")).endswith("List") and items and isinstance(items.value, list):
-                yield from items.value
-            else:
-                yield one
+    def _within(self, written: Written, words: re.Pattern[str]) -> Iterator[Written]:
+        yield written
+        inner: Iterable[Written] = ()
+        if isinstance(written.value, dict):
+            # an annotation repeats the whole object, as kubectl applied it
+            inner = (one for key, one in written.value.items() if key not in _REPEATED)
+        elif isinstance(written.value, list):
+            inner = written.value
+        elif isinstance(written.value, str) and words.search(written.value) and _may_be_yaml(written.value):
+            try:
+                inner = [one for one in self.inner(written) if isinstance(one.value, dict | list)]
+            except InvalidConfiguration as error:
+                inner = [Written(None, written.place, problems=tuple(error.problems))]
+        for one in inner:
+            yield from self._within(one, words)
+
+
+def _may_be_yaml(text: str) -> bool:
+    """Whether the text may have a mapping or a list."""
+    return _MAPPING.search(text) is not None and _FLAG.fullmatch(text) is None
 
 
 def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
@@ -134,16 +159,20 @@ def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
             yield match[1], Written("true", word.place)
 
 
-def _command(container: Written) -> tuple[Written, ...]:
-    words: list[Written] = []
-    for key in ("command", "args"):
-        part = container.below(key)
-        words += part.value if part and isinstance(part.value, list) else ()
-    return tuple(words)
-
-
-def _text(written: Written | None) -> str:
+def text(written: Written | None) -> str:
+    """A string; empty for anything else."""
     return written.value if written and isinstance(written.value, str) else ""
+
+
+def in_any_case(written: Written, key: str) -> Written | None:
+    """The value of a mapping's key in upper or lower case."""
+    values = written.value.items() if isinstance(written.value, dict) else ()
+    return next((value for name, value in values if name.lower() == key.lower()), None)
+
+
+def items(written: Written | None) -> list[Written]:
+    """The items of a list; none for anything else."""
+    return written.value if written and isinstance(written.value, list) else []
 
 
 def _parse(text: str, file: str, above: int) -> Written | None:

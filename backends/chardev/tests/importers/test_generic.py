@@ -104,12 +104,108 @@ def test_every_form_in_which_people_have_it(imported, text):
 
 def test_a_flag_outweighs_the_file(imported):
     config_map = "apiVersion: v1\nkind: ConfigMap\ndata: {c: 'devices: [{name: cc, groups: []}]'}\n---\n"
-    assert set(imported(config_map + DAEMON_SET).resources) == {"example.com/serial", "example.com/fuse"}
+    written = imported(config_map + DAEMON_SET)
+    assert set(written.resources) == {"example.com/serial", "example.com/fuse"}
+    assert [(one["what"], one["why"]) for one in written.not_kept] == [("cc", "a --device flag outweighs the file")]
 
 
-def test_a_name_that_no_kubelet_takes(importing):
-    (told,) = importing.refused(PLUGIN, DAEMON_SET.replace("example.com", "kubernetes.io").replace("fuse", "kvm"))[:1]
-    assert told.startswith('what was made of theirs: resources[0].name: found "kubernetes.io/serial", expected ')
+VIDEO = "{name: video, groups: [{paths: [{path: /dev/video0}]}]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        # a HelmRelease of a chart that takes a container, with flags
+        (
+            f"""
+kind: HelmRelease
+spec:
+  values:
+    controllers:
+      plugin:
+        containers:
+          app:
+            image: {{repository: ghcr.io/squat/generic-device-plugin, tag: "0.1.0@sha256:00"}}
+            args: [--device, "{VIDEO}"]
+""",
+            "squat.ai",
+        ),
+        # the same, with a file
+        (
+            f"""
+kind: HelmRelease
+spec:
+  values:
+    image: {{repository: squat/generic-device-plugin, tag: v0.2.1}}
+    configMaps: {{config: {{data: {{config.yaml: "devices: [{VIDEO}]"}}}}}}
+""",
+            "devic.es",
+        ),
+        # a chart's values, whose own key has the file
+        (f"config:\n  enabled: true\n  data: |\n    domain: example.org\n    devices: [{VIDEO}]\n", "example.org"),
+        # patches of a Kustomization, as a strategic merge and as operations
+        (
+            f"""
+kind: Kustomization
+patches:
+- patch: |-
+    kind: DaemonSet
+    spec: {{template: {{spec: {{containers: [{{name: a, args: [--domain, a.example, --device, "{VIDEO}"]}}]}}}}}}
+""",
+            "a.example",
+        ),
+        (
+            f"""
+kind: Kustomization
+patches:
+- patch: |
+    - op: replace
+      path: /spec/template/spec/containers/0/args
+      value: [--domain=b.example, "--device={VIDEO}"]
+""",
+            "b.example",
+        ),
+        (
+            f"""
+kind: Kustomization
+images: [{{name: squat/generic-device-plugin, newTag: 0.2.0}}]
+patches:
+- patch: |
+    - {{op: add, path: /spec/template/spec/containers/0/args/-, value: --device}}
+    - {{op: add, path: /spec/template/spec/containers/0/args/-, value: '{VIDEO}'}}
+""",
+            "devic.es",
+        ),
+        # MicroShift has it built in
+        (f"apiServer: {{}}\ngenericDevicePlugin:\n  status: Enabled\n  devices: [{VIDEO}]\n", "device.microshift.io"),
+    ],
+)
+def test_what_wraps_it(imported, text, domain):
+    written = imported(text)
+    assert written.plain(f"{domain}/video") == {"paths": ("/dev/video0",), "permissions": "mrw"}
+    assert (written.code, written.not_kept) == (0, [])
+
+
+def test_default_domain_of_an_unknown_version(imported):
+    text = imported(f"devices: [{VIDEO}]").text
+    assert "  # The default domain depends on the plugin's version" in text
+    assert "depends on" not in imported(f"domain: devic.es\ndevices: [{VIDEO}]").text
+
+
+def test_usb_devices_as_microshift_writes_them(imported, tree):
+    stick(tree, "1-1", 4)
+    usbs = "{vendor: '0x1a86', product: 0x7523, serial: ''}"
+    written = imported(f"genericDevicePlugin: {{devices: [{{name: ch, groups: [{{usbs: [{usbs}]}}]}}]}}")
+    assert written.nodes("device.microshift.io/ch") == {"ch": [usb("/dev/bus/usb/001/004")]}
+
+
+def test_a_name_that_no_kubelet_takes(imported):
+    """It costs no other resource."""
+    written = imported(DAEMON_SET.replace("name: fuse", f"name: {'f' * 64}"))
+    assert set(written.resources) == {"example.com/serial"}
+    (lost,) = written.not_kept
+    assert (lost["line"], lost["resource"]) == (21, f"example.com/{'f' * 64}")
+    assert lost["why"].endswith("64 characters, 1 to 63 are allowed") or "63" in lost["why"]
 
 
 def stick(tree, name, number, product="7523", serial=None):
@@ -138,7 +234,7 @@ def test_usb_group_is_one_device(imported, tree):
     stick(tree, "1-2", 5)
     stick(tree, "1-3", 6, "5523")
     written = imported("""--device='{"name": "ch340", "groups": [{"usb": [{"vendor": 1a86, "product": 7523}]}]}'""")
-    assert written.nodes("squat.ai/ch340") == {"ch340": [usb("/dev/bus/usb/001/004"), usb("/dev/bus/usb/001/005")]}
+    assert written.nodes("devic.es/ch340") == {"ch340": [usb("/dev/bus/usb/001/004"), usb("/dev/bus/usb/001/005")]}
     assert len(written.not_kept) == 1
 
 
@@ -146,7 +242,7 @@ def test_usb_devices_of_several_groups(imported, tree):
     stick(tree, "1-1", 4)
     stick(tree, "1-2", 5, "5523")
     both = "groups: [{usb: [{vendor: 1A86, product: '7523'}]}, {usb: [{vendor: 1A86, product: '5523'}]}]"
-    nodes = imported(f"devices: [{{name: ch, {both}}}]").nodes("squat.ai/ch")
+    nodes = imported(f"devices: [{{name: ch, {both}}}]").nodes("devic.es/ch")
     assert nodes == {"1a86:7523": [usb("/dev/bus/usb/001/004")], "1a86:5523": [usb("/dev/bus/usb/001/005")]}
 
 
@@ -155,7 +251,7 @@ def test_usb_devices_by_their_serial_numbers(imported, tree):
     stick(tree, "1-2", 5, serial="B2")
     stick(tree, "1-3", 6, serial="C3")
     sticks = ", ".join(f"{{usb: [{{vendor: 1a86, product: 7523, serial: {serial}}}]}}" for serial in ("A1", "C3"))
-    nodes = imported(f"--device='{{name: ch, groups: [{sticks}]}}'").nodes("squat.ai/ch")
+    nodes = imported(f"--device='{{name: ch, groups: [{sticks}]}}'").nodes("devic.es/ch")
     assert nodes == {
         "1a86:7523:A1": [usb("/dev/bus/usb/001/004")],
         "1a86:7523:C3": [usb("/dev/bus/usb/001/006")],
@@ -207,7 +303,7 @@ def test_paths_that_belong_together(imported, tree):
     tree.write("/opt/card0/\n/opt/card1/")
     written = imported(CAPTURE)
     assert {(one["what"], one["why"].endswith(RUNNING)) for one in written.not_kept} == {("the ids", True)}
-    one, two = (written.given("squat.ai/capture")[f"0000:00:1f.{card}"] for card in range(2))
+    one, two = (written.given("devic.es/capture")[f"0000:00:1f.{card}"] for card in range(2))
     control, pcm = "/dev/snd/controlC0", "/dev/snd/pcmC0D0c"
     assert one.device_nodes == (DeviceNode(control, control, "mrw"), DeviceNode(pcm, pcm, "mrw"))
     assert two.device_nodes == (DeviceNode("/dev/snd/controlC1", control, "mrw"),)
@@ -218,8 +314,8 @@ def test_paths_that_belong_together(imported, tree):
 def test_all_that_is_in_a_directory(imported):
     written = imported(CAPTURE)
     names = ("controlC0", "pcmC0D0c", "controlC1", "pcmC1D0c")
-    assert written.nodes("squat.ai/audio") == {"snd": [(f"/dev/snd/{one}", f"/dev/snd/{one}", "mrw") for one in names]}
-    assert written.resources["squat.ai/audio"].shares.count == 10
+    assert written.nodes("devic.es/audio") == {"snd": [(f"/dev/snd/{one}", f"/dev/snd/{one}", "mrw") for one in names]}
+    assert written.resources["devic.es/audio"].shares.count == 10
 
 
 @pytest.mark.parametrize(
@@ -234,8 +330,8 @@ def test_all_that_is_in_a_directory(imported):
 )
 def test_groups_that_are_not_alike(imported, instead):
     written = imported(instead)
-    assert set(written.resources) == {"squat.ai/audio"}
-    lost = [what for _, _, name, what in written.lost if name == "squat.ai/capture"]
+    assert set(written.resources) == {"devic.es/audio"}
+    lost = [what for _, _, name, what in written.lost if name == "devic.es/capture"]
     assert len(lost) == 2
     assert all(what.startswith("the group of /dev/snd/") for what in lost)
 
@@ -264,30 +360,30 @@ devices:
   groups:
   - usb: [{vendor: "1a86", product: "7523", serial: A1}]
   - usb: [{vendor: "1a86", product: "7523"}]
-- name: bus
+- name: disks
   groups:
-  - paths: [{path: /dev/bus/usb}]
+  - paths: [{path: /dev/disk/by-id}]
 """)
     assert written.lost == [
-        (8, "devices[0].groups[2]", "squat.ai/several", "the group of /dev/c"),
-        (9, "devices[0].groups[3]", "squat.ai/several", "the directory /dev/snd/"),
-        (10, "devices[0].groups[4]", "squat.ai/several", "the mount /opt/file"),
-        (11, "devices[0].groups[5]", "squat.ai/several", "/sys/kernel/node"),
-        (6, "devices[0].groups[1]", "squat.ai/several", "the group of /dev/b"),
-        (3, "devices[0].groups", "squat.ai/several", "different counts"),
-        (14, "devices[1].groups[0]", "squat.ai/mixed", "paths"),
-        (12, "devices[1]", "squat.ai/mixed", "the ids"),
-        (18, "devices[2].groups[0]", "squat.ai/only-mounts", "the mount /opt/file"),
-        (20, "devices[3].groups", "squat.ai/sticks", "groups of USB devices"),
-        (25, "devices[4].groups[0]", "squat.ai/bus", "the directory /dev/bus/usb"),
+        (8, "devices[0].groups[2]", "devic.es/several", "the group of /dev/c"),
+        (9, "devices[0].groups[3]", "devic.es/several", "the directory /dev/snd/"),
+        (10, "devices[0].groups[4]", "devic.es/several", "the mount /opt/file"),
+        (11, "devices[0].groups[5]", "devic.es/several", "/sys/kernel/node"),
+        (6, "devices[0].groups[1]", "devic.es/several", "the group of /dev/b"),
+        (3, "devices[0].groups", "devic.es/several", "different counts"),
+        (14, "devices[1].groups[0]", "devic.es/mixed", "paths"),
+        (12, "devices[1]", "devic.es/mixed", "the ids"),
+        (18, "devices[2].groups[0]", "devic.es/only-mounts", "the mount /opt/file"),
+        (20, "devices[3].groups", "devic.es/sticks", "groups of USB devices"),
+        (25, "devices[4].groups[0]", "devic.es/disks", "the directory /dev/disk/by-id"),
     ]
-    assert written.plain("squat.ai/several") == {
+    assert written.plain("devic.es/several") == {
         "paths": ("/dev/a",),
         "permissions": "r",
         "container_path": "/dev/x",
     }
-    assert written.resources["squat.ai/several"].shares.count == 1  # what the third group has
-    assert set(written.resources) == {"squat.ai/several", "squat.ai/mixed"}
+    assert written.resources["devic.es/several"].shares.count == 1  # what the third group has
+    assert set(written.resources) == {"devic.es/several", "devic.es/mixed"}
 
 
 @pytest.mark.parametrize(
@@ -296,13 +392,6 @@ devices:
         (
             "- --domain\n- 1\n",
             "theirs: found nothing of it, expected --device flags, or a file with `devices`",
-        ),
-        (
-            DAEMON_SET.replace("path: /dev/fuse", "paht: /dev/fuse"),
-            (
-                "theirs:25: groups[0].paths[0].paht: found an unknown key, "
-                "expected one of path, mountPath, permissions, readOnly, type, limit, optional; did you mean path?"
-            ),
         ),
         ("x --device 'a\n\n", "theirs:3: found a quote without its end, expected a command line"),
         (
@@ -317,3 +406,130 @@ devices:
 )
 def test_what_makes_no_sense_is_refused(importing, text, told):
     assert any(line.startswith(told) for line in importing.refused(PLUGIN, text))
+
+
+def node(tree, name, number, kind="c", subsystem="misc"):
+    here = f"/sys/devices/virtual/{subsystem}/{name.rpartition('/')[2]}"
+    tree.write(f"""
+        {here}/subsystem -> /sys/class/{subsystem}
+        {here}/dev = {number}
+        {here}/uevent = DEVNAME={name}
+        /sys/class/{subsystem}/{name.rpartition("/")[2]} -> {here}
+        {kind} /dev/{name} {number}
+    """)
+
+
+def given(name, permissions="mrw"):
+    return (f"/dev/{name}", f"/dev/{name}", permissions)
+
+
+def of(groups):
+    return f"domain: a.b\ndevices: [{{name: it, groups: {groups}}}]"
+
+
+def test_directory_with_another_node(imported, tree):
+    node(tree, "input/event0", "13:64", subsystem="input")
+    node(tree, "uinput", "10:223")
+    written = imported(of("[{count: 10, paths: [{path: /dev/input}, {path: /dev/uinput}]}]"))
+    assert written.nodes("a.b/it") == {"input/dev/uinput": [given("input/event0"), given("uinput")]}
+    assert written.code == 0  # the ids stay
+
+
+@pytest.mark.parametrize("path", ["/dev/dvb", "/dev/dvb/adapter0", "/dev/dvb/"])
+def test_directory_in_a_directory(imported, tree, path):
+    node(tree, "dvb/adapter0/frontend0", "212:0", subsystem="dvb")
+    assert imported(of(f"[{{paths: [{{path: {path}}}]}}]")).nodes("a.b/it") == {
+        path.removeprefix("/dev/").rstrip("/"): [given("dvb/adapter0/frontend0")]
+    }
+
+
+@pytest.mark.parametrize("path", ["/dev/sda", "/dev/nbd*", "/dev/nvme0n1", "/dev/mapper/vg-data"])
+def test_block_devices(imported, path):
+    assert imported(of(f"[{{paths: [{{path: '{path}'}}]}}]")).resources["a.b/it"].options.type == "block"
+
+
+@pytest.mark.parametrize("path", ["/dev/sg0", "/dev/nvme0", "/dev/loop-control", "/dev/mapper/control", "/dev/random"])
+def test_char_devices(imported, path):
+    assert imported(of(f"[{{paths: [{{path: {path}}}]}}]")).resources["a.b/it"].options.type == "char"
+
+
+def test_optional_first_path(imported, tree):
+    node(tree, "ttyA0", "240:0", subsystem="tty")
+    node(tree, "video7", "81:7", subsystem="video4linux")
+    written = imported(of("[{paths: [{path: /dev/ttyA0, optional: true}, {path: /dev/video7}]}]"))
+    assert written.nodes("a.b/it") == {"video7": [given("ttyA0"), given("video7")]}
+    tree.remove("/dev/ttyA0")
+    assert written.nodes("a.b/it") == {"video7": [given("video7")]}
+
+
+def test_whichever_of_optional_paths(imported, tree):
+    node(tree, "ttyA1", "240:1", subsystem="tty")
+    written = imported(of("[{paths: [{path: /dev/ttyA0, optional: true}, {path: /dev/ttyA1, optional: true}]}]"))
+    assert written.nodes("a.b/it") == {"it": [given("ttyA1")]}
+    node(tree, "ttyA0", "240:0", subsystem="tty")
+    assert written.nodes("a.b/it") == {"it": [given("ttyA0"), given("ttyA1")]}
+
+
+def test_groups_with_nothing_in_common(imported, tree):
+    for name, number in (("ttyA0", "240:0"), ("ttyA5", "240:5"), ("video1", "81:1"), ("video2", "81:2")):
+        node(tree, name, number)
+    groups = "[{paths: [{path: /dev/ttyA0}, {path: /dev/video2}]}, {paths: [{path: /dev/ttyA5}, {path: /dev/video1}]}]"
+    written = imported(of(groups))
+    assert written.nodes("a.b/it") == {
+        "ttyA0": [given("ttyA0"), given("video2")],
+        "ttyA5": [given("ttyA5"), given("video1")],
+    }
+    assert [one["what"] for one in written.not_kept] == ["the ids"]
+
+
+def test_pattern_with_a_node_that_all_share(imported, tree):
+    for name, number in (("video1", "81:1"), ("video2", "81:2"), ("media", "82:0")):
+        node(tree, name, number)
+    written = imported(of("[{paths: [{path: '/dev/video*'}, {path: /dev/media, limit: 9}]}]"))
+    assert written.nodes("a.b/it") == {
+        f"video{number}/dev/media": [given(f"video{number}"), given("media")] for number in (1, 2)
+    }
+    assert written.code == 0
+
+
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [
+        ("[{paths: [{path: /dev/serial/by-id/a}, {path: /dev/serial/by-id/b}]}]", "udev's links have no object"),
+        ("[{paths: [{path: /dev/sda}, {path: /dev/sg0}]}]", "char and block devices"),
+        ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}]", "combined in the order of their names"),
+        ("[{paths: [{path: '/dev/a*'}, {path: /dev/b}]}]", "a path without limit joins only the first match"),
+        ("[{paths: [{path: /dev/serial/by-id}]}]", "what is in it are links"),
+        ("[{paths: [{path: /dev/a, optional: true}, {path: /opt/a, type: Mount}]}]", "by a node that isn't optional"),
+    ],
+)
+def test_true_reasons(imported, groups, why):
+    written = imported(of(groups))
+    assert written.resources == {}
+    assert why in written.not_kept[0]["why"]
+
+
+def test_counts_above_the_most_shares(imported):
+    written = imported(of("[{count: 5000, paths: [{path: /dev/fuse}]}]"))
+    assert written.resources["a.b/it"].shares.count == 1000
+    assert [(one["what"], one["why"]) for one in written.not_kept] == [("a count of 5000", "shares are at most 1000")]
+
+
+def test_one_bad_entry(imported):
+    """It costs no other one, nor do texts that only look like the plugin's."""
+    written = imported(f"""\
+kind: List
+items:
+- kind: ConfigMap
+  metadata: {{annotations: {{last-applied: '{{"devices": [{VIDEO}]}}'}}}}
+  data:
+    broken.yaml: "devices: [ {{groups: }} ]: ]"
+    config.yaml: |
+      domain: a.b
+      devices:
+      - {VIDEO}
+      - {{name: V, groups: [{{paths: [{{path: /dev/v}}]}}]}}
+      - {{name: empty, groups: [{{}}]}}
+""")
+    assert set(written.resources) == {"a.b/video"}
+    assert [one["line"] for one in written.not_kept] == [6, 11, 12]

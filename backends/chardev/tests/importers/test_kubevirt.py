@@ -79,8 +79,8 @@ def test_pci_functions_keep_their_ids(imported, tree):
 
 def test_comments_name_kubevirts_part(imported):
     gpu, qat = imported(PCI).text.split("  - name: ")[:2]
-    assert "externalResourceProvider" not in gpu
-    assert "  # In the KubeVirt object say externalResourceProvider: true for it" in qat
+    assert "  # KubeVirt doesn't serve it, because of externalResourceProvider: true" in gpu
+    assert "  # In this object say externalResourceProvider: true for it" in qat
 
 
 def test_mediated_devices(imported, tree):
@@ -145,10 +145,34 @@ def test_usb_devices_of_two_parts(imported, tree):
     assert (mixed.resources, [one["what"] for one in mixed.not_kept]) == ({}, ["the selectors"])
 
 
+HYPER_CONVERGED = """\
+apiVersion: hco.kubevirt.io/v1beta1
+kind: HyperConverged
+spec:
+  permittedHostDevices:
+    pciHostDevices:
+    - {pciDeviceSelector: "8086:6F54", resourceName: intel.com/qat}
+    - {pciDeviceSelector: "8086:6F55", resourceName: intel.com/off, disabled: true}
+    - {pciDeviceSelector: "8086", resourceName: intel.com/wrong}
+    usbHostDevices:
+    - {resourceName: kubevirt.io/key, selectors: [{vendor: "1050", product: "0407"}]}
+"""
+
+
+def test_hyper_converged(imported):
+    """An entry that is wrong costs no other one, and one that is disabled isn't served."""
+    written = imported(HYPER_CONVERGED)
+    assert list(written.resources) == ["intel.com/qat", "kubevirt.io/key"]
+    assert [(one["line"], one["what"]) for one in written.not_kept] == [(8, "the entry of line 8"), (10, "the ids")]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("kind: KubeVirt\nspec: {}\n", "theirs: found nothing of it, expected an object of the kind KubeVirt with "),
+        (
+            "kind: KubeVirt\nspec: {}\n",
+            "theirs: found nothing of it, expected an object of the kind KubeVirt or HyperConverged with ",
+        ),
         (
             PERMITTED + "      pciHostDevices: [{pciVendorSelector: T4, resourceName: a.b/c}]\n",
             "theirs:6: spec.configuration.permittedHostDevices.pciHostDevices[0].pciVendorSelector: found 'T4', ",

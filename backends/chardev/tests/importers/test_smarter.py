@@ -80,7 +80,7 @@ def test_what_is_not_kept(imported):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("- a\n", 'theirs:1: [0]: found "a", expected a mapping with the keys devicematch, nummaxdevices'),
+        ("- a\n", "theirs: found nothing of it, expected a list of mappings with the keys devicematch, "),
         ("config: {}\n", "theirs: found nothing of it, expected a list of mappings with the keys devicematch, "),
         ("- devicematch: '['\n", "theirs:1: [0].devicematch: found '[': "),
         ("- {devicematch: a, nummaxdevices: many}\n", 'theirs:1: [0].nummaxdevices: found "many", expected an integer'),

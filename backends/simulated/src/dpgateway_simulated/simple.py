@@ -8,16 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpgateway.importing import (
-    Imported,
-    ImportedResource,
-    InvalidConfiguration,
-    NotKept,
-    Problem,
-    Source,
-    Written,
-    typed,
-)
+from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, Written
 
 _KEYS = {
     "count": "numberDevicesOnNode",
@@ -42,17 +33,10 @@ class SimplePluginFile:
 
 def simple_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
-    files = [one for one in source.configs("resourceName") if one.below("resourceName")]
-    if not files:
-        raise source.nothing("a mapping with the keys resourceName, numberDevicesOnNode, ...")
-    problems: list[Problem] = []
-    read = [(file, typed(file, SimplePluginFile, problems)) for file in files]
-    if problems:
-        raise InvalidConfiguration(problems)
-    resources = tuple(_resource(file, one) for file, one in read if one is not None)
-    return Imported(
-        resources, tuple(not_kept for file, one in read if one is not None for not_kept in _not_kept(file, one))
-    )
+    nothing = source.nothing("a mapping with the keys resourceName, numberDevicesOnNode, ...")
+    files = Entries.of(source.holding("numberDevicesOnNode", "resourceName"), SimplePluginFile, nothing)
+    resources = tuple(_resource(file, one) for file, one in files.read)
+    return Imported(resources, (*files.not_kept, *(lost for file, one in files.read for lost in _not_kept(file, one))))
 
 
 def _resource(file: Written, one: SimplePluginFile) -> ImportedResource:

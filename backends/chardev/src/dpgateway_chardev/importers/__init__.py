@@ -3,6 +3,7 @@
 generic          generic-device-plugin
 generic_config   generic-device-plugin's configuration format
 generic_match    generic-device-plugin's groups that need a match
+paths            what a path in /dev is
 kubevirt         KubeVirt's permitted host devices
 smarter          smarter-device-manager
 sriov            sriov-network-device-plugin
@@ -20,3 +21,6 @@ RUNNING = (
 """The effect of a changed id on running pods: the kubelet's checkpoint has the old ids, the kubelet doesn't allocate
 again, and the gateway allocates no device that may be theirs (docs/design/holdings.md).
 """
+
+MOST_SHARES = 1000
+TOO_MANY = f"shares are at most {MOST_SHARES}"

@@ -8,33 +8,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path as FilePath
 from typing import Any
 
 from dpgateway.importing import Imported, ImportedResource, NotKept, Place, Source, Written
 from dpgateway.sysfs import is_glob
-from dpgateway_chardev.importers import DRIVER, RUNNING
-from dpgateway_chardev.importers.generic_config import DevicePaths, GenericDevice, Path, configured
-from dpgateway_chardev.importers.generic_match import DIRECTORIES, OTHER_DIRECTORIES, directory, together, usb
+from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY, generic_match
+from dpgateway_chardev.importers.generic_config import DevicePaths, Domain, GenericDevice, Path, configured
+from dpgateway_chardev.importers.paths import in_dev, is_block, is_directory, why_no_directory
 
 _IDS = "{sha1:{share}/dev/{id}}"
 """Source: deviceplugin/path.go, discoverPath. The first path is one below /dev, and an id is written without that."""
+
+_DIRECTORY_BESIDE = "a directory is one device, and the other groups have other ones: write a resource of its own"
+_SEVERAL_PATTERNS = (
+    "there the matches of patterns are combined in the order of their names, which each plug changes; write a match, "
+    'with group: "{attrs:serial}" or another property that they have in common'
+)
+_LINKS_ONLY = (
+    "match finds a device by the kernel's name of its node, and udev's links have no object in sysfs; write a match of "
+    'the adapter\'s attributes, with group: "{attrs:serial}"'
+)
 
 
 def generic_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     whole = configured(source)
-    converted = [
-        _GenericResource(f"{whole.domain}/{device.name.strip()}", written, device) for written, device in whole.devices
-    ]
+    converted = [_GenericResource(*one, source.dev) for one in whole.devices]
     resources = tuple(resource for one in converted if (resource := one.resource()) is not None)
-    return Imported(resources, tuple(not_kept for one in converted for not_kept in one.not_kept))
+    return Imported(resources, (*whole.not_kept, *(not_kept for one in converted for not_kept in one.not_kept)))
 
 
 class _GenericResource:
     """Converts one of its devices into a resource, and collects the settings that are ``not_kept``."""
 
-    def __init__(self, name: str, written: Written, device: GenericDevice) -> None:
-        self._name, self._written, self._device = name, written, device
+    def __init__(self, written: Written, device: GenericDevice, domain: Domain, dev: FilePath) -> None:
+        self._written, self._device, self._domain, self._dev = written, device, domain, dev
+        self._name = f"{domain.name}/{device.name.strip()}"
         self.not_kept: list[NotKept] = []
 
     def resource(self) -> ImportedResource | None:
@@ -46,71 +56,124 @@ class _GenericResource:
             self._lose(
                 self._at("groups"), "different counts", f"shares hold for all devices; {min(counts)} is the least"
             )
+        count = min(*counts, MOST_SHARES)
+        if min(counts) > MOST_SHARES:
+            self._lose(self._at("groups"), f"a count of {min(counts)}", TOO_MANY)
         if why := self._other_ids(options):
-            more: dict[str, Any] = {"shares": min(counts)} if min(counts) > 1 else {}
+            more: dict[str, Any] = {"shares": count} if count > 1 else {}
             self._lose(self._at(), "the ids", f"{why}; {RUNNING}")
         else:
-            more = {"shares": {"count": min(counts), "ids": _IDS}}
-        return ImportedResource(self._name, self._at(), DRIVER, options, more)
+            more = {"shares": {"count": count, "ids": _IDS}}
+        return ImportedResource(self._name, self._at(), DRIVER, options, more, self._domain.warnings)
 
     def _other_ids(self, options: dict[str, Any]) -> str:
         """Why devices can't keep their ids; empty if they can."""
         if "paths" in options:
             return ""
-        if any(group.usb for group in self._device.groups):
+        if any(group.sticks for group in self._device.groups):
             return "there they are made of the numbers that USB devices get anew at each plug"
         if any(path.optional for group in self._device.groups for path in group.paths):
             return "there they are made of what is there, so they change when an optional path comes or goes"
+        if isinstance(options["match"], list) and options.get("id"):
+            return "there they are made of each group's paths, and one template can't say different ones"
         return ""
 
     def _options(self) -> dict[str, Any] | None:
         groups = self._device.groups
-        if any(group.usb for group in groups):
+        if any(group.sticks for group in groups):
             return self._usb()
-        if len(groups) == len(groups[0].paths) == 1 and groups[0].paths[0].path.rstrip("/") in DIRECTORIES:
-            return directory(groups[0].paths[0])
-        if any(len(group.paths) > 1 for group in groups) and (options := together(groups)) is not None:
-            return options
-        alone = [(number, group.paths[0]) for number, group in enumerate(groups) if self._is_alone(number, group)]
-        return self._paths(alone) if alone else None
+        options = self._of_groups(groups)
+        if options is None:
+            alone = [group for number, group in enumerate(groups) if self._is_alone(number, group)]
+            options = self._paths(alone) if alone else None
+        return options
+
+    def _of_groups(self, groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
+        """Options for all groups, whose devices have several nodes; None if that isn't so, or is impossible."""
+        found = [is_directory(path.path, self._dev) for path in groups[0].paths]
+        if len(groups) == 1 and any(found):
+            wrong = (one for one, is_one in zip(groups[0].paths, found, strict=True) if is_one)
+            return None if any(map(_why_no_directory, wrong)) else generic_match.directories(groups[0], found)
+        if all(len(group.paths) == 1 for group in groups) or len(self._types(groups)) > 1:
+            return None
+        options = generic_match.together(groups)
+        if options is None and len(groups) == 1:
+            name = self._device.name.strip()
+            options = generic_match.whichever(groups[0], name) or generic_match.beside(groups[0])
+        if options is None and not any(is_directory(path.path, self._dev) for group in groups for path in group.paths):
+            options = generic_match.apart(groups)
+        return options and options | ({"type": "block"} if self._types(groups) == {"block"} else {})
+
+    def _types(self, groups: Sequence[DevicePaths]) -> set[str]:
+        """The types of the nodes."""
+        return {self._type(path) for group in groups for path in group.paths if path.type != "Mount"}
+
+    def _type(self, path: Path) -> str:
+        return "block" if is_block(path.path, self._dev) else "char"
 
     def _usb(self) -> dict[str, Any] | None:
         for number, group in enumerate(self._device.groups):
             if group.paths:
                 self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
-        options = usb([group for group in self._device.groups if group.usb], self._device.name.strip())
+        options = generic_match.usb([one for one in self._device.groups if one.sticks], self._device.name.strip())
         if options is None:
             self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
         return options
 
     def _is_alone(self, number: int, group: DevicePaths) -> bool:
+        """Whether ``paths`` can offer the group. Else it is lost, with the reason."""
         first = group.paths[0]
         what, why = f"the group of {first.path}", ""
         if len(group.paths) > 1:
-            why = "paths that belong together are kept if all groups are alike but for their numbers, without globs"
+            why = self._why_not_together(group)
         elif first.type == "Mount":
             what, why = f"the mount {first.path}", "a device needs a node, or something in sysfs"
-        elif first.path.rstrip("/") in {*DIRECTORIES, *OTHER_DIRECTORIES}:
-            what, why = (
-                f"the directory {first.path}",
-                "what is in it needs a match of what it is, in a resource of its own",
-            )
-        elif not _in_dev(first.path):
+        elif not _in_dev(first):
             what, why = first.path, "only nodes in /dev are offered"
+        elif is_directory(first.path, self._dev):
+            what, why = f"the directory {first.path}", why_no_directory(first.path) or _DIRECTORY_BESIDE
         if why:
             self._lose(self._at("groups", number), what, why)
         return not why
 
-    def _paths(self, alone: Sequence[tuple[int, Path]]) -> dict[str, Any]:
-        first = alone[0][1]
+    def _why_not_together(self, group: DevicePaths) -> str:
+        paths, patterns = group.paths, [path for path in group.paths if is_glob(path.path)]
+        whole = [path for path in paths if is_directory(path.path, self._dev)]
+        reasons: Sequence[tuple[object, str]] = (
+            (whole, "; ".join(filter(None, map(_why_no_directory, whole))) or _DIRECTORY_BESIDE),
+            (len(self._types([group])) > 1, "it has char and block devices, and `type` holds for all of a resource"),
+            (len(patterns) > 1, _SEVERAL_PATTERNS),
+            (patterns, "there a path without limit joins only the first match of the pattern, whichever that is"),
+            (not any(generic_match.has_object(path, optional=path.optional) for path in paths), _LINKS_ONLY),
+            (
+                not any(map(generic_match.has_object, paths)),
+                "match finds a device by a node that isn't optional and has an object in sysfs, and here is none",
+            ),
+            (
+                any(path.type == "Mount" for path in paths),
+                "mounts hold for all devices of a resource, and those of the groups differ: write a resource for each",
+            ),
+        )
+        return next((why for is_so, why in reasons if is_so), "other groups of the resource can't be kept beside it")
+
+    def _paths(self, alone: Sequence[DevicePaths]) -> dict[str, Any]:
+        first = alone[0].paths[0]
         alike = []
-        for number, path in alone:
-            if (path.permissions, path.mountPath.strip()) == (first.permissions, first.mountPath.strip()):
-                alike.append(_glob(path.path.strip()))
-            else:
+        for group in alone:
+            path = group.paths[0]
+            why = ""
+            if (path.permissions, path.mountPath.strip()) != (first.permissions, first.mountPath.strip()):
                 why = "permissions and container_path hold for all devices; those of the first group are kept"
-                self._lose(self._at("groups", number), f"the group of {path.path}", why)
+            elif self._type(path) != self._type(first):
+                why = f"`type` holds for all devices of a resource; the first group's is {self._type(first)}"
+            if why:
+                at = self._at("groups", self._device.groups.index(group))
+                self._lose(at, f"the group of {path.path}", why)
+            else:
+                alike.append(_glob(path.path.strip()))
         options: dict[str, Any] = {"paths": list(dict.fromkeys(alike)), "permissions": first.permissions or "mrw"}
+        if self._type(first) == "block":
+            options["type"] = "block"
         if inside := first.mountPath.strip():
             options["container_path"] = f"{inside}{{name}}" if inside.endswith("/") else inside
         return options
@@ -122,9 +185,12 @@ class _GenericResource:
         self.not_kept.append(NotKept(place, what, why, self._name))
 
 
-def _in_dev(path: str) -> bool:
-    parts = path.strip().split("/")
-    return path.strip().startswith("/dev/") and not {"", ".", ".."} & set(parts[1:])
+def _why_no_directory(path: Path) -> str:
+    return why_no_directory(path.path)
+
+
+def _in_dev(path: Path) -> bool:
+    return in_dev(path.path.strip().rstrip("/"))
 
 
 def _glob(path: str) -> str:

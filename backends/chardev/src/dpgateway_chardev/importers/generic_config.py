@@ -1,18 +1,27 @@
-"""generic-device-plugin's configuration format: ``--device`` and ``--domain``, or the same in its file.
+"""generic-device-plugin's configuration format: flags, or the same in its file, or in MicroShift's.
 
-Source: squat/generic-device-plugin, config.go, main.go, deviceplugin/{path,usb}.go.
+Source: squat/generic-device-plugin, config.go, main.go, deviceplugin/{path,usb}.go; openshift/microshift,
+docs/user/howto_config.md.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from dpgateway import refuse
-from dpgateway.importing import InvalidConfiguration, Problem, Source, Written, flags, typed
+from dpgateway.importing import Entries, InvalidConfiguration, NotKept, Source, Written, flags, items, text
 
-DOMAIN = "squat.ai"
+_DOMAIN, _OLD_DOMAIN, _CHANGED = "devic.es", "squat.ai", (0, 2, 0)
+"""The default domain, and the one before the version that changed it."""
+_UNKNOWN_VERSION = (
+    f"the default domain depends on the plugin's version, which this file doesn't have: it is {_DOMAIN} since 0.2.0, "
+    f"and {_OLD_DOMAIN} before; see what your pods ask for"
+)
+_MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
+_IMAGE = "generic-device-plugin"
 _EXPECTED = "--device flags, or a file with `devices`"
 
 
@@ -24,7 +33,7 @@ class Path:
     mountPath: str = ""
     permissions: str = "mrw"
     readOnly: bool = False
-    type: Literal["Device", "Mount"] = "Device"
+    type: Literal["Device", "Mount", ""] = "Device"
     limit: int = 1
     optional: bool = False
 
@@ -45,7 +54,7 @@ class UsbModel:
         refuse(
             f"{key}: expected at most four hexadecimal digits, found {text!r}"
             for key, text in (("vendor", self.vendor), ("product", self.product))
-            if not re.fullmatch("[0-9A-Fa-f]{1,4}", text)
+            if not re.fullmatch("(0x)?[0-9A-Fa-f]{1,4}", text)
         )
 
 
@@ -55,11 +64,17 @@ class DevicePaths:
 
     paths: tuple[Path, ...] = ()
     usb: tuple[UsbModel, ...] = ()
+    usbs: tuple[UsbModel, ...] = ()
+    """MicroShift's name for ``usb``."""
     count: int = 1
 
     def __post_init__(self) -> None:
-        if bool(self.paths) == bool(self.usb):
+        if bool(self.paths) == bool(self.sticks):
             raise ValueError("expected either paths or usb")
+
+    @property
+    def sticks(self) -> tuple[UsbModel, ...]:
+        return self.usb + self.usbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +92,84 @@ class GenericDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """What is in front of the names."""
+
+    name: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GenericFile:
     """The whole configuration."""
 
-    domain: str
-    devices: tuple[tuple[Written, GenericDevice], ...]
+    devices: tuple[tuple[Written, GenericDevice, Domain], ...]
+    not_kept: tuple[NotKept, ...]
 
 
 def configured(source: Source) -> GenericFile:
     """The plugin's configuration in ``source``. Raises InvalidConfiguration."""
-    domain, devices = DOMAIN, list[Written]()
-    for config in source.configs("groups"):
-        domain = _text(config, "domain") or domain
-        devices += [one for key in ("device", "devices") for one in _items(config.below(key))]
-    commands = [list(flags(words)) for words in source.commands()]
-    ours = [pairs for pairs in commands if any(name == "device" for name, _ in pairs)] or commands
-    flagged = [pair for pairs in ours for pair in pairs]
-    domain = next((str(value.value) for name, value in flagged if name == "domain"), domain)
-    given = [_of_flag(source, value) for name, value in flagged if name == "device"]
-    devices = given or devices  # a flag outweighs the file
-    if not devices:
-        raise source.nothing(_EXPECTED)
-    problems: list[Problem] = []
-    read = [(one, typed(one, GenericDevice, problems)) for one in devices]
-    if problems:
-        raise InvalidConfiguration(problems)
-    return GenericFile(domain, tuple((written, device) for written, device in read if device is not None))
+    flagged, told = list[Written](), dict[object, Domain]()
+    everywhere = None
+    for words in source.commands():
+        pairs = list(flags(words))
+        devices = [one for name, value in pairs if name == "device" for one in _of_flag(source, value)]
+        named = [Domain(str(value.value)) for name, value in pairs if name == "domain"]
+        flagged += devices
+        told |= {_where(one): named[-1] for one in devices if named}
+        everywhere = everywhere or (named[-1] if named else None)
+    listed = list[Written]()
+    for one, domain in _of_files(source):
+        listed.append(one)
+        if wanted := everywhere or domain:
+            told[_where(one)] = wanted
+    known = {_where(one) for one in (*flagged, *listed)}
+    listed += [_digits(one) for one in source.holding("groups") if _is_device(one) and _where(one) not in known]
+    read = Entries.of(flagged or listed, GenericDevice, source.nothing(_EXPECTED))
+    outweighed = [
+        NotKept(one.place, text(one.below("name")), "a --device flag outweighs the file") for one in listed if flagged
+    ]
+    default = everywhere or _default(source)
+    found = tuple((one, device, told.get(_where(one), default)) for one, device in read.read)
+    return GenericFile(found, (*read.not_kept, *outweighed))
 
 
-def _of_flag(source: Source, value: Written) -> Written:
-    inner = source.inner(value)
-    if inner is None:
-        raise InvalidConfiguration([Problem(value.place, "an empty --device", "a mapping with the keys name, groups")])
-    return _digits(inner)
+def _of_flag(source: Source, value: Written) -> list[Written]:
+    try:
+        return [_digits(one) for one in source.inner(value)]
+    except InvalidConfiguration as error:
+        return [Written(None, value.place, problems=tuple(error.problems))]
+
+
+def _of_files(source: Source) -> Iterator[tuple[Written, Domain | None]]:
+    """The devices of its files and of MicroShift's, each with the domain that is written there."""
+    for config in source.holding("device", "devices"):
+        if config.problems and config.value is None:
+            yield config, None
+        microshift = config.place.key.rpartition(".")[2] == _MICROSHIFT
+        name = text(config.below("domain")) or (_MICROSHIFT_DOMAIN if microshift else "")
+        for key in ("device", "devices"):
+            for one in items(config.below(key)):
+                if one.below("groups"):
+                    yield (_digits(one) if microshift else one), Domain(name) if name else None
+
+
+def _is_device(one: Written) -> bool:
+    return any(group.below(key) for group in items(one.below("groups")) for key in ("paths", "usb", "usbs"))
+
+
+def _where(one: Written) -> tuple[int, int]:
+    return one.place.line, one.place.column
+
+
+def _default(source: Source) -> Domain:
+    """The default of the image's version; charts have ``repository`` and ``tag``."""
+    for one in source.everywhere("image"):
+        image = text(one.below("image")) or f"{text(one.below('repository'))}:{text(one.below('tag'))}"
+        name, _, tag = image.partition("@")[0].rpartition(":")
+        if name.endswith(_IMAGE) and (version := re.match(r"v?(\d+)\.(\d+)\.(\d+)", tag)):
+            return Domain(_DOMAIN if tuple(map(int, version.groups())) >= _CHANGED else _OLD_DOMAIN)
+    return Domain(_DOMAIN, (_UNKNOWN_VERSION,))
 
 
 def _digits(written: Written) -> Written:
@@ -119,16 +179,7 @@ def _digits(written: Written) -> Written:
     if isinstance(written.value, dict):
         values: dict[str, Written] = {}
         for key, one in written.value.items():
-            number = key in {"vendor", "product"} and type(one.value) is int
+            number = key in {"vendor", "product"} and type(one.value) in {int, float}
             values[key] = replace(one, value=one.text) if number else _digits(one)
         return replace(written, value=values)
     return written
-
-
-def _text(config: Written, key: str) -> str:
-    part = config.below(key)
-    return part.value if part and isinstance(part.value, str) else ""
-
-
-def _items(part: Written | None) -> list[Any]:
-    return part.value if part and isinstance(part.value, list) else []

@@ -8,12 +8,9 @@ from typing import Any
 
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers.generic_config import DevicePaths, Path
+from dpgateway_chardev.importers.paths import DIRECTORIES, directory_of, in_dev
 from dpgateway_chardev.patterns import is_lasting
 
-DIRECTORIES = {"/dev/dri": "drm", "/dev/input": "input", "/dev/snd": "sound"}
-"""The subsystems with a directory of their own. For the directory a container runtime gives all nodes in it."""
-OTHER_DIRECTORIES = frozenset({"/dev/bus/usb", "/dev/infiniband", "/dev/mapper", "/dev/net", "/dev/vfio"})
-"""Directories that mix subsystems, or nodes of several devices."""
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -21,7 +18,7 @@ def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
     """Options for groups of USB devices. All matches of a group are one device, with all their nodes; None if a match
     can't tell several groups apart.
     """
-    sticks = [one for group in groups for one in group.usb]
+    sticks = [one for group in groups for one in group.sticks]
     matches: list[dict[str, Any]] = []
     for one in sticks:
         ids = {"idVendor": f"{int(one.vendor, 16):04x}", "idProduct": f"{int(one.product, 16):04x}"}
@@ -37,30 +34,54 @@ def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
     return None
 
 
-def directory(path: Path) -> dict[str, Any]:
-    """Options for one device with all nodes in a directory. The directory's name is its id."""
-    where = path.path.rstrip("/")
-    name = where.removeprefix("/dev/")
-    match = {"subsystem": DIRECTORIES[where], "env": {"DEVNAME": f"{name}/*"}}
-    return {"match": match, "group": name, "permissions": path.permissions or "mrw"}
+def directories(group: DevicePaths, found: Sequence[bool]) -> dict[str, Any]:
+    """Options for one device with all nodes in the directories of a group, and its other nodes; ``found``: which of its
+    paths are directories. Its id is all of its paths.
+    """
+    matches, nodes, more = list[Any](), list[Any](), list[Any]()
+    for path, is_directory in zip(group.paths, found, strict=True):
+        where = path.path.strip().rstrip("/")
+        if not is_directory:
+            more.append(_given(path, _literal(where), _literal(_inside(path))))
+            continue
+        subsystem = DIRECTORIES.get(directory_of(where), "*")
+        inside = path.mountPath.strip()
+        inside += where.rpartition("/")[2] if inside.endswith("/") else ""
+        node: dict[str, Any] = {"host_path": "{devnode}"} | ({"container_path": f"{inside}/{{name}}"} if inside else {})
+        nodes.append(node | {"permissions": path.permissions or "mrw"})
+        matches.append({"subsystem": subsystem, "env": {"DEVNAME": f"{where.removeprefix('/dev/')}/*"}})
+    mounts = [one for one, path in zip(more, _others(group, found), strict=True) if path.type == "Mount"]
+    rest = [one for one, path in zip(more, _others(group, found), strict=True) if path.type != "Mount"]
+    name = "".join(path.path.strip().rstrip("/") for path in group.paths).removeprefix("/dev/")
+    options: dict[str, Any] = {"match": matches[0] if len(matches) == 1 else matches, "group": _literal(name)}
+    if nodes == [{"host_path": "{devnode}", "permissions": "mrw"}] * len(nodes) and not rest:
+        options["permissions"] = "mrw"
+    elif len(matches) == 1:
+        options["nodes"] = [*nodes, *rest]
+    else:
+        options["match"] = [match | {"nodes": [node, *rest]} for match, node in zip(matches, nodes, strict=True)]
+    return options | ({"mounts": mounts} if mounts else {})
+
+
+def _others(group: DevicePaths, found: Sequence[bool]) -> list[Path]:
+    return [path for path, is_directory in zip(group.paths, found, strict=True) if not is_directory]
 
 
 def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     """Options for groups of several paths that differ only in numbers; None for others.
 
-    The object of the first node stands for all: ``/dev/snd/controlC1`` and ``/dev/snd/pcmC1D0c`` are the device of
-    ``controlC1``, with the nodes ``/dev/snd/controlC{number}`` and ``/dev/snd/pcmC{number}D0c``. Its id is all of its
-    paths, unless some of them are optional.
+    The object of a node that isn't optional stands for all: ``/dev/snd/controlC1`` and ``/dev/snd/pcmC1D0c`` are the
+    device of ``controlC1``, with the nodes ``/dev/snd/controlC{number}`` and ``/dev/snd/pcmC{number}D0c``. Its id is
+    all of its paths, unless some of them are optional.
     """
     columns = list(zip(*(group.paths for group in groups), strict=False))
     alike = len({len(group.paths) for group in groups}) == 1 and all(len(set(map(_kind, one))) == 1 for one in columns)
     if not alike or any(is_glob(one.path) for column in columns for one in column):
         return None
-    first = [one.path.strip() for one in columns[0]]
-    # match finds an object by the first node's name, and udev's links have no object
-    known = all(path.startswith("/dev/") and not is_lasting(path) for path in first)
-    if columns[0][0].type == "Mount" or columns[0][0].optional or not known:
+    anchors = next((column for column in columns if all(map(has_object, column))), None)
+    if anchors is None:
         return None
+    first = [one.path.strip() for one in anchors]
     numbers = [_DIGITS.split(path)[-2] if path[-1].isdigit() else "" for path in first]
     nodes, mounts, paths = list[Any](), list[Any](), ""
     for column in columns:
@@ -68,15 +89,72 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
         inside = _template([_inside(one) for one in column], numbers)
         if host is None or inside is None:
             return None
-        (nodes if column[0].type == "Device" else mounts).append(_given(column[0], host, inside))
+        (mounts if column[0].type == "Mount" else nodes).append(_given(column[0], host, inside))
         paths += host
-    names = [path.removeprefix("/dev/") for path in first]
-    subsystem = DIRECTORIES.get(first[0].rpartition("/")[0], "*")
-    match = {"subsystem": subsystem, "kernel": [name.rpartition("/")[2] for name in names]}
-    options: dict[str, Any] = {"match": match | {"env": {"DEVNAME": names}}, "nodes": nodes}
+    options: dict[str, Any] = {"match": _match(first), "nodes": nodes}
     if not any(column[0].optional for column in columns):
         options["group" if len(groups) == 1 else "id"] = paths.removeprefix("/dev/")
     return options | ({"mounts": mounts} if mounts else {})
+
+
+def apart(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
+    """Options for groups of several paths that have nothing in common: an alternative of match for each group, whose
+    first node with an object that isn't optional stands for it; None if there is none.
+    """
+    if any(is_glob(one.path) or one.type == "Mount" for group in groups for one in group.paths):
+        return None
+    anchors = [next((one for one in group.paths if has_object(one)), None) for group in groups]
+    found = [one.path.strip() for one in anchors if one is not None]
+    if len(set(found)) < len(groups):
+        return None
+    nodes = [
+        [_given(one, _literal(one.path.strip()), _literal(_inside(one))) for one in group.paths] for group in groups
+    ]
+    matches = [_match([path]) | {"nodes": given} for path, given in zip(found, nodes, strict=True)]
+    return {"match": matches, "id": "{env:DEVNAME}"}
+
+
+def whichever(group: DevicePaths, name: str) -> dict[str, Any] | None:
+    """Options for a device of those of its paths that are there, all of which are optional; None if it has others."""
+    if not all(one.optional and has_object(one, optional=True) and not is_glob(one.path) for one in group.paths):
+        return None
+    nodes = [_given(one, "{devnode}", _literal(one.mountPath.strip() and _inside(one))) for one in group.paths]
+    matches = [
+        _match([one.path.strip()])
+        | {"nodes": [{key: value for key, value in node.items() if value and key != "optional"}]}
+        for one, node in zip(group.paths, nodes, strict=True)
+    ]
+    return {"match": matches, "group": name}
+
+
+def beside(group: DevicePaths) -> dict[str, Any] | None:
+    """Options for a device of each match of a pattern, with other nodes that many devices share; None for others."""
+    patterns = [one for one in group.paths if is_glob(one.path)]
+    others = [one for one in group.paths if not is_glob(one.path)]
+    if len(patterns) != 1 or not has_object(patterns[0]) or any(one.limit < 2 or one.type == "Mount" for one in others):
+        return None
+    nodes, name = list[Any](), ""
+    for one in group.paths:
+        host = "{devnode}" if one is patterns[0] else _literal(one.path.strip())
+        name += "/dev/{env:DEVNAME}" if one is patterns[0] else host
+        inside = one.mountPath.strip() + ("{name}" if one.mountPath.strip().endswith("/") else "")
+        nodes.append(_given(one, host, inside or host))
+    return {
+        "match": _match([patterns[0].path.strip().replace("[^", "[!")]),
+        "id": name.removeprefix("/dev/"),
+        "nodes": nodes,
+    }
+
+
+def has_object(one: Path, *, optional: bool = False) -> bool:
+    """Whether match can find the node's object, by the kernel's name: udev's links have none."""
+    return one.type != "Mount" and one.optional == optional and in_dev(one.path) and not is_lasting(one.path.strip())
+
+
+def _match(paths: Sequence[str]) -> dict[str, Any]:
+    names = [path.removeprefix("/dev/") for path in paths]
+    subsystem = DIRECTORIES.get(directory_of(paths[0]), "*")
+    return {"subsystem": subsystem, "kernel": [name.rpartition("/")[2] for name in names], "env": {"DEVNAME": names}}
 
 
 def _kind(path: Path) -> tuple[object, ...]:
@@ -88,6 +166,10 @@ def _inside(path: Path) -> str:
     return inside + host.rpartition("/")[2] if inside.endswith("/") else inside
 
 
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def _template(texts: Sequence[str], numbers: Sequence[str]) -> str | None:
     """One template for all texts, with ``{number}`` in place of each text's number; None if they differ elsewhere."""
     parts = [_DIGITS.split(text) for text in texts]
@@ -96,7 +178,7 @@ def _template(texts: Sequence[str], numbers: Sequence[str]) -> str | None:
     whole = ""
     for column in zip(*parts, strict=True):
         if len(set(column)) == 1:
-            whole += column[0].replace("{", "{{").replace("}", "}}")
+            whole += _literal(column[0])
         elif list(column) == list(numbers):
             whole += "{number}"
         else:

@@ -1,30 +1,43 @@
-"""KubeVirt: the permitted host devices of a KubeVirt object, which virt-handler serves as a device plugin.
+"""KubeVirt: the permitted host devices of a KubeVirt object or a HyperConverged object, which virt-handler serves.
 
-Source: kubevirt/kubevirt, pkg/virt-handler/device-manager/{pci,mediated,usb}_device.go and common.go.
+Source: kubevirt/kubevirt, pkg/virt-handler/device-manager/{pci,mediated,usb}_device.go and common.go;
+kubevirt/hyperconverged-cluster-operator, api/v1/hyperconverged_types.go.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from dpgateway import refuse
 from dpgateway.importing import (
+    Entries,
     Imported,
     ImportedResource,
     InvalidConfiguration,
     NotKept,
-    Problem,
     Source,
     Written,
-    typed,
+    items,
+    refused,
 )
 from dpgateway_chardev.importers import DRIVER, RUNNING
 
 _ID = re.compile("[0-9A-Fa-f]{1,4}")
-_EXTERNAL = "In the KubeVirt object say externalResourceProvider: true for it, else virt-handler goes on serving it."
+_SAY_SO = "in this object say externalResourceProvider: true for it, else virt-handler goes on serving it"
+_EXTERNAL = (
+    "KubeVirt doesn't serve it, because of externalResourceProvider: true; another plugin does, under other ids: "
+    "remove that plugin, or this resource"
+)
+_EXPECTED = "an object of the kind KubeVirt or HyperConverged with permittedHostDevices"
+_LISTS = {
+    "pci": ("pciHostDevices",),
+    "mediated": ("mediatedDevices",),
+    "usb": ("usb", "usbHostDevices"),
+}
+"""The keys of KubeVirt, and of HyperConverged if they differ."""
 _GROUP = "{attr:iommu_group}"
 _VFIO: list[Any] = ["/dev/vfio/vfio", f"/dev/vfio/{_GROUP}"]
 
@@ -33,19 +46,27 @@ _VFIO: list[Any] = ["/dev/vfio/vfio", f"/dev/vfio/{_GROUP}"]
 class Pci:
     """PCI functions of one model."""
 
-    pciVendorSelector: str
     resourceName: str
+    pciVendorSelector: str = ""
+    pciDeviceSelector: str = ""
+    """HyperConverged's name for it."""
     externalResourceProvider: bool = False
+    disabled: bool = False
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}", self.pciVendorSelector):
-            raise ValueError(f"pciVendorSelector: expected VENDOR:DEVICE, 10de:1eb8, found {self.pciVendorSelector!r}")
+        key = "pciDeviceSelector" if self.pciDeviceSelector else "pciVendorSelector"
+        if not re.fullmatch("[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}", self.model):
+            raise ValueError(f"{key}: expected VENDOR:DEVICE, 10de:1eb8, found {self.model!r}")
+
+    @property
+    def model(self) -> str:
+        return (self.pciVendorSelector or self.pciDeviceSelector).strip()
 
     @property
     def matches(self) -> Iterator[dict[str, Any]]:
-        name = {"PCI_ID": self.pciVendorSelector.upper()}
+        name = {"PCI_ID": self.model.upper()}
         yield {"subsystem": "pci", "driver": "vfio-pci", "env": name}
-        if self.pciVendorSelector.lower().startswith("10de:"):  # NVIDIA's driver makes virtual functions of a GPU
+        if self.model.lower().startswith("10de:"):  # NVIDIA's driver makes virtual functions of a GPU
             of_gpu = {"sriov_totalvfs": {"present": False}, "nvidia/current_vgpu_type": {"none_of": "0"}}
             yield {"subsystem": "pci", "driver": "nvidia", "env": name, "attr": of_gpu}
 
@@ -57,6 +78,7 @@ class Mediated:
     mdevNameSelector: str
     resourceName: str
     externalResourceProvider: bool = False
+    disabled: bool = False
 
     @property
     def matches(self) -> Iterator[dict[str, Any]]:
@@ -96,55 +118,65 @@ class UsbHostDevice:
     resourceName: str
     selectors: tuple[UsbSelector, ...] = ()
     externalResourceProvider: bool = False
+    disabled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Permitted:
-    """All permitted host devices."""
-
-    pciHostDevices: tuple[Pci, ...] = ()
-    mediatedDevices: tuple[Mediated, ...] = ()
-    usb: tuple[UsbHostDevice, ...] = ()
+T = TypeVar("T", Pci, Mediated, UsbHostDevice)
 
 
 def kubevirt(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
-    whole = _permitted(source)
-    problems: list[Problem] = []
-    permitted = typed(whole, Permitted, problems)
-    if permitted is None:
-        raise InvalidConfiguration(problems)
-    pci = _functions(whole, "pciHostDevices", permitted.pciHostDevices)
-    mediated = _functions(whole, "mediatedDevices", permitted.mediatedDevices)
-    usb = [(_usb(one, at), at) for number, one in enumerate(permitted.usb) if (at := whole.part("usb", number))]
-    resources = [*pci, *mediated, *(resource for resource, _ in usb if resource is not None)]
-    return Imported(tuple(resources), tuple(_not_kept(permitted.usb, whole)))
+    permitted = _permitted(source)
+    problems: list[InvalidConfiguration] = []
+    pci = _entries(source, permitted, "pci", Pci, problems)
+    mediated = _entries(source, permitted, "mediated", Mediated, problems)
+    usb = _entries(source, permitted, "usb", UsbHostDevice, problems)
+    not_kept = [lost for one in (pci, mediated, usb) for lost in one.not_kept]
+    if problems and not (pci.read or mediated.read or usb.read):
+        raise problems[0]
+    not_kept += [refused(problem) for one in problems for problem in one.problems]
+    sticks = [(_usb(one, at), one, at) for at, one in usb.read]
+    resources = [*_functions("PCI_RESOURCE", pci.read), *_functions("MDEV_PCI_RESOURCE", mediated.read)]
+    resources += [resource for resource, _, _ in sticks if resource is not None]
+    return Imported(tuple(resources), (*not_kept, *(_not_kept(*one) for one in sticks)))
 
 
-def _permitted(source: Source) -> Written:
-    for one in source.objects("KubeVirt"):
-        part = one.part("spec", "configuration", "permittedHostDevices")
-        if part.value is not None:
-            return part
-    raise source.nothing("an object of the kind KubeVirt with spec.configuration.permittedHostDevices")
+def _permitted(source: Source) -> list[Written]:
+    """The mappings with the lists, in an object or in a patch of one."""
+    holding = (one.below("permittedHostDevices") for one in source.holding("permittedHostDevices"))
+    found = [one for one in holding if one is not None]
+    found += source.holding(*(key for keys in _LISTS.values() for key in keys if key != "usb"))
+    return list({(one.place.line, one.place.column): one for one in found}.values())
 
 
-def _functions(whole: Written, key: str, devices: Sequence[Pci | Mediated]) -> Iterator[ImportedResource]:
+def _entries(
+    source: Source, permitted: Sequence[Written], what: str, kind: type[T], problems: list[InvalidConfiguration]
+) -> Entries[T]:
+    """The entries of a list that are served; ``problems`` gets the error if all of them are wrong."""
+    written = [entry for one in permitted for key in _LISTS[what] for entry in items(one.below(key))]
+    try:
+        entries = Entries.of(written, kind, source.nothing(_EXPECTED))
+    except InvalidConfiguration as error:
+        problems.extend([error] if written or not any(one.value for one in permitted) else [])
+        return Entries((), ())
+    return replace(entries, read=tuple(one for one in entries.read if not one[1].disabled))
+
+
+def _functions(prefix: str, devices: Sequence[tuple[Written, Any]]) -> Iterator[ImportedResource]:
     """A resource for each name, which several selectors may share."""
-    prefix = "PCI_RESOURCE" if key == "pciHostDevices" else "MDEV_PCI_RESOURCE"
     cdev = {"host_path": "/dev/vfio/devices/{each:vfio-dev/*}", "optional": True}
-    for name in dict.fromkeys(one.resourceName for one in devices):
-        alike = [one for one in devices if one.resourceName == name]
+    for name in dict.fromkeys(one.resourceName for _, one in devices):
+        alike = [(at, one) for at, one in devices if one.resourceName == name]
         options = {
-            "match": [match for one in alike for match in one.matches],
+            "match": [match for _, one in alike for match in one.matches],
             "group": _GROUP,
             "id": "{group}",
-            "nodes": [*_VFIO, cdev] if key == "pciHostDevices" else _VFIO,
+            "nodes": [*_VFIO, cdev] if prefix == "PCI_RESOURCE" else _VFIO,
             "permissions": "mrw",
             "env": {_variable(prefix, name): "{kernel}"},
         }
-        comments = () if all(one.externalResourceProvider for one in alike) else (_EXTERNAL,)
-        yield ImportedResource(name, whole.at(key, devices.index(alike[0])), DRIVER, options, comments=comments)
+        external = all(one.externalResourceProvider for _, one in alike)
+        yield ImportedResource(name, alike[0][0].place, DRIVER, options, warnings=(_EXTERNAL if external else _SAY_SO,))
 
 
 def _variable(prefix: str, name: str) -> str:
@@ -162,15 +194,13 @@ def _usb(usb: UsbHostDevice, at: Written) -> ImportedResource | None:
     options["env"] = {_variable("USB_RESOURCE", usb.resourceName): "{attr:busnum}:{attr:devnum}"}
     # the user of qemu in virt-launcher (pkg/util/util.go, NonRootUID)
     options["access"] = [{"host_path": "{devnode}", "owner": 107, "group": 107}]
-    comments = () if usb.externalResourceProvider else (_EXTERNAL,)
-    return ImportedResource(usb.resourceName, at.place, DRIVER, options, comments=comments)
+    warning = _EXTERNAL if usb.externalResourceProvider else _SAY_SO
+    return ImportedResource(usb.resourceName, at.place, DRIVER, options, warnings=(warning,))
 
 
-def _not_kept(usb: Sequence[UsbHostDevice], whole: Written) -> Iterator[NotKept]:
-    for number, one in enumerate(usb):
-        place, name = whole.at("usb", number), one.resourceName
-        if _usb(one, whole.part("usb", number)) is None:
-            why = "match takes one of each kind, or a number of one kind"
-            yield NotKept(place, "the selectors", why, name)
-            continue
-        yield NotKept(place, "the ids", f"there they are new at each start of virt-handler; {RUNNING}", name)
+def _not_kept(resource: ImportedResource | None, usb: UsbHostDevice, at: Written) -> NotKept:
+    if resource is None:
+        why = "match takes one of each kind, or a number of one kind"
+        return NotKept(at.place, "the selectors", why, usb.resourceName)
+    why = f"there they are new at each start of virt-handler; {RUNNING}"
+    return NotKept(at.place, "the ids", why, usb.resourceName)

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path as FilePath
+from typing import Any
 
 from dpgateway.importing import (
+    Entries,
     Imported,
     ImportedResource,
     InvalidConfiguration,
@@ -21,11 +23,11 @@ from dpgateway.importing import (
     Problem,
     Source,
     Written,
-    typed,
 )
-from dpgateway_chardev.importers import DRIVER
-from dpgateway_chardev.importers.generic_config import Path
-from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory
+from dpgateway_chardev.importers import DRIVER, MOST_SHARES, TOO_MANY
+from dpgateway_chardev.importers.generic_config import DevicePaths, Path
+from dpgateway_chardev.importers.generic_match import directories
+from dpgateway_chardev.importers.paths import is_block, is_directory, why_no_directory
 
 MOST_NAMES = 100_000
 """Limit of names below /dev, because links may form a loop."""
@@ -53,41 +55,43 @@ class Desired:
 
 def smarter_device_manager(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
-    desired = list(_desired(source))
-    if not desired:
-        raise source.nothing(_EXPECTED)
+    desired = Entries.of(source.holding("devicematch"), Desired, source.nothing(_EXPECTED))
     names = sorted(islice(_names(source.dev, ""), MOST_NAMES + 1))
     if len(names) > MOST_NAMES:
         raise InvalidConfiguration([Problem(Place(str(source.dev)), f"more than {MOST_NAMES} names", "a node's /dev")])
     resources: dict[str, ImportedResource] = {}
-    not_kept: list[NotKept] = []
-    for written, one in desired:
+    not_kept = list(desired.not_kept)
+    for written, one in desired.read:
         not_kept += _unknown(written, one, source.dev)
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
-            if f"/dev/{name}" not in DIRECTORIES and os.path.isdir(source.dev / name):  # noqa: PTH112  pathlib's raises what forbids it
-                why = "a container runtime gives all that is in it; match and group say what is in it"
-                not_kept.append(NotKept(written.place, f"the directory /dev/{name}", why, resource))
-            elif one.nummaxdevices < 1 or resource in resources:
-                why = "it offers none of it" if one.nummaxdevices < 1 else "another devicematch takes it, too"
-                not_kept.append(NotKept(written.place, f"/dev/{name}", why, resource))
-            else:
-                more = {"shares": {"count": one.nummaxdevices, "ids": "{share}"}}
-                path = Path(f"/dev/{name}", permissions="rw")
-                options = directory(path) if path.path in DIRECTORIES else {"paths": [path.path]}
-                resources[resource] = ImportedResource(resource, written.place, DRIVER, options, more)
+            path = f"/dev/{name}"
+            whole = is_directory(path, source.dev)
+            if why := _why_none(one, path, whole=whole, taken=resource in resources):
+                not_kept.append(NotKept(written.place, f"the directory {path}" if whole else path, why, resource))
+                continue
+            if one.nummaxdevices > MOST_SHARES:
+                what = f"nummaxdevices of {one.nummaxdevices}"
+                not_kept.append(NotKept(written.at("nummaxdevices"), what, TOO_MANY, resource))
+            more = {"shares": {"count": min(one.nummaxdevices, MOST_SHARES), "ids": "{share}"}}
+            resources[resource] = ImportedResource(
+                resource, written.place, DRIVER, _options(path, source.dev, whole=whole), more
+            )
     return Imported(tuple(resources.values()), tuple(not_kept))
 
 
-def _desired(source: Source) -> Iterator[tuple[Written, Desired]]:
-    problems: list[Problem] = []
-    for config in source.configs("devicematch"):
-        listed = config.below("config") or config  # as the chart's values have it
-        for one in listed.value if isinstance(listed.value, list) else ():
-            if (desired := typed(one, Desired, problems)) is not None:
-                yield one, desired
-    if problems:
-        raise InvalidConfiguration(problems)
+def _why_none(one: Desired, path: str, *, whole: bool, taken: bool) -> str:
+    if one.nummaxdevices < 1:
+        return "it offers none of it"
+    if taken:
+        return "another devicematch takes it, too"
+    return why_no_directory(path) if whole else ""
+
+
+def _options(path: str, dev: FilePath, *, whole: bool) -> dict[str, Any]:
+    if whole:
+        return directories(DevicePaths((Path(path, permissions="rw"),)), [True])
+    return {"paths": [path]} | ({"type": "block"} if is_block(path, dev) else {})
 
 
 def _found(one: Desired, names: list[str]) -> list[str]:

@@ -6,29 +6,34 @@ pkg/resources/pool_stub.go, pkg/infoprovider/extraInfoProvider.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dpgateway.importing import (
+    Entries,
     Imported,
     ImportedResource,
-    InvalidConfiguration,
     NotKept,
-    Problem,
     Source,
     Written,
     flags,
-    typed,
+    in_any_case,
+    items,
 )
 from dpgateway_chardev.importers import DRIVER, sriov_auxiliary
 from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector
 
 _PREFIX = "intel.com"
 _EXPECTED = "a mapping with the key resourceList"
-_PROC = (
-    "In a container of its own, say where it sees the host's /proc: the interface with the default route isn't given."
+_PROC = "in a container, say where it sees the host's /proc: the interface with the default route isn't given"
+_NO_PREFIX = (
+    f"the prefix is the plugin's default, {_PREFIX}, because this file has no --resource-prefix; the operator's "
+    "default is openshift.io"
 )
+_OF_ALL_NODES = re.compile(r"(?i).*config.*|.*\.(json|ya?ml|conf|cfg|txt)")
+"""The names of files in a ConfigMap that aren't nodes' names, as which the operator has one for each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +48,54 @@ class SriovPool:
     additionalInfo: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SriovFile:
-    """Its configuration file."""
-
-    resourceList: tuple[SriovPool, ...]
-
-
 def sriov_network_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
-    files = [one for one in source.configs("resourceList") if one.below("resourceList")]
-    if not files:
-        raise source.nothing(_EXPECTED)
-    problems: list[Problem] = []
-    pools = [(file, whole) for file in files if (whole := typed(file, SriovFile, problems)) is not None]
-    if problems:
-        raise InvalidConfiguration(problems)
+    files = list(source.holding("resourceList"))
+    pools = [one for file in files for one in ([file] if file.problems else items(in_any_case(file, "resourceList")))]
+    entries = Entries.of(pools, SriovPool, source.nothing(_EXPECTED))
     given = [value.value for words in source.commands() for name, value in flags(words) if name == "resource-prefix"]
-    prefix = given[0] if given else _PREFIX
-    converted = [
-        _SriovResource(pool, file.part("resourceList", number), prefix)
-        for file, whole in pools
-        for number, pool in enumerate(whole.resourceList)
+    prefix, warnings = (given[0], ()) if given else (_PREFIX, (_NO_PREFIX,))
+    converted = [_SriovResource(pool, written, prefix, warnings) for written, pool in entries.read]
+    made = [(one, resource) for one in converted if (resource := one.resource(alone=len(converted) == 1)) is not None]
+    resources, other = _of_nodes([(_node(source, one.written), resource) for one, resource in made])
+    return Imported(resources, (*entries.not_kept, *(lost for one in converted for lost in one.not_kept), *other))
+
+
+def _node(source: Source, pool: Written) -> str:
+    """The node whose file the pool is in; empty for all nodes."""
+    files = [
+        (file.place.line, name)
+        for config_map in source.objects("ConfigMap")
+        for name, file in config_map.part("data").value.items()
     ]
-    resources = tuple(
-        resource for one in converted if (resource := one.resource(alone=len(converted) == 1)) is not None
-    )
-    return Imported(resources, tuple(not_kept for one in converted for not_kept in one.not_kept))
+    name = max((one for one in files if one[0] <= pool.place.line), default=(0, "config"))[1]
+    return "" if _OF_ALL_NODES.fullmatch(name) else name
+
+
+def _of_nodes(
+    resources: Sequence[tuple[str, ImportedResource]],
+) -> tuple[tuple[ImportedResource, ...], Sequence[NotKept]]:
+    """One resource for each name, with the nodes whose files have it."""
+    kept: dict[str, ImportedResource] = {}
+    not_kept: list[NotKept] = []
+    for node, one in resources:
+        nodes = {"nodes": [node]} if node else {}
+        first = kept.setdefault(one.name, replace(one, more=nodes | dict(one.more)))
+        if not node or node in first.more.get("nodes", ()):
+            continue
+        if first.options == one.options and "nodes" in first.more:
+            kept[one.name] = replace(first, more=dict(first.more) | {"nodes": [*first.more["nodes"], node]})
+        else:
+            why = "another node's file has other selectors under this name: make a configuration for each kind of node"
+            not_kept.append(NotKept(one.place, f"the pool of {node}", why, one.name))
+    return tuple(kept.values()), not_kept
 
 
 class _SriovResource:
     """A pool, and what of it is ``not_kept``."""
 
-    def __init__(self, pool: SriovPool, written: Written, prefix: str) -> None:
-        self.pool, self.written = pool, written
+    def __init__(self, pool: SriovPool, written: Written, prefix: str, warnings: tuple[str, ...]) -> None:
+        self.pool, self.written, self._warnings = pool, written, () if pool.resourcePrefix else warnings
         self.not_kept: list[NotKept] = []
         self._prefix = pool.resourcePrefix or prefix
         self._name = f"{self._prefix}/{pool.resourceName}"
@@ -100,9 +119,9 @@ class _SriovResource:
             options["device_info"] = self._file(selectors)
         if pool.excludeTopology:
             options["numa"] = ""
-        comments = (_PROC,) if pool.deviceType == "netDevice" else ()
+        warnings = (*self._warnings, *((_PROC,) if pool.deviceType == "netDevice" else ()))
         more = {} if alone else {"pool": "sriov"}
-        return ImportedResource(self._name, self.written.place, DRIVER, options, more, comments)
+        return ImportedResource(self._name, self.written.place, DRIVER, options, more, warnings)
 
     def _kinds(self, selectors: Sequence[FunctionSelector]) -> Iterator[dict[str, Any]]:
         for one in selectors:
@@ -139,9 +158,6 @@ class _SriovResource:
             if reasons := list(sriov_auxiliary.unknown(one) if self._auxiliary else one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
-            elif not one.drivers and not self._auxiliary:
-                why = "the nodes depend on the driver, and here it may be any; what it selects is left out"
-                self._lose("selectors", why, "drivers")
             else:
                 yield one
 

@@ -101,7 +101,10 @@ class FunctionSelector:
 
     @property
     def by_driver(self) -> list[Any]:
-        """The drivers, grouped by the nodes that their functions need."""
+        """The drivers, grouped by the nodes that their functions need; tests of all drivers if none is named."""
+        if not self.drivers:
+            kernel = {"none_of": ["vfio-pci", *_UIO]}
+            return [kernel] if self.isRdma or self.vdpaType else [["vfio-pci"], list(_UIO), kernel]
         alike: dict[str, list[str]] = {}
         for driver in self.drivers:
             alike.setdefault(_kind(driver), []).append(driver)
@@ -136,7 +139,7 @@ class FunctionSelector:
             if values:
                 yield key, [f"0x{value.lower().removeprefix('0x')}" for value in values]
 
-    def nodes(self, drivers: Sequence[str]) -> list[Any]:
+    def nodes(self, drivers: Any) -> list[Any]:  # noqa: ANN401  one of ``by_driver``
         """The nodes of functions with such a driver."""
         nodes = list(_VFIO) if "vfio-pci" in drivers else []
         nodes += [_UIO_NODE] if set(drivers) & set(_UIO) else []
@@ -144,7 +147,7 @@ class FunctionSelector:
         nodes += ["/dev/{each:vdpa*/vhost-vdpa-*}"] if self.vdpaType == "vhost" else []
         return nodes + (["/dev/vhost-net", "/dev/net/tun"] if self.needVhostNet else [])
 
-    def info(self, drivers: Sequence[str]) -> dict[str, Any]:
+    def info(self, drivers: Any) -> dict[str, Any]:  # noqa: ANN401  one of ``by_driver``
         """The template of PCIDEVICE_..._INFO for a function."""
         info: dict[str, Any] = {"generic": {"deviceID": ID}}
         if "vfio-pci" in drivers:
