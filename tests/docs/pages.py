@@ -15,6 +15,7 @@ VARIES = (
     (re.compile(r"\b\d+s\b"), "AGE"),
     (re.compile(r"(?<=[= ])/\S*/first-hour/"), "PLACE/"),
     (re.compile(r"\bon node \S+"), "on node NAME"),
+    (re.compile(r"\bpid \d+"), "pid PID"),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 )
 """What differs from run to run, and on a reader's machine."""

@@ -1,5 +1,6 @@
-"""What the README shows a newcomer: its driver keeps the contract, its configuration is valid, the demo is as shown."""
+"""What the README shows a newcomer: driver, configuration, demo and status."""
 
+import asyncio
 import importlib
 import re
 import subprocess
@@ -9,18 +10,20 @@ import pytest
 from benchmarks.report import Report
 from dpgateway.cli import demo
 from dpgateway.testing import check_driver
+from tests.browser.node import CAMERA, SERIAL, node
 from tests.docs.examples import installed
 from tests.docs.pages import DOCS, check_output
 from tests.support.configurations import complete, load
 from tests.support.drivers import find
 from tests.support.gateway import COMMAND
+from tests.support.waiting import until
 
 README = (DOCS.parent / "README.md").read_text()
 
 
-def block(kind):
-    """The first of its kind."""
-    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
+def block(kind, index=0):
+    """Of its kind, by default the first."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[index]
 
 
 @pytest.fixture
@@ -43,6 +46,22 @@ def test_the_demo_prints_what_is_shown():
     result = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, timeout=200, check=False)
     assert result.returncode == 0, result.stderr
     check_output(block("text"), result.stdout)
+
+
+async def test_the_status_says_what_is_shown(tmp_path):
+    command = [*COMMAND, "status", f"--control-socket={tmp_path / 'control.sock'}"]
+    async with node(tmp_path) as one:
+        await one.start()
+        await one.admit("modem", serial=2)
+        await one.admit("vision", fpga=1, camera=1)
+        one.fail(CAMERA, absent=True, indexes=[0])
+        one.fail(SERIAL, unhealthy="no carrier for 30 s", indexes=[5])
+
+        async def said():
+            status = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+            return status.stdout if "lost  " in status.stdout and "no carrier" in status.stdout else None
+
+        check_output(block("text", 1), await until(said, pause=0.1))
 
 
 def test_restart_time_as_measured():
