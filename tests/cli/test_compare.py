@@ -25,7 +25,6 @@ WANTED = [
 async def gateway(short_path):
     (short_path / "dp").mkdir()
     async with Gateway(short_path, short_path / "dp") as gateway:
-        gateway.imported = True
         yield gateway
 
 

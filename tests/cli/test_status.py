@@ -20,7 +20,6 @@ ABSENT = {"name": "example.com/absent", "driver": "absent"}
 async def node(short_path):
     (short_path / "dp").mkdir()
     async with Gateway(short_path, short_path / "dp") as gateway, Kubelet("1.31", short_path / "dp") as kubelet:
-        gateway.imported = True
         yield Node(short_path, gateway, kubelet)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpgateway_simulator import Kubelet
 from tests.support import foreign
-from tests.support.gateway import COMMAND, Gateway
+from tests.support.gateway import COMMAND
 from tests.support.waiting import until
 
 R = "example.com/thing"
@@ -17,23 +17,16 @@ SIMULATED = {"name": R, "driver": "simulated", "options": {"count": 4, "env_pref
 
 
 @pytest.fixture
-def directory(short_path):
-    path = short_path / "dp"
-    path.mkdir()
-    return path
+async def gateway(process):
+    await process.start(SIMULATED)
+    await process.said("serving 1 resource")
+    return process
 
 
 @pytest.fixture
-async def gateway(short_path, directory):
-    async with Gateway(short_path, directory) as gateway:
-        await gateway.start(SIMULATED)
-        await gateway.said("serving 1 resource")
-        yield gateway
-
-
-@pytest.fixture
-async def kubelet(directory):
-    one = Kubelet("1.34", directory)
+async def kubelet(short_path):
+    """Not yet started."""
+    one = Kubelet("1.34", short_path / "device-plugins")
     yield one
     await one.kill()
 
@@ -54,10 +47,10 @@ class Foreign:
 
 
 @pytest.fixture
-async def other(directory):
+async def other(short_path):
     command = (sys.executable, "-W", "ignore", str(Path(foreign.__file__)))
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
-    yield Foreign(directory, process)
+    yield Foreign(short_path / "device-plugins", process)
     process.kill()
     await process.wait()
 
@@ -84,7 +77,7 @@ async def test_a_foreign_stream_hides_no_end_of_the_kubelets(gateway, kubelet, o
     await offered(kubelet)
 
 
-async def test_a_foreign_stream_that_comes_first_is_no_kubelets(gateway, kubelet, other):
+async def test_a_foreign_stream_that_comes_first(gateway, kubelet, other):
     await gateway.said("to the kubelet of")
     await other.watch()
     await kubelet.start()
@@ -102,8 +95,8 @@ async def test_a_foreign_stream_puts_off_no_registration(gateway, kubelet, other
     await offered(kubelet)
 
 
-async def test_a_kubelet_in_another_pid_namespace_is_known_by_its_user_agent(gateway, kubelet):
-    """As a container sees it: the kubelet's pid is 0."""
+async def test_a_kubelet_in_another_pid_namespace(gateway, kubelet):
+    """As a container sees it: its pid is 0, and its user agent tells."""
     await gateway.end()
     gateway.command = ("unshare", "--pid", "--fork", "--kill-child", *COMMAND)
     await gateway.start()

@@ -6,9 +6,8 @@ import signal
 
 import pytest
 
-from dpgateway_simulator import Kubelet, PluginError
+from dpgateway_simulator import PluginError
 from tests.support.containerd import containerd
-from tests.support.gateway import Gateway
 from tests.support.specs import of, write
 from tests.support.waiting import until
 
@@ -27,66 +26,57 @@ async def given(kubelet):
     return await kubelet.allocate(R, ["node-0"])
 
 
-async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(short_path, knows):
+@pytest.mark.parametrize("kubelet", ["1.24"], indirect=True)
+async def test_names_for_an_old_kubelet_and_a_new_one(process, kubelet, short_path, knows):
     specs = short_path / "cdi"
-    old, new = Kubelet("1.24", short_path / "dp"), Kubelet("1.31", short_path / "dp")
-    await old.start()
-    async with Gateway(short_path, short_path / "dp") as gateway:
-        gateway.imported = True
-        gateway.runtime = {"socket": str(knows), "cdi_dirs": [str(specs)]}
-        options = {"count": 1, "cdi_kind": "vendor.example/gpu"}
-        await gateway.start({"name": R, "driver": "simulated", "options": options})
-        with pytest.raises(PluginError, match=f"no spec has the CDI device {GPU}; looked in {specs}"):
-            await given(old)
-        write(specs / "a.json", of({"node-0": {"env": ["GPU=1"], "deviceNodes": [{"path": "/dev/null"}]}}))
-        answer = await given(old)
-        assert (answer.envs["GPU"], [one.host_path for one in answer.devices]) == ("1", ["/dev/null"])
-        assert not answer.cdi_devices
-        await old.kill()
-        await new.start()
-        answer = await given(new)
-        assert [one.name for one in answer.cdi_devices] == [GPU]
-        assert "GPU" not in answer.envs
-    await new.kill()
+    process.runtime = {"socket": str(knows), "cdi_dirs": [str(specs)]}
+    options = {"count": 1, "cdi_kind": "vendor.example/gpu"}
+    await process.start({"name": R, "driver": "simulated", "options": options})
+    with pytest.raises(PluginError, match=f"no spec has the CDI device {GPU}; looked in {specs}"):
+        await given(kubelet)
+    write(specs / "a.json", of({"node-0": {"env": ["GPU=1"], "deviceNodes": [{"path": "/dev/null"}]}}))
+    answer = await given(kubelet)
+    assert (answer.envs["GPU"], [one.host_path for one in answer.devices]) == ("1", ["/dev/null"])
+    assert not answer.cdi_devices
+    await kubelet.upgrade("1.31")
+    answer = await given(kubelet)
+    assert [one.name for one in answer.cdi_devices] == [GPU]
+    assert "GPU" not in answer.envs
 
 
+@pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
 @pytest.mark.parametrize("cdi", ["auto", "always"])
-async def test_no_name_is_given_where_the_runtime_is_not_known(short_path, cdi):
+async def test_no_name_for_an_unknown_runtime(process, kubelet, short_path, cdi):
     """As in a pod that doesn't see the runtime's socket, on a node whose containerd drops names in silence."""
     write(short_path / "cdi" / "a.json", of({"node-0": {"env": ["GPU=1"], "hooks": []}}))
-    async with Kubelet("1.37", short_path / "dp") as kubelet, Gateway(short_path, short_path / "dp") as gateway:
-        gateway.imported = True
-        gateway.runtime = {"socket": str(short_path / "none.sock"), "cdi_dirs": [str(short_path / "cdi")]}
-        options = {"count": 1, "cdi_kind": "vendor.example/gpu", "env_prefix": "GOT"}
-        await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": cdi})
-        answer = await given(kubelet)
-        assert not answer.cdi_devices
-        assert answer.envs["GPU"] == "1"
-        hook = {"hookName": "createRuntime", "path": "/bin/h"}
-        write(short_path / "cdi" / "a.json", of({"node-0": {"hooks": [hook]}}))
-        with pytest.raises(PluginError, match=r"it isn't known whether .* tell the gateway .*: runtime\.socket in its"):
-            await given(kubelet)
+    process.runtime = {"socket": str(short_path / "none.sock"), "cdi_dirs": [str(short_path / "cdi")]}
+    options = {"count": 1, "cdi_kind": "vendor.example/gpu", "env_prefix": "GOT"}
+    await process.start({"name": R, "driver": "simulated", "options": options, "cdi": cdi})
+    answer = await given(kubelet)
+    assert not answer.cdi_devices
+    assert answer.envs["GPU"] == "1"
+    hook = {"hookName": "createRuntime", "path": "/bin/h"}
+    write(short_path / "cdi" / "a.json", of({"node-0": {"hooks": [hook]}}))
+    with pytest.raises(PluginError, match=r"it isn't known whether .* tell the gateway .*: runtime\.socket in its"):
+        await given(kubelet)
 
 
-async def test_what_any_driver_gives_is_a_spec_that_outlives_the_gateway_and_a_reboot(short_path, knows):
+@pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
+async def test_a_spec_outlives_the_gateway_and_a_reboot(process, kubelet, short_path, knows):
+    """Any driver's answer can be one."""
     specs = short_path / "cdi"
-    kubelet = Kubelet("1.37", short_path / "dp")
-    await kubelet.start()
-    async with Gateway(short_path, short_path / "dp") as gateway:
-        gateway.imported = True
-        gateway.runtime = {"socket": str(knows), "cdi_dirs": [str(specs)]}
-        options = {"count": 1, "env_prefix": "GOT"}
-        await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": "always"})
-        answer = await given(kubelet)
-        (spec,) = specs.iterdir()
-        document = json.loads(spec.read_text())
-        (device,) = document["devices"]
-        assert [one.name for one in answer.cdi_devices] == [f"{document['kind']}={device['name']}"]
-        assert not answer.envs
-        assert device["containerEdits"]["env"][0].startswith("GOT")
-        await gateway.end(signal.SIGKILL)
-        shutil.rmtree(specs)
-        await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": "auto"})
-        await until(spec.exists)
-        assert json.loads(spec.read_text()) == document
-    await kubelet.kill()
+    process.runtime = {"socket": str(knows), "cdi_dirs": [str(specs)]}
+    options = {"count": 1, "env_prefix": "GOT"}
+    await process.start({"name": R, "driver": "simulated", "options": options, "cdi": "always"})
+    answer = await given(kubelet)
+    (spec,) = specs.iterdir()
+    document = json.loads(spec.read_text())
+    (device,) = document["devices"]
+    assert [one.name for one in answer.cdi_devices] == [f"{document['kind']}={device['name']}"]
+    assert not answer.envs
+    assert device["containerEdits"]["env"][0].startswith("GOT")
+    await process.end(signal.SIGKILL)
+    shutil.rmtree(specs)
+    await process.start({"name": R, "driver": "simulated", "options": options, "cdi": "auto"})
+    await until(spec.exists)
+    assert json.loads(spec.read_text()) == document

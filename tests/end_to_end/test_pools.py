@@ -7,8 +7,7 @@ import stat
 
 import pytest
 
-from dpgateway_simulator import Kubelet, PluginError
-from tests.support.gateway import Gateway
+from tests.support import kubelet as asked
 from tests.support.waiting import until
 
 GPU, SHARED = "example.com/gpu", "example.com/gpu-shared"
@@ -16,28 +15,18 @@ HELD = "char 240:4 is held as example.com/gpu by"
 
 
 @pytest.fixture
-async def kubelet(short_path):
-    one = Kubelet("1.31", short_path / "device-plugins")
-    await one.start()
-    yield one
-    await one.kill()
-
-
-@pytest.fixture
-async def process(short_path, kubelet):
-    """The gateway, with a GPU that a pod has."""
+async def process(process, short_path, kubelet):
+    """It serves a GPU that a pod has."""
     dev = short_path / "dev"
     dev.mkdir()
     os.mknod(dev / "gpu0", stat.S_IFCHR | 0o600, os.makedev(240, 4))
-    async with Gateway(short_path, short_path / "device-plugins") as process:
-        process.imported = True
-        await process.start(whole(dev), shared(dev))
-        await healthy(kubelet, SHARED, 2)
-        await healthy(kubelet, GPU, 1)
-        assert (await kubelet.admit("encoder", {"c": {GPU: 1}}))["ok"]
-        await healthy(kubelet, SHARED, 0)
-        yield process
-        assert await process.end() == 0
+    await process.start(whole(dev), shared(dev))
+    await healthy(kubelet, SHARED, 2)
+    await healthy(kubelet, GPU, 1)
+    assert (await kubelet.admit("encoder", {"c": {GPU: 1}}))["ok"]
+    await healthy(kubelet, SHARED, 0)
+    yield process
+    assert await process.end() == 0
 
 
 def whole(dev, **more):
@@ -54,15 +43,19 @@ async def healthy(kubelet, resource, count):
     await kubelet.wait_for(lambda: kubelet.counts(resource)[1] == count, 90)
 
 
-async def listed(kubelet):
-    """A kubelet that has forgotten a resource, and has no list of it yet, admits pods without its devices."""
-    await healthy(kubelet, GPU, 1)
-    await healthy(kubelet, SHARED, 0)
+async def both_fit(kubelet):
+    """Kubelets hear a little later what is excluded, so one may choose it until then."""
+    numbers = itertools.count()
+
+    async def fits():
+        await healthy(kubelet, SHARED, 2)
+        return (await kubelet.admit(f"viewers-{next(numbers)}", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
+
+    await until(fits, 90)
 
 
 async def refused(kubelet, reason=HELD):
-    with pytest.raises(PluginError, match=reason):
-        await kubelet.allocate(SHARED, ["gpu0::1"])
+    await asked.refused(kubelet, SHARED, "gpu0::1", reason)
 
 
 async def remembered(process):
@@ -70,7 +63,7 @@ async def remembered(process):
     await until(lambda: any("char 240:4" in path.read_text() for path in state.glob("*.json")))
 
 
-async def test_what_a_pod_has_under_one_name_is_nobodys_under_another_whatever_restarts(process, kubelet, short_path):
+async def test_held_hardware_through_restarts(process, kubelet, short_path):
     await until(lambda: any("is held as example.com/gpu by default/encoder" in line for line in process.log))
     await refused(kubelet, HELD + " default/encoder")
     await remembered(process)
@@ -86,17 +79,10 @@ async def test_what_a_pod_has_under_one_name_is_nobodys_under_another_whatever_r
     await process.said("registered", 7)
     await refused(kubelet)
     kubelet.remove("encoder")
-    numbers = itertools.count()
-
-    async def fits():
-        """Kubelets hear a little later what is excluded, so one may choose it until then."""
-        await healthy(kubelet, SHARED, 2)
-        return (await kubelet.admit(f"viewers-{next(numbers)}", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
-
-    await until(fits, 90)
+    await both_fit(kubelet)
 
 
-async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubelet, short_path):
+async def test_held_hardware_after_a_reboot(process, kubelet, short_path):
     """Also if the checkpoint is lost: then the kubelet admits its pods again, and chooses as if nothing were held."""
     await remembered(process)
     for checkpoint in ("kept", "lost"):
@@ -108,7 +94,8 @@ async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubel
         await kubelet.start()
         await process.start()
         await process.said("registered", registered + 2)
-        await listed(kubelet)
+        await healthy(kubelet, GPU, 1)  # with no list yet it would admit pods without devices
+        await healthy(kubelet, SHARED, 0)
         await refused(kubelet)
         assert not (await kubelet.admit("viewer", {"a": {SHARED: 1}}))["ok"]
     assert (await kubelet.admit("encoder", {"c": {GPU: 1}}))["ok"]
@@ -117,17 +104,10 @@ async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubel
     await healthy(kubelet, SHARED, 2)
 
 
-async def test_what_a_pod_was_given_that_the_kubelet_then_refused_is_soon_free(process, kubelet):
+async def test_what_a_refused_pod_was_given(process, kubelet):
     """The pod never gets a directory, and the kubelet writes nothing down of its refusal."""
     kubelet.remove("encoder")
     await healthy(kubelet, SHARED, 2)
     assert not (await kubelet.admit("greedy", {"c": {GPU: 1, SHARED: 1}}))["ok"]
     assert not (await kubelet.admit("greedier", {"c": {GPU: 1}, "d": {SHARED: 1}}))["ok"]
-    numbers = itertools.count()
-
-    async def fits():
-        """Kubelets hear a little later what is excluded, so one may choose it until then."""
-        await healthy(kubelet, SHARED, 2)
-        return (await kubelet.admit(f"viewers-{next(numbers)}", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
-
-    await until(fits, 90)
+    await both_fit(kubelet)

@@ -14,7 +14,6 @@ from h2.events import DataReceived, Event
 
 from dpgateway.status.readiness import DAMPED
 from dpgateway_simulator import Kubelet, PluginError
-from tests.end_to_end.awkward import install
 from tests.support.gateway import Gateway
 from tests.support.http import ask
 from tests.support.waiting import until
@@ -32,18 +31,8 @@ def awkward(name=R, **options):
 
 
 @pytest.fixture
-def directory(short_path):
-    path = short_path / "dp"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-async def process(short_path, directory):
-    install(short_path)
-    async with Gateway(short_path, directory) as process:
-        process.environment["PYTHONPATH"] = str(short_path)
-        yield process
+def directory(process):
+    return process.device_plugins_dir
 
 
 async def ends_in_order(process, number=signal.SIGTERM):
@@ -52,34 +41,24 @@ async def ends_in_order(process, number=signal.SIGTERM):
     assert process.names() == []
 
 
-@asynccontextmanager
-async def kubelet(version, directory):
-    one = Kubelet(version, directory)
-    await one.start()
-    try:
-        yield one
-    finally:
-        await one.kill()
-
-
 async def offered(one, count=4, resource=R):
     await one.wait_for(lambda: one.counts(resource)[1] == count)
 
 
-async def test_it_waits_for_the_kubelets_directory_which_it_never_makes(process, directory):
+async def test_it_waits_for_the_kubelets_directory(process, directory):
     directory.rmdir()
     await process.start(SIMULATED)
     await process.said("serving 1 resource")
     assert not directory.exists()
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one)
     assert await process.end() == 0
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_pods_get_devices_through_restarts_and_kills_of_the_kubelet(process, directory, version):
+async def test_pods_through_restarts_of_the_kubelet(process, directory, version):
     await process.start(SIMULATED)
-    async with kubelet(version, directory) as one:
+    async with Kubelet(version, directory) as one:
         await offered(one)
         assert (await one.admit("p", {"c": {R: 1}}))["ok"]
         for graceful in (True, False):
@@ -90,7 +69,7 @@ async def test_pods_get_devices_through_restarts_and_kills_of_the_kubelet(proces
     assert {line["level"] for line in process.entries()} == {"info"}
 
 
-async def test_it_loads_nothing_that_only_reading_and_few_people_need(process, directory):
+async def test_modules_that_it_never_loads(process, directory):
     """Together they take 6 MB: this is on every node, for ever."""
     process.environment["NEEDLESS"] = needless = (
         "ruamel.yaml importlib.metadata grpc_reflection.v1alpha.reflection rich uvicorn"
@@ -102,7 +81,7 @@ async def test_it_loads_nothing_that_only_reading_and_few_people_need(process, d
     )
     await process.start(awkward(ids="a", runs=look))
     await process.said("loaded: []")
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one, 1)
         process.reload(awkward(ids="ab", runs=look))
         await offered(one, 2)
@@ -112,7 +91,7 @@ async def test_it_loads_nothing_that_only_reading_and_few_people_need(process, d
 
 async def test_a_new_configuration_is_taken_over_or_refused(process, directory):
     await process.start(SIMULATED)
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one)
         process.reload(SIMULATED, {**SIMULATED, "name": S})
         await process.said(f"the configuration was read again; added: {S}")
@@ -131,7 +110,7 @@ async def test_a_new_configuration_is_taken_over_or_refused(process, directory):
 
 async def test_a_changed_file_is_taken_over_without_a_signal(process, directory):
     await process.start(SIMULATED)
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one)
         file = process.folder / "config.yaml"
         other = process.folder / "other.yaml"
@@ -142,7 +121,7 @@ async def test_a_changed_file_is_taken_over_without_a_signal(process, directory)
         await ends_in_order(process)
 
 
-async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, directory):
+async def test_pages_follow_the_kubelet(process, directory):
     process.web = {"listen": "127.0.0.1:0"}
     await process.start({**SIMULATED, "env": {"TOKEN": SECRET}})
     await process.said("the pages are at http://127.0.0.1:")
@@ -158,7 +137,7 @@ async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, director
 
     await until(healthy)
     assert (await until(lambda: ready(503)))["reason"] == "there is no kubelet.sock"
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one)
         assert (await until(lambda: ready(200)))["resources"] == [{"name": R, "ready": True, "reason": None}]
         assert (await one.admit("p", {"c": {R: 1}}))["ok"]
@@ -185,7 +164,7 @@ async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, director
 
 async def test_another_kubelet_in_another_era_takes_over(process, directory):
     await process.start(SIMULATED)
-    async with kubelet("1.8", directory) as one:
+    async with Kubelet("1.8", directory) as one:
         await offered(one)
         for version in ("1.9", "1.10", "1.37", "1.9"):
             await one.upgrade(version)
@@ -195,7 +174,7 @@ async def test_another_kubelet_in_another_era_takes_over(process, directory):
 
 async def test_each_container_is_one_line_with_its_devices(process, directory):
     await process.start(SIMULATED)
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one)
         await process.said("registered")
         before = len(process.log)
@@ -208,14 +187,8 @@ async def test_each_container_is_one_line_with_its_devices(process, directory):
         assert entry["message"].startswith("allocated 2 devices to a container, in ")
         assert 0 < entry.pop("seconds") < 20
         del entry["ts"], entry["message"], entry["logger"]
-        assert entry == {
-            "level": "info",
-            "resource": R,
-            "driver": "simulated",
-            "api": "v1beta1",
-            "devices": ["node-0", "node-2"],
-            "count": 2,
-        }
+        devices = {"devices": ["node-0", "node-2"], "count": 2}
+        assert entry == {"level": "info", "resource": R, "driver": "simulated", "api": "v1beta1", **devices}
 
 
 async def released(one, process):
@@ -236,7 +209,7 @@ async def released(one, process):
 @pytest.mark.parametrize("hangs", ["init", "devices", "allocate", "prepare", "release", "close"])
 async def test_it_ends_within_2_s_with_code_0_whatever_hangs(process, directory, hangs):
     await process.start(awkward(hangs=[hangs]), {**SIMULATED, "name": S})
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one, resource=S)
         if hangs not in {"init", "devices"}:
             await offered(one, 2)
@@ -254,11 +227,11 @@ async def test_it_ends_within_2_s_with_code_0_whatever_hangs(process, directory,
     assert "error" not in {entry["level"] for entry in process.entries()}
 
 
-async def test_drivers_that_hang_before_they_are_made_hold_up_no_other_and_are_named(process, directory):
+async def test_drivers_that_hang_before_they_are_made(process, directory):
     hanging = [{"name": f"example.com/{n}", "driver": f"awkward_{n}_at_import"} for n in range(4)]
     hanging += [awkward("example.com/options", hangs=["options"]), awkward("example.com/claims", hangs=["claims"])]
     await process.start(*hanging, awkward(), SIMULATED | {"name": S})
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         began = time.monotonic()
         await offered(one, resource=S)
         await offered(one, 2)
@@ -270,7 +243,7 @@ async def test_drivers_that_hang_before_they_are_made_hold_up_no_other_and_are_n
         await ends_in_order(process)
 
 
-async def test_options_that_are_wrong_end_it_with_code_2_whatever_hangs(process):
+async def test_wrong_options_while_a_driver_hangs(process):
     hangs = {"name": R, "driver": "awkward_0_at_import"}
     await process.start(hangs, awkward(S, count=2))
     await process.said("config.yaml:1: resources[1].options.count: found 2, expected 1")
@@ -309,7 +282,7 @@ async def test_it_ends_within_2_s_while_a_stream_is_not_read(process, directory)
 async def test_it_ends_at_once_when_nothing_hangs(process, directory):
     async def seconds():
         await process.start(SIMULATED)
-        async with kubelet("1.31", directory) as one:
+        async with Kubelet("1.31", directory) as one:
             await offered(one)
             began = time.monotonic()
             await ends_in_order(process, signal.SIGINT)
@@ -319,9 +292,9 @@ async def test_it_ends_at_once_when_nothing_hangs(process, directory):
 
 
 @pytest.mark.parametrize("exits", ["init", "devices", "allocate"])
-async def test_a_driver_that_exits_harms_only_its_own_resource(process, directory, exits):
+async def test_a_driver_that_exits(process, directory, exits):
     await process.start(awkward(exits=[exits]), {**SIMULATED, "name": S})
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one, resource=S)
         if exits == "allocate":
             await offered(one, 2)
@@ -333,10 +306,10 @@ async def test_a_driver_that_exits_harms_only_its_own_resource(process, director
         assert await process.end() == 0
 
 
-async def test_every_line_on_standard_error_is_json_whatever_a_driver_and_grpc_say(process, directory):
+async def test_every_line_of_the_log_is_json(process, directory):
     process.log_level = "debug"
     await process.start(awkward(noisy=True))
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
         await offered(one, 2)
         await one.admit("p", {"c": {R: 1}})
         one.delete_socket()
@@ -353,9 +326,9 @@ async def test_every_line_on_standard_error_is_json_whatever_a_driver_and_grpc_s
     assert printed["stderr"]["thread_name"] == f"{R} allocate"
 
 
-async def test_a_second_gateway_takes_over_when_the_first_is_killed(process, short_path, directory):
+async def test_a_second_gateway_takes_over(process, short_path, directory):
     await process.start(SIMULATED)
-    async with kubelet("1.31", directory) as one, Gateway(short_path, directory) as second:
+    async with Kubelet("1.31", directory) as one, Gateway(short_path, directory) as second:
         await offered(one)
         await second.start(SIMULATED)
         await second.said(f"pid {process.pid}")
@@ -367,14 +340,14 @@ async def test_a_second_gateway_takes_over_when_the_first_is_killed(process, sho
         await ends_in_order(second)
 
 
-async def test_any_number_of_resources_share_one_inotify_instance(process, short_path, directory):
+async def test_resources_share_one_inotify_instance(process, short_path, directory):
     """Of the 128 that root has; also where another gateway serves them all, and each waits for its lock."""
     (dev := short_path / "dev").mkdir()
     ports = [
         {"name": f"{R}-{one}", "driver": "chardev", "options": {"paths": [f"/dev/port{one}"], "dev": str(dev)}}
         for one in range(8)
     ]
-    async with kubelet("1.31", directory), Gateway(short_path, directory) as second:
+    async with Kubelet("1.31", directory), Gateway(short_path, directory) as second:
         await process.start(*ports)
         await process.said('"registered"', len(ports))
         assert process.used()["inotify"] == 1
@@ -386,9 +359,9 @@ async def test_any_number_of_resources_share_one_inotify_instance(process, short
         assert second.used()["inotify"] == 1
 
 
-async def test_eighty_restarts_of_the_kubelet_leave_nothing_behind(process, directory):
+async def test_restarts_of_the_kubelet_leak_nothing(process, directory):
     await process.start(SIMULATED, {**SIMULATED, "name": S})
-    async with kubelet("1.31", directory) as one:
+    async with Kubelet("1.31", directory) as one:
 
         async def restart(count):
             for _ in range(count):

@@ -2,34 +2,27 @@
 
 import pytest
 
-from dpgateway_simulator import Kubelet
-from tests.support.gateway import Gateway
-
 R = "example.com/thing"
 THING = {"name": R, "driver": "simulated", "options": {"count": 1, "release": True}}
 
 
-@pytest.fixture(params=["1.10", "1.37"])
-async def kubelet(request, short_path):
+@pytest.fixture(autouse=True)
+def another_pod(short_path):
+    """Each node has pods of its own."""
+    (short_path / "pods" / "another").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("kubelet", ["1.10", "1.37"], indirect=True)
+async def test_device_whose_last_share_is_free(process, kubelet):
     """Before 1.13 only the pods' directories tell."""
-    one = Kubelet(request.param, short_path / "device-plugins")
-    (short_path / "pods" / "another").mkdir(parents=True)  # each node has pods of its own
-    await one.start()
-    yield one
-    await one.kill()
-
-
-async def test_a_device_is_released_when_the_last_of_its_shares_is_free(short_path, kubelet):
-    async with Gateway(short_path, kubelet.directory) as process:
-        process.imported = True
-        await process.start(THING | {"shares": 2})
-        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 2)
-        for pod in "ab":
-            assert (await kubelet.admit(pod, {"c": {R: 1}}))["ok"]
-        kubelet.remove("a")
-        kubelet.remove("b")
-        await process.said("released node-0", seconds=90)  # also if they ended before their directories were seen
-        assert await process.end() == 0
+    await process.start(THING | {"shares": 2})
+    await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 2)
+    for pod in "ab":
+        assert (await kubelet.admit(pod, {"c": {R: 1}}))["ok"]
+    kubelet.remove("a")
+    kubelet.remove("b")
+    await process.said("released node-0", seconds=90)  # also if they ended before their directories were seen
+    assert await process.end() == 0
     assert sum("released node-0" in line for line in process.log) == 1
 
 
@@ -53,24 +46,18 @@ OTHER = {"name": "example.com/other", "driver": "simulated", "options": {"count"
 )
 @pytest.mark.parametrize("restarted", [False, True], ids=["reloaded", "restarted"])
 @pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
-async def test_what_left_the_configuration_while_it_was_held_is_called_a_leak(
-    short_path, kubelet, after, why, restarted
-):
-    async with Gateway(short_path, kubelet.directory) as process:
-        process.imported = True
-        await process.start(THING)
-        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
-        assert (await kubelet.admit("a", {"c": {R: 1}}))["ok"]
-        if restarted:
-            assert await process.end() == 0
-            await process.start(*after)
-        else:
-            process.reload(*after)
-        await process.said(": example.com/thing" if not restarted else "serving 1 resource", count=1 + restarted)
-        kubelet.remove("a")
-        await process.said(
-            "device node-0 of example.com/thing is free again, but driver simulated isn't told", seconds=90
-        )
+async def test_leak_of_what_left_the_configuration(process, kubelet, after, why, restarted):
+    await process.start(THING)
+    await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
+    assert (await kubelet.admit("a", {"c": {R: 1}}))["ok"]
+    if restarted:
         assert await process.end() == 0
+        await process.start(*after)
+    else:
+        process.reload(*after)
+    await process.said(": example.com/thing" if not restarted else "serving 1 resource", count=1 + restarted)
+    kubelet.remove("a")
+    await process.said("device node-0 of example.com/thing is free again, but driver simulated isn't told", seconds=90)
+    assert await process.end() == 0
     (line,) = [line for line in process.log if "isn't told" in line]
     assert why in line

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from dpgateway_simulator import Kubelet
-from tests.support.gateway import Gateway
 from tests.support.waiting import until
 
 R = "example.com/thing"
@@ -13,29 +11,25 @@ TEXT = f"another device plugin has registered {R}: the kubelet lists ids that th
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["writes again and again", "wrote as all registered"])
-async def test_ids_of_another_plugin_are_told_of(short_path, again):
-    kubelet = Kubelet("1.37", short_path / "device-plugins")
+@pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
+async def test_ids_of_another_plugin_are_told_of(process, kubelet, short_path, again):
     (short_path / "pods" / "another").mkdir(parents=True)
-    await kubelet.start()
-    async with Gateway(short_path, kubelet.directory) as process:
-        process.imported = True
-        await process.start({"name": R, "driver": "simulated", "options": {"count": 1}})
-        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
-        checkpoint = kubelet.directory / "kubelet_internal_checkpoint"
+    await process.start({"name": R, "driver": "simulated", "options": {"count": 1}})
+    await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
+    checkpoint = kubelet.directory / "kubelet_internal_checkpoint"
 
-        async def told():
-            """What a kubelet wrote just after our list proves nothing until it has been the last word for a while."""
-            if any(TEXT in line for line in process.log):
-                return True
-            if checkpoint.exists() and "theirs-0" in checkpoint.read_text() and not again:
-                return False
-            data = {"PodDeviceEntries": None, "RegisteredDevices": {R: ["theirs-0"]}}
-            new = checkpoint.with_suffix(".new")
-            new.write_text(json.dumps({"Data": data, "Checksum": 1}))
-            new.rename(checkpoint)
+    async def told():
+        """What a kubelet wrote just after our list proves nothing until it has been the last word for a while."""
+        if any(TEXT in line for line in process.log):
+            return True
+        if checkpoint.exists() and "theirs-0" in checkpoint.read_text() and not again:
             return False
+        data = {"PodDeviceEntries": None, "RegisteredDevices": {R: ["theirs-0"]}}
+        new = checkpoint.with_suffix(".new")
+        new.write_text(json.dumps({"Data": data, "Checksum": 1}))
+        new.rename(checkpoint)
+        return False
 
-        await until(told, 60, pause=0.2)
-        assert await process.end() == 0
+    await until(told, 60, pause=0.2)
+    assert await process.end() == 0
     assert sum(TEXT in line and '"level": "warning"' in line for line in process.log) == 1
-    await kubelet.kill()

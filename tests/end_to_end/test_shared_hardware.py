@@ -7,8 +7,7 @@ import stat
 
 import pytest
 
-from dpgateway_simulator import Kubelet, PluginError
-from tests.support.gateway import Gateway
+from tests.support import kubelet as asked
 from tests.support.waiting import until
 
 R = "example.com/serial"
@@ -26,21 +25,6 @@ def dev(short_path):
     return path
 
 
-@pytest.fixture
-async def kubelet(short_path):
-    one = Kubelet("1.31", short_path / "dp")
-    await one.start()
-    yield one
-    await one.kill()
-
-
-@pytest.fixture
-async def process(short_path, kubelet):
-    async with Gateway(short_path, short_path / "dp") as process:
-        process.imported = True
-        yield process
-
-
 def serial(dev, *names):
     return {"name": R, "driver": "chardev", "options": {"paths": [f"/dev/{name}" for name in names], "dev": str(dev)}}
 
@@ -56,8 +40,7 @@ async def healthy(kubelet, *ids):
 
 
 async def refused(kubelet, id_, reason):
-    with pytest.raises(PluginError, match=reason):
-        await kubelet.allocate(R, [id_])
+    await asked.refused(kubelet, R, id_, reason)
     assert (await kubelet.admit("another", {"c": {R: 1}}))["reason"] == "UnexpectedAdmissionError"
 
 
@@ -80,7 +63,7 @@ async def restarted(process, number, *resources):
 @pytest.mark.parametrize(
     ("change", "number"), [("order", signal.SIGTERM), ("link", signal.SIGTERM), ("order and link", signal.SIGKILL)]
 )
-async def test_what_a_container_has_is_nobody_elses_after_a_restart(process, kubelet, dev, change, number):
+async def test_held_node_after_a_restart(process, kubelet, dev, change, number):
     await given(process, kubelet, dev)
     if "link" in change:
         (dev / LINK).unlink()
@@ -89,7 +72,7 @@ async def test_what_a_container_has_is_nobody_elses_after_a_restart(process, kub
     assert await process.end() == 0
 
 
-async def test_what_nobody_remembers_is_nobodys(process, kubelet, dev):
+async def test_hardware_that_nobody_remembers(process, kubelet, dev):
     """As after an update from a gateway that wrote nothing down."""
     await given(process, kubelet, dev)
     await process.end(signal.SIGKILL)
@@ -110,7 +93,7 @@ async def test_a_link_that_vanishes_frees_nothing(process, kubelet, dev):
     assert await process.end() == 0
 
 
-async def test_a_name_that_comes_later_takes_nothing_from_a_container(process, kubelet, dev):
+async def test_a_name_that_comes_later(process, kubelet, dev):
     """As with udev, which makes its links after the kernel has made the node."""
     (dev / LINK).unlink()
     await process.start(serial(dev, "gp?", "ttyUSB*"))

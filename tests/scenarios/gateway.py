@@ -24,7 +24,6 @@ class Gateway(gateway.Gateway):
 
     log_format = "text"
     log_level = "debug"
-    imported = True
 
     def __init__(self, folder: Path, device_plugins_dir: Path) -> None:
         super().__init__(folder, device_plugins_dir)

@@ -36,8 +36,8 @@ class Gateway:
 
     log_format = "json"
     log_level = "info"
-    imported = False
-    """Whether it begins with its modules imported, which saves half a second. Tests of its start don't want that."""
+    imported = True
+    """It begins with its modules imported, which saves half a second; False for tests of its start."""
 
     def __init__(self, folder: Path, device_plugins_dir: Path) -> None:
         self.folder, self.device_plugins_dir = folder, device_plugins_dir

@@ -35,7 +35,6 @@ SOURCE = inspect.getsource(slow_release)
 class WalkingGateway(gateway.Gateway):
     """One process, with a folder of its own; what a node has once is the node's."""
 
-    imported = True
     log_format = "text"
 
     def __init__(self, node: "Node", number: int, plan: Plan) -> None:
