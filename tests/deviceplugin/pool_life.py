@@ -4,14 +4,26 @@ The parts are the product's, with the journals on a disk; drivers, kubelet and t
 """
 
 import asyncio
+import shutil
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from dpgateway.config import Shares
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.drivers.preparing import CallAfterClose
 from dpgateway.drivers.running import CallsAfterClose
+from dpgateway.errors import RequestError
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
+from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
@@ -20,6 +32,17 @@ from tests.support.holdings import Told
 from tests.support.inline import Inline
 from tests.support.resource import LOG, FakeResource
 from tests.support.resources import configured
+from tests.support.time import VirtualLoop
+from tests.support.waiting import turns
+
+SAVED = 0.2
+"""Seconds after which journals are written, if nothing changes."""
+LONG = 30.0
+"""Seconds after which the kubelet's note counts for all that was given away, and what was lost has left its list."""
+# Without shrinking, which may take minutes, in which nobody sees that something is wrong.
+AT_RANDOM = settings(
+    deadline=None, max_examples=60, stateful_step_count=40, phases=set(Phase) - {Phase.shrink, Phase.explain}
+)
 
 
 @dataclass(frozen=True)
@@ -228,3 +251,167 @@ class Life:
         for ended in self.truth.preparing.values():
             ended.cancel()
         self.truth.preparing.clear()
+
+
+@dataclass
+class Flight:
+    """An Allocate that the kubelet waits for."""
+
+    resource: str
+    ids: tuple[str, ...]
+    task: asyncio.Task[object]
+    gives: Has | None = None
+    """None: the gateway has refused it."""
+    answer: asyncio.Future[None] | None = None
+
+
+class NodeAtRandom(RuleBasedStateMachine):
+    """A kubelet, pods that come and go, and one gateway after the other. A machine of hypothesis adds what happens."""
+
+    names: tuple[str, ...]
+    """All that resources may be called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualLoop()
+        self.loop.clock.now = time.monotonic()  # journals have dates
+        asyncio.set_event_loop(self.loop)
+        self.folder = Path(tempfile.mkdtemp(prefix="node-"))
+        self.truth = Truth({})
+        self.life: Life
+        self.noted: dict[str, Has] = {}
+        """What the kubelet wrote down: by pod, also those that ended since."""
+        self.kubelets, self.kubelet_since = 1, self.loop.clock.now
+        self.flights: list[Flight] = []
+        self.pods = 0
+
+    def do(self, work) -> None:
+        """Does this in the event loop, and lets the loop do what follows from it. No time passes."""
+
+        async def do() -> None:
+            result = work()
+            if asyncio.iscoroutine(result):
+                await result
+            await turns()
+
+        self.loop.run_until_complete(do())
+
+    def wait(self, seconds: float) -> None:
+        self.do(partial(asyncio.sleep, seconds))
+
+    def start(self) -> None:
+        def start() -> None:
+            self.life = Life(self.loop, self.folder, self.truth, self.note, Inline())
+
+        self.do(start)
+        for name in self.names:
+            self.do(partial(self.new_kubelet, name))
+
+    def stop(self, *, killed: bool) -> None:
+        self.do(partial(self.life.end, killed=killed))
+        self.flights = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "life"):
+            self.stop(killed=True)
+        self.loop.close()
+        asyncio.set_event_loop(None)
+        shutil.rmtree(self.folder)
+
+    def holdings(self, name: str) -> ResourceHoldings | None:
+        return self.life.usages.by_resource.get(name)
+
+    def new_kubelet(self, name: str) -> None:
+        if (holdings := self.holdings(name)) is not None:
+            holdings.set(holdings.value.new_kubelet(self.kubelet_since, str(self.kubelets)))
+
+    @property
+    def served(self) -> dict[str, Served]:
+        return self.life.served
+
+    # what becomes known
+
+    def learn(self, name: str, what: str) -> None:
+        one = self.served[name]
+        actions = {"journal": one.remembering.load, "list": one.list, "note": partial(self.note, name)}
+        self.do(actions[what])
+        one.unready.discard(what)
+        if not one.unready:
+            self.do(one.ready)
+
+    def note(self, name: str) -> None:
+        """What the kubelet wrote down of the resource is read, and which pods are gone."""
+        if (holdings := self.holdings(name)) is None:
+            return
+        note: dict[str, Noted] = {}
+        for pod, has in self.noted.items():
+            for id_ in has.ids if has.resource == name else ():
+                note[id_] = Noted((), note.get(id_, Noted()).containers | {Container(pod, "c")})
+        gone = frozenset(map(str, range(1, self.pods + 1))) - self.truth.has.keys()
+        now = self.loop.clock.now
+        holdings.set(holdings.value.noted(note, now, now).ended(gone))
+
+    def note_all(self) -> None:
+        for name in self.names:
+            self.look_at(name)
+
+    def look_at(self, name: str) -> None:
+        if name not in self.served or "note" not in self.served[name].unready:
+            self.do(partial(self.note, name))
+
+    def save(self) -> None:
+        """What is given away is written down; a gateway that is killed before that takes names for what they mean."""
+        self.wait(SAVED)
+        self.note_all()
+        self.wait(SAVED)
+
+    # containers
+
+    def begin(self, name: str, ids: tuple[str, ...]) -> None:
+        asked = self.served[name].lanes.asked
+        before = len(asked)
+
+        async def begin() -> None:
+            self.flights.append(Flight(name, ids, self.served[name].allocate(*ids)))
+
+        self.do(begin)
+        if len(asked) > before:
+            self.flights[-1].gives, self.flights[-1].answer = asked[-1]
+        else:
+            assert isinstance(self.flights[-1].task.exception(), RequestError)
+
+    def end_flight(self, *, works: bool) -> None:
+        flight = self.flights.pop(0)
+        if flight.answer is None or flight.gives is None:
+            return
+        answer = flight.answer
+        self.do(lambda: answer.set_result(None) if works else answer.set_exception(RequestError("no")))
+        if flight.task.exception() is None:
+            others = [*self.truth.has.values(), *self.truth.preparing]
+            self.truth.check("given away", flight.resource, flight.gives.devices, others)
+            self.pods += 1
+            self.truth.has[str(self.pods)] = given = replace(flight.gives, ids=flight.ids, pod=str(self.pods))
+            self.noted = dict(self.truth.has)
+            self.was_given(given)
+
+    def was_given(self, has: Has) -> None:
+        """What else must hold then."""
+
+    def end_flights(self) -> None:
+        while self.flights:
+            self.end_flight(works=True)
+
+    @precondition(lambda self: self.truth.has)
+    @rule(data=st.data(), seen=st.booleans())
+    def pod_ends(self, data, seen) -> None:
+        del self.truth.has[data.draw(st.sampled_from(sorted(self.truth.has)))]
+        if seen:
+            self.note_all()
+
+    @rule()
+    def kubelet_writes(self) -> None:
+        self.noted = dict(self.truth.has)
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 20.0]))
+    def time_passes(self, seconds) -> None:
+        self.wait(seconds)

@@ -5,24 +5,15 @@ drivers prepare and are told what is free, journals are on a disk, resources cha
 """
 
 import asyncio
-import shutil
-import tempfile
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from dpgateway.errors import RequestError
 from dpgateway.model import Device
-from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.shares import device_id, share_ids
-from tests.deviceplugin.pool_life import Has, Life, Served, Setting, Truth
-from tests.support.inline import Inline
-from tests.support.time import VirtualLoop
+from tests.deviceplugin.pool_life import AT_RANDOM, LONG, NodeAtRandom, Setting, Truth
 from tests.support.waiting import turns
 
 NAMES = ("example.com/aes", "example.com/fft", "example.com/raw")
@@ -39,52 +30,12 @@ SETTINGS = st.builds(
 CHANGES = st.dictionaries(st.sampled_from(NAMES), st.none() | SETTINGS, min_size=1)
 """None: the resource isn't configured any more."""
 COUNTS = st.tuples(*[st.integers(0, 3)] * len(NAMES))
-SAVED = 0.2
-"""Seconds after which journals are written, if nothing changes."""
-LONG = 30.0
-"""Seconds after which the kubelet's note counts for all that was given away, and what was lost has left its list."""
 
 
-@dataclass
-class Flight:
-    """An Allocate that the kubelet waits for."""
+class Node(NodeAtRandom):
+    """A kubelet that picks blindly, and three resources."""
 
-    resource: str
-    ids: tuple[str, ...]
-    task: asyncio.Task[object]
-    gives: Has | None = None
-    """None: the gateway has refused it."""
-    answer: asyncio.Future[None] | None = None
-
-
-class Node(RuleBasedStateMachine):
-    """A kubelet that picks blindly, pods that come and go, and a gateway."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = VirtualLoop()
-        self.loop.clock.now = time.monotonic()  # journals have dates
-        asyncio.set_event_loop(self.loop)
-        self.folder = Path(tempfile.mkdtemp(prefix="pools-"))
-        self.noted: dict[str, Has] = {}
-        """What the kubelet wrote down: by pod, also those that ended since."""
-        self.kubelets, self.kubelet_since = 1, self.loop.clock.now
-        self.flights: list[Flight] = []
-        self.pods = 0
-
-    def do(self, work) -> None:
-        """Does this in the event loop, and lets the loop do what follows from it. No time passes."""
-
-        async def do() -> None:
-            result = work()
-            if asyncio.iscoroutine(result):
-                await result
-            await turns()
-
-        self.loop.run_until_complete(do())
-
-    def wait(self, seconds: float) -> None:
-        self.do(partial(asyncio.sleep, seconds))
+    names = NAMES
 
     @initialize(settings=st.tuples(*[SETTINGS] * len(NAMES)), order=st.permutations(NAMES), counts=COUNTS)
     def first(self, settings, order, counts) -> None:
@@ -97,22 +48,6 @@ class Node(RuleBasedStateMachine):
             self.allocates_end([True] * len(self.flights), 0)
         self.note_all()
 
-    def start(self) -> None:
-        def start() -> None:
-            self.life = Life(self.loop, self.folder, self.truth, self.note, Inline())
-
-        self.do(start)
-        for name in NAMES:
-            self.do(partial(self.new_kubelet, name))
-
-    def new_kubelet(self, name: str) -> None:
-        if (holdings := self.life.usages.by_resource.get(name)) is not None:
-            holdings.set(holdings.value.new_kubelet(self.kubelet_since, str(self.kubelets)))
-
-    @property
-    def served(self) -> dict[str, Served]:
-        return self.life.served
-
     @property
     def ready(self) -> list[str]:
         return [name for name, one in self.served.items() if not one.unready]
@@ -120,27 +55,6 @@ class Node(RuleBasedStateMachine):
     @property
     def all_ready(self) -> bool:
         return len(self.ready) == len(self.served)
-
-    def teardown(self) -> None:
-        if hasattr(self, "life"):
-            self.stop(killed=True)
-        self.loop.close()
-        asyncio.set_event_loop(None)
-        shutil.rmtree(self.folder)
-
-    def stop(self, *, killed: bool) -> None:
-        self.do(partial(self.life.end, killed=killed))
-        self.flights = []
-
-    # what becomes known
-
-    def learn(self, name: str, what: str) -> None:
-        one = self.served[name]
-        actions = {"journal": one.remembering.load, "list": one.list, "note": partial(self.note, name)}
-        self.do(actions[what])
-        one.unready.discard(what)
-        if not one.unready:
-            self.do(one.ready)
 
     def learn_all(self) -> None:
         for name, one in self.served.items():
@@ -156,23 +70,6 @@ class Node(RuleBasedStateMachine):
         unready = [(name, what) for name, one in self.served.items() for what in sorted(one.unready)]
         self.learn(*data.draw(st.sampled_from(unready)))
 
-    def note(self, name: str) -> None:
-        """What the kubelet wrote down of the resource is read, and which pods are gone."""
-        if (holdings := self.life.usages.by_resource.get(name)) is None:
-            return
-        note: dict[str, Noted] = {}
-        for pod, has in self.noted.items():
-            for id_ in has.ids if has.resource == name else ():
-                note[id_] = Noted((), note.get(id_, Noted()).containers | {Container(pod, "c")})
-        gone = frozenset(map(str, range(1, self.pods + 1))) - self.truth.has.keys()
-        now = self.loop.clock.now
-        holdings.set(holdings.value.noted(note, now, now).ended(gone))
-
-    def note_all(self) -> None:
-        for name in NAMES:
-            if name not in self.served or "note" not in self.served[name].unready:
-                self.do(partial(self.note, name))
-
     # containers
 
     @precondition(lambda self: self.ready)
@@ -184,28 +81,15 @@ class Node(RuleBasedStateMachine):
             if free:
                 ids = tuple(data.draw(st.lists(st.sampled_from(free), min_size=1, max_size=2, unique=True)))
                 self.begin(name, ids)
-        while end and self.flights:
-            self.end_flight(works=True)
+        if end:
+            self.end_flights()
 
     @rule(name=st.sampled_from(NAMES), end=st.booleans())
     def kubelet_asks_for_all(self, name, end) -> None:
         if name in self.ready:
             self.ask_for_all_of(name)
-        while end and self.flights:
-            self.end_flight(works=True)
-
-    def begin(self, name: str, ids: tuple[str, ...]) -> None:
-        asked = self.served[name].lanes.asked
-        before = len(asked)
-
-        async def begin() -> None:
-            self.flights.append(Flight(name, ids, self.served[name].allocate(*ids)))
-
-        self.do(begin)
-        if len(asked) > before:
-            self.flights[-1].gives, self.flights[-1].answer = asked[-1]
-        else:
-            assert isinstance(self.flights[-1].task.exception(), RequestError)
+        if end:
+            self.end_flights()
 
     @precondition(lambda self: self.flights)
     @rule(works=st.lists(st.sampled_from([True, True, False]), min_size=1, max_size=3), seconds=st.sampled_from([0, 1]))
@@ -214,27 +98,10 @@ class Node(RuleBasedStateMachine):
             self.end_flight(works=works_)
         self.wait(seconds)
 
-    def end_flight(self, *, works: bool) -> None:
-        flight = self.flights.pop(0)
-        if flight.answer is None or flight.gives is None:
-            return
-        answer = flight.answer
-        self.do(lambda: answer.set_result(None) if works else answer.set_exception(RequestError("no")))
-        if flight.task.exception() is None:
-            others = [*self.truth.has.values(), *self.truth.preparing]
-            self.truth.check("given away", flight.resource, flight.gives.devices, others)
-            self.pods += 1
-            self.truth.has[str(self.pods)] = replace(flight.gives, ids=flight.ids, pod=str(self.pods))
-            self.noted = dict(self.truth.has)
-
-    def pod(self, data) -> str:
-        pod: str = data.draw(st.sampled_from(sorted(self.truth.has)))
-        return pod
-
     @precondition(lambda self: self.truth.has)
     @rule(data=st.data())
     def container_is_prepared(self, data) -> None:
-        pod = self.pod(data)
+        pod = data.draw(st.sampled_from(sorted(self.truth.has)))
         has = self.truth.has[pod]
         if has.resource not in self.ready:
             return
@@ -262,38 +129,16 @@ class Node(RuleBasedStateMachine):
             del self.truth.preparing[has]
             self.do(partial(ended.set_result, None))
 
-    @precondition(lambda self: self.truth.has)
-    @rule(data=st.data(), seen=st.booleans())
-    def pod_ends(self, data, seen) -> None:
-        del self.truth.has[self.pod(data)]
-        if seen:
-            self.note_all()
-
     @rule(name=st.sampled_from(NAMES))
     def node_is_looked_at(self, name) -> None:
-        if name not in self.served or "note" not in self.served[name].unready:
-            self.do(partial(self.note, name))
-
-    @rule()
-    def kubelet_writes(self) -> None:
-        self.noted = dict(self.truth.has)
+        self.look_at(name)
 
     @rule(name=st.sampled_from(NAMES))
     def driver_is_told(self, name) -> None:
         if name in self.ready:
             self.do(self.served[name].lanes.tell)
 
-    @rule(seconds=st.sampled_from([0.01, 1.0, 20.0]))
-    def time_passes(self, seconds) -> None:
-        self.wait(seconds)
-
     # the gateway, its configuration, and what its drivers find
-
-    def save(self) -> None:
-        """What is given away is written down; a gateway that is killed before that takes names for what they mean."""
-        self.wait(SAVED)
-        self.note_all()
-        self.wait(SAVED)
 
     @precondition(lambda self: self.truth.has or self.flights)
     @rule(killed=st.booleans(), quickest=st.sampled_from(NAMES))
@@ -384,8 +229,7 @@ class Node(RuleBasedStateMachine):
     @rule()
     def everything_is_known(self) -> None:
         self.learn_all()
-        while self.flights:
-            self.end_flight(works=True)
+        self.end_flights()
         self.preparations_end()
         self.settle()
         for name, one in self.served.items():
@@ -435,7 +279,4 @@ class Node(RuleBasedStateMachine):
 
 
 TestNode = Node.TestCase
-# Without shrinking, which may take minutes, in which nobody sees that something is wrong.
-TestNode.settings = settings(
-    deadline=None, max_examples=60, stateful_step_count=40, phases=set(Phase) - {Phase.shrink, Phase.explain}
-)
+TestNode.settings = AT_RANDOM

@@ -68,7 +68,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--count", type=int, default=100, help="how many mutants (100)")
-    parser.add_argument("--only", default="", help="mutants of modules whose path contains this text, such as resource/")
+    parser.add_argument("--only", default="", help="mutants of modules whose path contains this text, such as node/")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many at once (one for each core)")
     arguments = parser.parse_args()
     chosen = sample(arguments.seed, arguments.count, arguments.only)
