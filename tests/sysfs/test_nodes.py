@@ -52,7 +52,7 @@ def test_tells_char_from_block(dev):
     dev.node("disk", 5, stat.S_IFBLK)
     assert DevTree(str(dev.path)).look("disk", "block") == DevNode("block", 240, 5)
     assert DevTree(str(dev.path)).look("disk", "char") == NoNode(
-        "expected a char device at /dev/disk, found a block device"
+        "expected a char device at /dev/disk, found a block device; type: any takes both"
     )
 
 

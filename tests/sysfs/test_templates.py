@@ -60,6 +60,10 @@ def fill(stick, tree, roots):
         ("{pci_number:0000:b3:00.1}", "45825"),
         ("{pci_number:0001:b3:1f.7}", "111615"),
         ("{vf}", "10"),
+        ("{regex:{kernel}#tty[A-Z]+}", "ttyUSB"),
+        ("{regex:{devnode}#/dev/(tty)USB([0-9]+)}-{number}", "tty-12"),
+        ("{regex:a#b{kernel}#[0-9]{{2}}}", "12"),
+        ("{regex:{kernel}#.[A-Z]{{3,}}}", "yUSB"),
         ("{kernels}", "1-1"),
         ("{drivers}", "usb"),
         ("a{attrs:idVendor}b{attrs:serial}c", "a0403bA1c"),
@@ -82,6 +86,12 @@ def test_every_field_is_tested():
     [
         ("{attr:absent}", "attr absent of ttyUSB12 is absent"),
         ("{driver}", "driver of ttyUSB12 is absent"),
+        ("{regex:{kernel}#x+}", "regex ttyUSB12#x+ of ttyUSB12 isn't there: x+ finds nothing in 'ttyUSB12'"),
+        (
+            "{regex:{kernel}#(x)?tty}",
+            "regex ttyUSB12#(x)?tty of ttyUSB12 isn't there: (x)?tty finds nothing in 'ttyUSB12'",
+        ),
+        ("{regex:{driver}#x+}", "driver of ttyUSB12 is absent"),
         ("{file:uevent#MIN}", "file uevent#MIN of ttyUSB12 isn't there: uevent has no line with 'MIN'"),
         (
             "{file:/sys/devices/y/*/info#minor=3#x}",
@@ -119,6 +129,10 @@ def test_what_is_missing_is_named(fill, text, why):
         ("{kernel:x}", r"expected \{kernel\}, found \{kernel:x\}"),
         ("{attr:../x}", r"expected paths of attributes, .* found '../x' in \{attr:../x\}"),
         ("{file:uevent}", r"expected a file and a key in it, .*, found \{file:uevent\}"),
+        ("{regex:a}", r"expected a text, # and a regular expression, .*, found \{regex:a\}$"),
+        ("{regex:{kernel}}", r"expected a text, # and a regular expression, .*, found \{regex:\{kernel\}\}$"),
+        ("{regex:a#{kernel}}", r"expected a text, # and a regular expression, .*, found \{regex:a#\{kernel\}\}$"),
+        ("{regex:{kernel}#(}", r"expected a regular expression that RE2 takes .*, found '\(' in \{regex:"),
         ("{attr:{x}}", r"expected one of the fields .* found \{x\}"),
         ("{attr:x", "expected a closing brace"),
         ("{a{b}}", "expected a closing brace"),
@@ -156,9 +170,10 @@ def test_interface_names_the_device_with_node(roots, tree):
     def why(path):
         return str(Template.parse("{devnode}").fill(Look(roots), Matched(Object(path), Object(path))))
 
+    leave = "; nodes may have others, and env: {DEVNAME: {present: true}} in match leaves it out"
     named = "; 1-1, which it is in, has one: match that, with attr in place of attrs"
     assert why("devices/usb1/1-1/1-1:1.0") == f"devnode of 1-1:1.0 isn't there: it has no node{named}"
-    assert why("devices/usb1/1-1/1-1:1.0/host0") == "devnode of host0 isn't there: it has no node"
+    assert why("devices/usb1/1-1/1-1:1.0/host0") == f"devnode of host0 isn't there: it has no node{leave}"
 
 
 def test_values_of_other_objects_are_not_mixed(roots, tree):

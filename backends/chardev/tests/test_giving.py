@@ -411,7 +411,7 @@ CONTROLLER = {"subsystem": "nvme", "nodes": {"host_path": "{devnode}", "type": "
         (
             [{"subsystem": "block"}, {"subsystem": "nvme"}],
             "block",
-            "expected a block device at /dev/nvme0, found a char device",
+            "expected a block device at /dev/nvme0, found a char device; type: any takes both",
         ),
     ],
 )

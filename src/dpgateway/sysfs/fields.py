@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dpgateway.sysfs.identity import pci_number, pci_slot, virtual_function
 from dpgateway.sysfs.objects import Look, Object, wrong_path
-from dpgateway.sysfs.patterns import name_matches
+from dpgateway.sysfs.patterns import ExpressionError, expression, name_matches
 from dpgateway.sysfs.values import NoValue, Value
 
 
@@ -35,8 +35,10 @@ def _devnode(look: Look, thing: Object) -> Value:
     # a USB interface has no node of its own, its device has: the likely mistake, so the error names it
     alike = (one for one in thing.line if look.subsystem(one) == look.subsystem(thing))
     has = next((one.kernel for one in alike if isinstance(look.env(one, "DEVNAME"), str)), None)
-    device = "" if has is None else f"; {has}, which it is in, has one: match that, with attr in place of attrs"
-    return NoValue(f"isn't there: it has no node{device}")
+    hint = "nodes may have others, and env: {DEVNAME: {present: true}} in match leaves it out"
+    if has is not None:
+        hint = f"{has}, which it is in, has one: match that, with attr in place of attrs"
+    return NoValue(f"isn't there: it has no node; {hint}")
 
 
 def _each(look: Look, thing: Object, path: str) -> Value:
@@ -52,6 +54,13 @@ def _pci_slot(_: Look, __: Object, address: str) -> Value:
     return pci_slot(address) or NoValue(f"isn't there: {address!r} is no PCI address")
 
 
+def _regex(_: Look, __: Object, argument: str) -> Value:
+    # the expression is literal, and has no #, so the text may have any
+    text, pattern = argument.rsplit("#", 1)
+    part = expression(pattern).part(text)
+    return NoValue(f"isn't there: {pattern} finds nothing in {text!r}") if part is None else part
+
+
 def _symlink(look: Look, thing: Object, pattern: str) -> Value:
     for link in look.symlinks(thing):
         if name_matches(link, pattern):
@@ -63,10 +72,11 @@ _ATTR = "the path of an attribute"
 _FILE = "a file and a key in it, such as /proc/driver/x/{kernel}/information#Minor"
 _KEY = "a key, such as PCI_ID"
 _ADDRESS = "a PCI address, such as {kernel}"
+_PART = "a text, # and a regular expression, such as {kernel}#[a-z]+[0-9]+"
 _LINK = "a path below /dev, perhaps with a pattern, such as /dev/serial/by-id/*"
 _ENTRY = "a path with a pattern, such as uio/*"
 
-EACH = "each"
+EACH, REGEX = "each", "regex"
 FIELDS: Mapping[str, Field] = {
     "kernel": Field("its name", lambda _, it, __: it.kernel),
     "number": Field("the digits at the end of its name", lambda _, it, __: it.number),
@@ -82,6 +92,7 @@ FIELDS: Mapping[str, Field] = {
     "vf": Field("which virtual function it is", lambda look, it, _: virtual_function(look, it)),
     "slot": Field("domain, bus and device of a PCI address", _pci_slot, _ADDRESS),
     "pci_number": Field("a PCI address as one number", _pci_number, _ADDRESS),
+    REGEX: Field("the part of a text that a regular expression finds: its first group, or all of it", _regex, _PART),
     "env": Field("what the kernel or udev says of it", lambda look, it, key: look.env(it, key), _KEY),
     "kernels": Field("the ancestor's name", lambda _, it, __: it.kernel, ancestor=True),
     "drivers": Field("the ancestor's driver", lambda look, it, _: look.value(it, "driver"), ancestor=True),
@@ -92,11 +103,25 @@ FIELDS: Mapping[str, Field] = {
 def wrong_argument(name: str, argument: str) -> str | None:
     """The error about a field's argument, without its end (what was found); None if the argument is valid."""
     needed = FIELDS[name].argument if name in FIELDS else ""
+    if needed == _PART:
+        return _wrong_part(argument)
     path = argument.removeprefix("/") if needed == _ENTRY else argument
     if needed in {_ATTR, _ENTRY} and (why := wrong_path(path)):
         return f"{why} in"
     if needed == _FILE and not _is_place(argument):
         return f"expected {_FILE}, found"
+    return None
+
+
+def _wrong_part(argument: str) -> str | None:
+    """``argument``: with its fields, or only the end of it that has none."""
+    _, mark, pattern = argument.rpartition("#")
+    if not mark or not pattern:
+        return f"expected {_PART}, found"
+    try:
+        expression(pattern)
+    except ExpressionError as error:
+        return f"{error} in"
     return None
 
 

@@ -92,7 +92,8 @@ class DevTree(WatchedTree):
         found = _KINDS.get(stat.S_IFMT(status.st_mode), "file of another kind")
         allowed = _TYPES if expected == ANY_TYPE else (expected,)
         if (kind := found.removesuffix(" device")) not in allowed:
-            return NoNode(f"expected a {' or '.join(allowed)} device at {shown}, found a {found}")
+            hint = "; type: any takes both" if kind in _TYPES else ""
+            return NoNode(f"expected a {' or '.join(allowed)} device at {shown}, found a {found}{hint}")
         return DevNode(kind, os.major(status.st_rdev), os.minor(status.st_rdev), real)
 
     def _absent(self, path: str) -> str:

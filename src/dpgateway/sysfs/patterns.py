@@ -78,6 +78,12 @@ class Expression:
         """Whether the expression matches all of the text."""
         return self._parsed.fullmatch(_bytes(text)) is not None
 
+    def part(self, text: str) -> str | None:
+        """The first group of the first match, or all of the match if there are no groups; None without a match."""
+        found = self._parsed.search(_bytes(text))
+        part = None if found is None else found[min(self.groups, 1)]
+        return None if part is None else part.decode(errors="surrogateescape")
+
     def first_group(self, text: str) -> str | None:
         """The first group of the first match; None without a match."""
         found = self._parsed.search(_bytes(text))

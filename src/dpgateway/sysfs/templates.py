@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
-from dpgateway.sysfs.fields import EACH, FIELDS, wrong_argument
+from dpgateway.sysfs.fields import EACH, FIELDS, REGEX, wrong_argument
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.values import NoValue
 
@@ -137,11 +137,12 @@ def _value(look: Look, found: Matched, slot: Placeholder, others: Mapping[str, s
 
 def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:
     """Parses a template up to a single closing brace, and returns the rest of the text. ``inner``: an argument, where
-    even the first of two closing braces ends it: ``{slot:{kernel}}``.
+    even the first of two closing braces ends it, ``{slot:{kernel}}``, unless it closes a brace that is written twice,
+    ``{regex:{kernel}#[0-9]{{3}}}``.
     """
     parts: list[str | Placeholder] = []
     plain = ""
-    while text and not (text[0] == "}" and (inner or text[:2] != "}}")):
+    while text and not (text[0] == "}" and (text[:2] != "}}" or (inner and plain.count("{") <= plain.count("}")))):
         if text[0] == "{" and text[:2] != "{{":
             slot, text = _slot(text)
             parts += [plain, slot] if plain else [slot]
@@ -173,7 +174,9 @@ def _check(slot: Placeholder, known: list[str]) -> None:
         raise TemplateError(f"expected {needed}, as in {{{slot.name}:...}}, found {shown}")
     if slot.argument and not needed:
         raise TemplateError(f"expected {{{slot.name}}}, found {shown}")
-    if slot.argument is None or slot.argument.fields:
+    if slot.argument is None or (slot.argument.fields and slot.name != REGEX):
         return
-    if why := wrong_argument(slot.name, str(slot.argument)):
+    # the expression comes last, and has to be literal: a device's own text must be no expression
+    end = slot.argument.parts[-1]
+    if why := wrong_argument(slot.name, end if isinstance(end, str) else ""):
         raise TemplateError(f"{why} {shown}")

@@ -25,7 +25,7 @@ _UP = frozenset({"device", "driver", "iommu_group", "physfn", "subsystem"})
 """Links from an object to its parent, driver and so on."""
 _ABOVE = frozenset({"kernels", "drivers", "attrs"})
 """Fields about the ancestor."""
-_NEUTRAL = frozenset({"slot", "pci_number"})
+_NEUTRAL = frozenset({"slot", "pci_number", "regex"})
 """Fields that only convert the field in their argument."""
 
 
