@@ -4,6 +4,7 @@ import stat
 
 import pytest
 from dpgateway_chardev.driver import MOST_AWAY
+from dpgateway_chardev.settings import Access
 
 from dpgateway import Device, DeviceNode, DeviceUnavailable, DriverError
 
@@ -128,6 +129,24 @@ def test_logs_unofferable_matches_once(dev, caplog):
         (dev.path / "ttyUSB0").unlink()
         assert reasons(driver) == {}
     assert caplog.messages == ["expected a char device at /dev/ttyUSB0, found a regular file"] * 2
+
+
+def test_sets_access_to_named_devices(dev, tmp_path):
+    node, other = dev.node("bus/tty0", 0), dev.node("bus/tty1", 1)
+    dev.link("modem", "bus/tty0")
+    lock = tmp_path / "lock-tty1"
+    lock.touch()
+    access = (Access("{devnode}", owner=107, mode="0660"), Access("/lock-{name}", group=108))
+    driver = dev.drive("bus/*", access=access, host=str(tmp_path))
+    first, second = driver.devices()
+    driver.allocate([second])
+    assert (other.stat().st_uid, other.stat().st_mode & 0o777, lock.stat().st_gid) == (107, 0o660, 108)
+    assert node.stat().st_uid == os.getuid()
+    with pytest.raises(DeviceUnavailable, match=r"^bus/tty0: can't change who may use /lock-tty0: .*No such file"):
+        driver.allocate([first])
+    driver = dev.drive("modem", access=access[:1])
+    driver.allocate(driver.devices())
+    assert node.stat().st_uid == 107  # the node behind the link
 
 
 def test_leaves_out_unusable_names(dev, caplog):

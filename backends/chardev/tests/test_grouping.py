@@ -41,6 +41,91 @@ def cards(tree):
     function(tree, "0000:03:00.1", 47, 3, "0x040300")
 
 
+def reasons(driver):
+    return {device.id: device.health.reason for device in driver.devices()}
+
+
+@pytest.fixture
+def gamepad(tree):
+    """Event and joystick with nodes, in input7, which has none."""
+    pad = "/sys/devices/pci0000:00/usb1/1-2/1-2:1.0/input/input7"
+    tree.write(f"""
+        /sys/devices/pci0000:00/usb1/1-2/idVendor = 045e
+        /sys/devices/pci0000:00/usb1/1-2/subsystem -> /sys/bus/usb
+        {pad}/uevent = PRODUCT=3/45e/2ea\\nNAME="pad"
+        {pad}/event7/uevent = MAJOR=13\\nMINOR=71\\nDEVNAME=input/event7
+        {pad}/js0/uevent = MAJOR=13\\nMINOR=0\\nDEVNAME=input/js0
+        c /dev/input/event7 13:71
+        c /dev/input/js0 13:0
+        /run/udev/data/c13:71 = S:input/by-id/event
+        /run/udev/data/c13:0 = S:input/by-id/js
+        /dev/input/by-id/event -> /dev/input/event7
+        /dev/input/by-id/js -> /dev/input/js0
+    """)
+    for path in (pad, f"{pad}/event7", f"{pad}/js0"):
+        tree.write(f"{path}/subsystem -> /sys/class/input\n/sys/class/input/{path.rpartition('/')[2]} -> {path}")
+    return pad
+
+
+PAD = {"subsystem": "input", "attrs": {"idVendor": "045e"}}
+
+
+@pytest.mark.usefixtures("gamepad")
+@pytest.mark.parametrize(
+    ("nodes", "given"),
+    [
+        ("{devnode}", ["/dev/input/event7", "/dev/input/js0"]),
+        ("/dev/{env:DEVNAME}", ["/dev/input/event7", "/dev/input/js0"]),
+        ("{symlink:/dev/input/by-id/*}", ["/dev/input/by-id/event", "/dev/input/by-id/js"]),
+    ],
+)
+def test_object_without_node_spoils_no_group(drive, nodes, given):
+    driver = drive(PAD, group="{kernels}", nodes=nodes)
+    (device,) = driver.devices()
+    assert (device.id, device.health.reason) == ("1-2", None)
+    assert [node.host_path for node in driver.allocate([device]).device_nodes] == given
+    assert {one.device for one in driver.explain(None)} == {"1-2"}
+
+
+def test_group_without_any_node_is_unhealthy(drive, gamepad, tree):
+    want = (
+        "devnode of input7 isn't there: it has no node; nodes may have others, and env: {DEVNAME: {present: true}} "
+        "in match leaves it out"
+    )
+    own = PAD | {"nodes": "{devnode}"}
+    for driver in (drive(PAD | {"kernel": "input*"}, group="{kernels}"), drive([own], group="{kernels}")):
+        assert reasons(driver) == {"1-2": want}
+    # a node that is only missing, or whose number can't be read, isn't forgiven
+    driver = drive(PAD, group="{kernels}")
+    tree.remove("/dev/input/js0")
+    assert reasons(driver) == {"1-2": "no such device node: /dev/input/js0"}
+    tree.remove(f"{gamepad}/js0/uevent")
+    tree.write(f"{gamepad}/js0/uevent/")
+    assert reasons(driver)["1-2"].startswith("devnode of js0 isn't there")
+
+
+def test_part_of_a_name_groups_objects(tree, drive):
+    """Two tuners of one stick, which differ only in the directories of their nodes."""
+    for number, name in enumerate(["0/demux0", "0/frontend0", "1/demux0", "1/frontend0", "x"]):
+        adapter, _, kind = name.rpartition("/")
+        here = f"/sys/devices/usb1/1-3/dvb/dvb{adapter}.{kind}"
+        node = f"dvb/adapter{name}" if adapter else "dvb/ca"
+        tree.write(f"""
+            {here}/uevent = MAJOR=212\\nMINOR={number}\\nDEVNAME={node}
+            {here}/subsystem -> /sys/class/dvb
+            /sys/class/dvb/dvb{adapter}.{kind} -> {here}
+            c /dev/{node} 212:{number}
+        """)
+    recorder = Recorder()
+    driver = drive({"subsystem": "dvb"}, recorder, group="{regex:{env:DEVNAME}#adapter[0-9]+}")
+    one, two = driver.devices()
+    assert (one.id, two.id) == ("adapter0", "adapter1")
+    given = [node.host_path for node in driver.allocate([two]).device_nodes]
+    assert given == ["/dev/dvb/adapter1/demux0", "/dev/dvb/adapter1/frontend0"]
+    (said,) = recorder.messages
+    assert "dvb.x can't be offered: group.by: found that regex dvb/ca#adapter[0-9]+ of dvb.x isn't there" in said
+
+
 @pytest.mark.usefixtures("cards")
 def test_iommu_group_is_one_device(drive):
     recorder = Recorder()

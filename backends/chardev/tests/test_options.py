@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.settings import Access
 
 
 def options(**changed):
@@ -33,8 +34,12 @@ def options(**changed):
         ({"permissions": "rr"}, "permissions: expected each letter once, found 'rr'"),
         ({"container_path": "modem"}, "container_path: expected an absolute path, found 'modem'"),
         ({"container_path": "/dev/../x"}, "container_path: expected a path without"),
-        ({"container_path": "/dev/tty{index}"}, "container_path: expected {name} or {id}, found '{index}'"),
+        ({"container_path": "/dev/tty{index}"}, "container_path: expected {name}, {id} or {devnode}, found '{index}'"),
         ({"container_path": "//x"}, "container_path: expected a path without"),
+        (
+            {"access": (Access("{symlink:/dev/x}", 1),)},
+            "access[0]: host_path: expected a path, perhaps with {name}, {id} or {devnode}, found '{symlink:/dev/x}'",
+        ),
         ({"dev": "host"}, "dev: expected an absolute path, found 'host'"),
         ({"dev": "//x"}, "dev: expected a path without"),
     ],

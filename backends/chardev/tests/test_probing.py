@@ -204,7 +204,7 @@ def test_fills_the_command(tree, drive):
         ({"paths": ["/dev/x"], "health": {}}, "health: .*expected open, attr or command"),
         ({"paths": ["/dev/x"], "health": {"attr": {"a": "b"}}}, "health.*attr.*expected it with match only"),
         ({"paths": ["/dev/x"], "health": {"command": ["smi"]}}, "expected the absolute path of a program first"),
-        ({"paths": ["/dev/x"], "health": {"command": ["/x", "{kernel}"]}}, "expected {name} or {id}"),
+        ({"paths": ["/dev/x"], "health": {"command": ["/x", "{kernel}"]}}, "expected {name}, {id} or {devnode}"),
         ({"paths": ["/dev/x"], "health": {"open": True, "every": "0s"}}, "every: found 0s, expected more than 0s"),
         ({"match": {"subsystem": "a"}, "health": {"command": ["/x", "{kernl}"]}}, "did you mean kernel"),
     ],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from dpgateway import Allocation, DeviceNode, DriverError, Mount
 from dpgateway.sysfs import DevNode
 from dpgateway_chardev.jsons import JsonText, merged
+from dpgateway_chardev.settings import Access
 
 _LONGEST = 200
 """Limit of characters of a difference in a message."""
@@ -37,6 +38,10 @@ class GivenAccess:
     owner: int | None
     group: int | None
     mode: int | None
+
+    @classmethod
+    def of(cls, option: Access, path: str) -> GivenAccess:
+        return cls(path, option.owner, option.group, None if option.mode is None else int(option.mode, 8))
 
     def __str__(self) -> str:
         return f"{self.path}: owner {self.owner}, group {self.group}, mode {self.mode and oct(self.mode)}"

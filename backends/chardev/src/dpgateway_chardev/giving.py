@@ -18,6 +18,7 @@ from dpgateway.sysfs import (
     Look,
     Matched,
     NoNode,
+    NoValue,
     Part,
     Unfilled,
     template,
@@ -29,11 +30,18 @@ from dpgateway_chardev.jsons import JsonText, NoText, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.owners import Owners
 from dpgateway_chardev.probing import Check
-from dpgateway_chardev.settings import Access, MountOption, NodeOption
+from dpgateway_chardev.settings import MountOption, NodeOption
+
+_OF_ITS_NODE = frozenset({"devnode", "symlink"})
+"""Fields about an object's own node."""
 
 
 class NothingToGive(NoText):
     """A device lacks something that containers should get with it, named by the text."""
+
+
+class NoNodeOfItsOwn(NothingToGive):
+    """An object that the kernel gives no node, such as ``input7`` of ``event7``, where its node is wanted."""
 
 
 class WrongNode(NothingToGive):
@@ -90,7 +98,7 @@ class Giver:
         """The contributions of a device's objects, merged without duplicates. Raises NothingToGive, also if two things
         have one container path, because then no container could get the device.
         """
-        given = [self._of_one(one, {"id": id_, "part": one.found.part}) for one in parts]
+        given = self._of_each(id_, parts)
         whole = Contribution(
             tuple(dict.fromkeys(node for one in given for node in one.nodes)),
             tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
@@ -107,6 +115,23 @@ class Giver:
             except DriverError as error:
                 raise NothingToGive(f"it can't be given: {error}") from error
         return whole
+
+    def _of_each(self, id_: str, parts: Sequence[Part]) -> Sequence[Contribution]:
+        """The contribution of each object. Of several objects those without a node give nothing, unless their
+        alternative of match has nodes of its own: there a node is wanted. Raises NothingToGive.
+        """
+        given: list[Contribution] = []
+        without: list[NoNodeOfItsOwn] = []
+        for one in parts:
+            try:
+                given.append(self._of_one(one, {"id": id_, "part": one.found.part}))
+            except NoNodeOfItsOwn as error:
+                if self._options.match[one.kind].nodes is not None:
+                    raise
+                without.append(error)
+        if without and not given:
+            raise without[0]
+        return given
 
     def _checks(self, found: FoundDevice, given: Contribution) -> Iterator[Check]:
         """The device's health probes. Raises NothingToGive."""
@@ -128,7 +153,7 @@ class Giver:
                 for name, value in options.env.items()
             ),
             tuple((name, self._text(text, found, others)) for name, text in options.annotations.items()),
-            tuple(self._access(one, found, others) for one in options.access),
+            tuple(GivenAccess.of(one, self._path(one.host_path, found, others)) for one in options.access),
             self._json(options.device_info, found, others, in_order=False).text if options.device_info else "",
         )
 
@@ -137,10 +162,6 @@ class Giver:
         if self._files.sees(host_path) and (lack := self._files.lacks(host_path, None)):
             raise NothingToGive(f"it can't be given: {lack}, and is to be mounted")
         return Mount(host_path, self._path(option.container_path, found, others), option.read_only)
-
-    def _access(self, option: Access, found: Matched, others: Mapping[str, str]) -> GivenAccess:
-        mode = None if option.mode is None else int(option.mode, 8)
-        return GivenAccess(self._path(option.host_path, found, others), option.owner, option.group, mode)
 
     def _json(self, value: object, found: Matched, others: Mapping[str, str], *, in_order: bool = True) -> JsonText:
         def fill(text: str) -> str:
@@ -171,7 +192,8 @@ class Giver:
         parsed = template(text, tuple(part))
         paths = parsed.all(self._look, found, part)
         if isinstance(paths, Unfilled):
-            raise NothingToGive(str(paths))
+            own = paths.field.partition(":")[0] in _OF_ITS_NODE or paths.field == "env:DEVNAME"
+            raise (NoNodeOfItsOwn if own and self._has_none(found) else NothingToGive)(str(paths))
         nodes: list[GivenNode] = []
         lacks: list[NothingToGive] = []
         for path, thing in zip(paths, self._owners.found(parsed, found, part, len(paths)), strict=True):
@@ -188,6 +210,12 @@ class Giver:
         if lacks and not (nodes and option.optional):
             raise lacks[0]
         return nodes
+
+    def _has_none(self, found: Matched) -> bool:
+        """Whether the kernel gives the object no node. An unreadable file proves nothing."""
+        said = [self._look.value(found.thing, name) for name in ("dev", "uevent")]
+        unread = any(isinstance(value, NoValue) and not value.absent for value in said)
+        return not unread and self._look.number(found.thing) is None
 
     def _node(self, text: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]) -> GivenNode:
         node = self._dev.look(path.removeprefix(f"{HOST_DEV}/"), option.type or self._options.type)

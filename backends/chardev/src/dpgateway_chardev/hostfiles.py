@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
+from dpgateway import DeviceUnavailable
 from dpgateway.sysfs import HOST_DEV, UNTOLD, Mismatch, NoValue, OutsideError, Roots, Test, Trace, WatchedTree
 from dpgateway_chardev.given import GivenAccess
 
@@ -45,8 +47,16 @@ class HostFiles:
             return None
         return str(Mismatch(path, value, text))
 
-    def permit(self, access: GivenAccess) -> None:
-        """Changes a file's owner, group and mode. Raises OSError, OutsideError."""
+    def permit(self, id_: str, given: Iterable[GivenAccess]) -> None:
+        """Changes owner, group and mode of a device's files. Raises DeviceUnavailable."""
+        for access in given:
+            try:
+                self._permit(access)
+            except (OSError, OutsideError) as error:
+                why = f"{id_}: can't change who may use {access.path}: {error}"
+                raise DeviceUnavailable(why) from error
+
+    def _permit(self, access: GivenAccess) -> None:
         tree, inner = self._tree_of(access.path)
         # O_PATH doesn't open the device itself, and from here on no other file can take its place (open(2))
         file = os.open(tree.at(tree.follow(inner)), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)

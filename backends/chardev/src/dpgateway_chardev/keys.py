@@ -65,7 +65,7 @@ class CharDeviceKeys:
         metadata={"help": "with match: the JSON for Multus and CNI plugins, whose texts are templates"},
     )
     access: tuple[Access, ...] = field(
-        default=(), metadata={"help": "with match: who may use files, which is set before a container gets them"}
+        default=(), metadata={"help": "who may use files, which is set before a container gets them"}
     )
     health: Probes | None = field(default=None, metadata={"help": "what a device has to stand to be healthy"})
     type: NodeType = field(

@@ -27,8 +27,11 @@ from dpgateway.sysfs import (
     name_matches,
     numa_nodes,
 )
+from dpgateway_chardev.given import GivenAccess
 from dpgateway_chardev.health import checks
+from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.paths import about
 from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, parse
 from dpgateway_chardev.probing import Check
 
@@ -58,8 +61,8 @@ class NamedDevices:
         return look.devices
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """The devices' nodes. Raises DeviceUnavailable for a path that leads to another node than the listed one, from
-        which the kubelet chose; DriverError for two nodes at one container path.
+        """Raises DeviceUnavailable for a path that leads to another node than the listed one, from which the kubelet
+        chose, and if access to a file can't be set; DriverError for two nodes at one container path.
         """
         taken: dict[str | None, DeviceNode] = {}
         for device in devices:
@@ -76,6 +79,11 @@ class NamedDevices:
                     f"{other.host_path} and {node.host_path} can't both be {node.container_path} in one container: "
                     f"container_path is {self._options.container_path!r}, expected a path that contains {{id}}"
                 )
+        # all devices are there, so from here on the host may change
+        files = HostFiles(self._options.roots, self._options.host)
+        for device in devices:
+            access = [GivenAccess.of(one, about(one.host_path, device.id)) for one in self._options.access]
+            files.permit(device.id, access)
         return Allocation(device_nodes=tuple(taken.values()))
 
     def preview(self, device: Device) -> Allocation:
@@ -90,7 +98,7 @@ class NamedDevices:
     def _node(self, path: str) -> DeviceNode:
         inside = self._options.container_path
         if inside is not None:
-            inside = inside.replace("{name}", path.rpartition("/")[2]).replace("{id}", path)
+            inside = about(inside, path)
         return DeviceNode(f"{HOST_DEV}/{path}", inside, self._options.permissions)
 
 
@@ -195,8 +203,7 @@ class NamedLook:
             self.devices[path] = NamedDevice(path, health, attributes=attributes)
             return
         attributes |= {"node": f"{HOST_DEV}/{node.real}", "number": f"{node.major}:{node.minor}"}
-        name, nodes = path.rpartition("/")[2], [(node, self._options.permissions)]
-        own = checks(self._options, nodes, lambda text: text.replace("{name}", name).replace("{id}", path))
+        own = checks(self._options, [(node, self._options.permissions)], lambda text: about(text, path))
         self.devices[path] = NamedDevice(
             path, health, numa_nodes(node), attributes=attributes, hardware=(str(node),), node=node, checks=tuple(own)
         )

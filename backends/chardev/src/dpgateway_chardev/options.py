@@ -11,7 +11,7 @@ from dpgateway import refuse
 from dpgateway.sysfs import ANY_TYPE, HOST_DEV, is_glob
 from dpgateway_chardev.doubts import doubts
 from dpgateway_chardev.keys import CharDeviceKeys
-from dpgateway_chardev.paths import no_id, not_absolute, not_under_dev, relative
+from dpgateway_chardev.paths import about, no_id, not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
 from dpgateway_chardev.settings import NodeType, wrong_permissions
 from dpgateway_chardev.templates import wrong_templates
@@ -19,8 +19,10 @@ from dpgateway_chardev.templates import wrong_templates
 _MEMORY = ("mem", "kmem", "port")
 _EVERYTHING = ("/dev/*", "/dev/**", "/dev/**/*")
 _PLACEHOLDER = re.compile(r"\{[^/]*?\}")
+_OF_PATHS = frozenset({"{name}", "{id}", "{devnode}"})
+"""The fields of texts with paths."""
 _OF_MATCH = (
-    "id", "group", "parts", "expected", "requires", "numa", "env", "annotations", "mounts", "device_info", "access",
+    "id", "group", "parts", "expected", "requires", "numa", "env", "annotations", "mounts", "device_info",
 )  # fmt: skip
 """The keys that are valid only with match."""
 
@@ -44,7 +46,6 @@ class CharDeviceOptions(CharDeviceKeys):
             yield from wrong_templates(self)
         else:
             yield from (f"{key}: expected it with match only" for key in _OF_MATCH if getattr(self, key))
-            yield from self._wrong_health()
         for number, id_ in enumerate(self.expected):
             yield from no_id(f"expected[{number}]", id_)
         if self.match and self.exclude:
@@ -52,23 +53,24 @@ class CharDeviceOptions(CharDeviceKeys):
         if self.type not in get_args(NodeType):
             yield f"type: expected char, block or any, found {self.type!r}"
         yield from wrong_permissions(self.permissions)
-        yield from self._wrong_container_path()
-
-    def _wrong_health(self) -> Iterator[str]:
-        """The errors in ``health`` with paths, where only ``{name}`` and ``{id}`` exist."""
-        if self.health is not None and self.health.attr:
-            yield "health: attr: expected it with match only"
-        for text in self.health.command if self.health else ():
-            for placeholder in _PLACEHOLDER.findall(text):
-                if placeholder not in {"{name}", "{id}"}:
-                    yield f"health: command: expected {{name}} or {{id}}, found {placeholder!r}"
-
-    def _wrong_container_path(self) -> Iterator[str]:
         if self.container_path is not None:
             yield from not_absolute("container_path", self.container_path)
-            for placeholder in _PLACEHOLDER.findall(self.container_path) if self.paths else ():
-                if placeholder not in {"{name}", "{id}"}:
-                    yield f"container_path: expected {{name}} or {{id}}, found {placeholder!r}"
+        yield from self._wrong_placeholders() if not self.match else ()
+
+    def _wrong_placeholders(self) -> Iterator[str]:
+        """The errors in texts with paths, which have few fields."""
+        if self.health is not None and self.health.attr:
+            yield "health: attr: expected it with match only"
+        rows = [("health: command", text) for text in (self.health.command if self.health else ())]
+        rows += [] if self.container_path is None else [("container_path", self.container_path)]
+        for key, text in rows:
+            for placeholder in _PLACEHOLDER.findall(text):
+                if placeholder not in _OF_PATHS:
+                    yield f"{key}: expected {{name}}, {{id}} or {{devnode}}, found {placeholder!r}"
+        for number, one in enumerate(self.access):
+            if "{" in about(one.host_path, ""):
+                expected = "expected a path, perhaps with {name}, {id} or {devnode}"
+                yield f"access[{number}]: host_path: {expected}, found {one.host_path!r}"
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         """The warnings of ``dpgateway check``: options that probably give containers more than intended, or nothing."""

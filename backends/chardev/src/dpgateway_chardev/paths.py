@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from dpgateway import Device
 from dpgateway.sysfs import HOST_DEV, is_glob
+
+_FIELD = re.compile(r"\{(id|name|devnode)\}")
 
 
 def not_absolute(what: str, path: object) -> Iterator[str]:
@@ -39,6 +42,12 @@ def no_id(what: str, id_: str) -> Iterator[str]:
         Device(id_)
     except ValueError as error:
         yield f"{what}: {error}"
+
+
+def about(text: str, path: str) -> str:
+    """A text with ``{id}``, ``{name}`` and ``{devnode}`` of the device at a path under /dev."""
+    texts = {"id": path, "name": path.rpartition("/")[2], "devnode": f"{HOST_DEV}/{path}"}
+    return _FIELD.sub(lambda found: texts[found[1]], text)
 
 
 def relative(path: str) -> str:
