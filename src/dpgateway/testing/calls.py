@@ -127,13 +127,10 @@ def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # 
     try:
         result = getattr(driver, method)(*arguments)
         # A generator is consumed on the same thread, as in the gateway.
-        return _all(result) if method in ("devices", "prefer", "explain") else result
+        if method in ("devices", "prefer", "explain"):
+            result = list(itertools.islice(result, MOST_DEVICES + 1))
+            if len(result) > MOST_DEVICES:
+                return ValueError(f"expected {MOST_DEVICES} at most, found more; a generator needs an end")
     except BaseException as error:
         return error
-
-
-def _all(listed: Iterable[Any]) -> list[Any]:
-    items = list(itertools.islice(listed, MOST_DEVICES + 1))
-    if len(items) > MOST_DEVICES:
-        raise ValueError(f"expected {MOST_DEVICES} at most, found more; a generator needs an end")
-    return items
+    return result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 
 from dpgateway.drivers.contract import abilities
 from dpgateway.model import Device
@@ -36,59 +36,42 @@ def check_concurrency(caller: Caller, devices: list[Device]) -> None:
                 "allocate", f"expected the same answers while other methods run, found {alone}, then {found}"
             )
 
-    work = [listing, allocating]
+    work: list[tuple[str, Callable[[], None]]] = [("listing", listing), ("allocating", allocating)]
     if "prepare" in abilities(caller.driver):
-        work += [_preparing(caller, device) for device in devices[:_PREPARERS]]
-    with _many_switches():
+        work += [("preparing", partial(caller.nothing, "prepare", [device])) for device in devices[:_PREPARERS]]
+
+    # Threads switch far more often than usual, to provoke races.
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
         _at_once(caller, work)
+    finally:
+        sys.setswitchinterval(usual)
 
 
-def _preparing(caller: Caller, device: Device) -> Callable[[], None]:
-    def preparing() -> None:
-        caller.nothing("prepare", [device])
-
-    return preparing
-
-
-def _at_once(caller: Caller, work: list[Callable[[], None]]) -> None:
+def _at_once(caller: Caller, work: list[tuple[str, Callable[[], None]]]) -> None:
     # All begin at once, and the first error ends all. They are daemons: a stuck method mustn't keep the process alive.
     barrier = threading.Barrier(len(work))
     errors: list[AssertionError] = []
 
     def repeat(step: Callable[[], None]) -> None:
         barrier.wait()
-        end = time.monotonic() + _SECONDS
+        end, number = time.monotonic() + _SECONDS, 0
         try:
-            for number in range(_ROUNDS.stop):
-                if errors or (number >= _ROUNDS.start and time.monotonic() > end):
-                    return
+            while not errors and number < _ROUNDS.stop and (number < _ROUNDS.start or time.monotonic() <= end):
                 step()
+                number += 1
         except AssertionError as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=repeat, args=(step,), name=step.__name__, daemon=True) for step in work]
+    threads = [threading.Thread(target=repeat, args=(step,), name=name, daemon=True) for name, step in work]
     for thread in threads:
         thread.start()
-    stuck = _stuck(threads, _SECONDS + caller.seconds)
+    deadline = time.monotonic() + _SECONDS + caller.seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    stuck = [thread.name for thread in threads if thread.is_alive()]
     if errors:
         raise errors[0]
     if stuck:
         raise broken(caller.driver, f": expected all methods to return when they run at once, found {stuck} stuck")
-
-
-def _stuck(threads: list[threading.Thread], seconds: float) -> list[str]:
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [thread.name for thread in threads if thread.is_alive()]
-
-
-@contextmanager
-def _many_switches() -> Iterator[None]:
-    """Switches threads far more often than usual, to provoke races."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)

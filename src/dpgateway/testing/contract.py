@@ -6,13 +6,13 @@ import inspect
 import itertools
 import threading
 import unittest
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from dpgateway.drivers.contract import REQUIRED, Context, abilities
-from dpgateway.model import Allocation, Candidate, Device, Health
+from dpgateway.model import Candidate, Device, Health
 from dpgateway.testing import doubts, package
 from dpgateway.testing.calls import Caller, ContractBroken, broken
 from dpgateway.testing.concurrency import check_concurrency
@@ -99,7 +99,9 @@ class DriverContract:
                     )
                 if len(devices) == 1:
                     alone[devices[0].id] = first
-            self._check_previews(caller, alone)
+            for device in caller.healthy() if "preview" in abilities(caller.driver) else ():
+                if (said := caller.result("preview", device)) != (answer := alone[device.id]):
+                    raise caller.broken("preview", f"expected what allocate answers for it, {answer}, found {said}")
             doubts.check_grants(caller.driver, alone)
 
     def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
@@ -122,9 +124,14 @@ class DriverContract:
     def test_prefer_answers_exactly_what_was_asked(self) -> None:
         with self._driver() as caller:
             available = caller.healthy()[:_PREFER_AMONG] if "prefer" in abilities(caller.driver) else []
+            offered = {device.id for device in available}
             for size in range(1, len(available) + 1):
                 for must_include in (available[:0], available[-1:], available[-size:]):
-                    _check_preference(caller, available, must_include, size)
+                    required = {device.id for device in must_include}
+                    ids = [device.id for device in caller.result("prefer", available, must_include, size)]
+                    if len(ids) != size or len(set(ids)) != size or not required <= set(ids) <= offered:
+                        expected = f"expected {size} of {sorted(offered)}, all of {sorted(required)} among them"
+                        raise caller.broken("prefer", f"{expected}, found {ids}")
 
     def test_release_can_be_repeated(self) -> None:
         with self._driver() as caller:
@@ -183,12 +190,6 @@ class DriverContract:
                     f"{healthy}; an id names one device for ever, so it isn't made of an order or a number",
                 )
 
-    def _check_previews(self, caller: Caller, alone: Mapping[str, Allocation]) -> None:
-        """``alone``: the allocation of each device."""
-        for device in caller.healthy() if "preview" in abilities(caller.driver) else ():
-            if (said := caller.result("preview", device)) != (answer := alone[device.id]):
-                raise caller.broken("preview", f"expected what allocate answers for it, {answer}, found {said}")
-
     @contextmanager
     def _driver(self, context: Context | None = None) -> Iterator[Caller]:
         caller = Caller(self.make(context or Recorder().context()), self.deadline)
@@ -229,17 +230,3 @@ def _ids(caller: Caller) -> list[str]:
         if first == second:
             raise caller.broken("devices()", f"expected each device once, found {first!r} twice")
     return ids
-
-
-def _check_preference(caller: Caller, available: list[Device], must_include: list[Device], size: int) -> None:
-    if len(must_include) > size:
-        return
-    answer = caller.result("prefer", available, must_include, size)
-    ids = [device.id for device in answer]
-    offered = {device.id for device in available}
-    required = {device.id for device in must_include}
-    if len(ids) != size or len(set(ids)) != size or not required <= set(ids) <= offered:
-        raise caller.broken(
-            "prefer",
-            f"expected {size} of {sorted(offered)}, all of {sorted(required)} among them, found {ids}",
-        )

@@ -50,21 +50,16 @@ def check_options(driver: type) -> None:
                 raise broken(
                     driver, f'{where}: expected metadata={{"help": "one line"}}, found {dict(field.metadata)!r}'
                 )
-    if all(_has_default(field) for field in dataclasses.fields(options)):
-        try:
-            options()
-        except Exception as error:
-            if isinstance(error, ValueError) and len(_fields_named(options, str(error))) > 1:
-                return  # one of several is required, and none has a sensible default
-            raise broken(driver, f".Options(): expected the defaults to be valid, found {error!r}") from error
-
-
-def _fields_named(options: type, text: str) -> set[str]:
-    return {field.name for field in dataclasses.fields(options)} & set(re.findall(r"\w+", text))
-
-
-def _has_default(field: dataclasses.Field[object]) -> bool:
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    fields = dataclasses.fields(options)
+    if any(field.default is field.default_factory is dataclasses.MISSING for field in fields):
+        return
+    try:
+        options()
+    except Exception as error:
+        named = {field.name for field in fields} & set(re.findall(r"\w+", str(error)))
+        if isinstance(error, ValueError) and len(named) > 1:
+            return  # one of several is required, and none has a sensible default
+        raise broken(driver, f".Options(): expected the defaults to be valid, found {error!r}") from error
 
 
 def _dataclasses(driver: type, kind: type, seen: set[type]) -> Iterator[type]:

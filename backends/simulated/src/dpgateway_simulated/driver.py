@@ -113,19 +113,11 @@ class SimulatedDriver:
         return Device(id_, numa_nodes=(numa[index % len(numa)],) if numa else ())
 
     def _plan(self, source: str, faults: Sequence[Fault]) -> None:
-        ids = [tuple(self._device(index).id for index in fault.indexes) for fault in faults]
-        self._timeline.plan(
-            source,
-            tuple(
-                replace(fault, indexes=(), devices=fault.devices + more)
-                for fault, more in zip(faults, ids, strict=True)
-            ),
-        )
-
-    def _index(self, id_: str) -> int:
-        """The index of a device id: the inverse of :meth:`_device`."""
-        ids = self._options.ids
-        return ids.index(id_) if id_ in ids else int(id_.rpartition("-")[2])
+        planned = []
+        for fault in faults:
+            ids = tuple(self._device(index).id for index in fault.indexes)
+            planned.append(replace(fault, indexes=(), devices=fault.devices + ids))
+        self._timeline.plan(source, tuple(planned))
 
     def _present(self) -> dict[str, Device]:
         """The devices present now, keyed by id."""
@@ -144,14 +136,15 @@ class SimulatedDriver:
 
     def _usable(self, devices: Sequence[Device]) -> list[int]:
         """The devices' indexes. Raises DeviceUnavailable unless all are present and healthy."""
-        present = self._present()
+        present, ids = self._present(), self._options.ids
         for device in devices:
             if device.id not in present:
                 raise DeviceUnavailable(f"device {device.id!r} is gone")
             health = present[device.id].health
             if not health.ok:
                 raise DeviceUnavailable(f"device {device.id!r} is unhealthy: {health.reason}")
-        return [self._index(device.id) for device in devices]
+        # the inverse of _device
+        return [ids.index(one.id) if one.id in ids else int(one.id.rpartition("-")[2]) for one in devices]
 
     def _suffer(self, call: Call, devices: Sequence[Device] = ()) -> None:
         """Applies the active faults of ``call``, one after the other."""

@@ -46,13 +46,9 @@ class Fault:
         if (self.indexes or self.devices) and (self.call == "list" or self.extra):
             which = "indexes" if self.indexes else "devices"
             yield f"{which}: no meaning with 'call: list' nor with 'extra'"
-        yield from self._wrong_numbers()
-
-    def _wrong_numbers(self) -> Iterator[str]:
         least = {"after": self.after / _SECOND, "delay": self.delay / _SECOND, "extra": self.extra}
-        for name, number in (least | {"indexes": min(self.indexes, default=0)}).items():
-            if number < 0:
-                yield f"{name}: expected nothing below 0, found {number:g}"
+        numbers = least | {"indexes": min(self.indexes, default=0)}
+        yield from (f"{name}: expected nothing below 0, found {one:g}" for name, one in numbers.items() if one < 0)
         if self.lasts is not None and self.lasts <= _ZERO:
             yield f"lasts: expected more than 0s, found {self.lasts / _SECOND:g}s"
         if self.every is not None and not (self.lasts and self.lasts < self.every):
