@@ -1,5 +1,7 @@
 """What check says of devices that no container could get."""
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
@@ -49,3 +51,28 @@ def test_impossible_driver_options(line, tmp_path):
     assert result.exit_code == 2
     why = "it can't be given: /no/a isn't there, and is to be mounted"
     assert told(result, config) == [f"3: resources[0].options: example.com/a: device a: {why}"]
+
+
+def test_unhealthy_devices_are_warned_of(line):
+    paths = "options: {paths: [/dev/null, /dev/gone, /dev/lost, /dev/full]}"
+    config = line.config(f"resources:\n- {{name: example.com/a, driver: chardev,\n   {paths}}}\n")
+    assert "Unhealthy" not in line("check", "--config", config).stdout
+    result = line("check", "--config", config, "--devices")
+    assert result.exit_code == 0
+    why = "example.com/a: gone, lost would be Unhealthy: no such device node: /dev/gone"
+    assert f"warning: {config}:2: {why}" in result.stdout.splitlines()
+    found = json.loads(line("check", "--config", config, "--devices", "--output", "json").stdout)
+    assert [(one["line"], one["hint"]) for one in found["warnings"] if "Unhealthy" in one["hint"]] == [(2, why)]
+
+
+def test_few_lines_tell_of_many_unhealthy_devices(line, tmp_path):
+    (tmp_path / "file").touch()
+    for number in range(8):
+        (tmp_path / f"link{number}").symlink_to(f"absent{number}")
+    paths = ", ".join([*(f"/dev/none{number}" for number in range(12)), *(f"/dev/link{n}" for n in range(8))])
+    options = f"{{dev: {tmp_path}, paths: [{paths}]}}"
+    text = f"resources: [{{name: example.com/a, driver: chardev, options: {options}}}]"
+    told = line("check", "--config", line.config(text), "--devices").stdout
+    assert "none0, none1, none2 and 9 more would be Unhealthy: no such device node: /dev/none0" in told
+    assert "4 more devices would be Unhealthy; `dpgateway devices` has the reasons" in told
+    assert told.count("would be Unhealthy") == 6

@@ -67,7 +67,10 @@ def test_names_missing_companions(tree, options):
 def test_names_resources_with_same_objects(options):
     (found,) = options(ALL, nodes=[]).warnings({"example.com/vfio": options(VFIO, nodes=[])})
     both = f"{PCI}/0000:01:00.0 and 1 more"
-    why = f"example.com/vfio takes {both}, too, so that two containers can get it; in one pool they exclude each other"
+    why = (
+        f"example.com/vfio takes {both}, too, so that two containers can get it; in one pool they exclude each other, "
+    )
+    why += "and no container can have both"
     assert found == f"match[0]: {why}"
 
 
@@ -91,3 +94,17 @@ def test_a_mount_that_is_missing(tree, options):
     tree.write("/run/x.sock = ")
     assert list(made.warnings({})) == []
     assert list(options(VFIO, nodes=[], mounts=mounts[1:], host=str(tree.path)).warnings({})) == []
+
+
+def test_devices_of_one_iommu_group(tree, options):
+    for number in range(2):
+        tree.write(f"{PCI}/0000:01:00.{number}/iommu_group -> /sys/kernel/iommu_groups/12")
+    vfio = {"nodes": ["/dev/vfio/{attr:iommu_group}"]}
+    want = (
+        "nodes: 0000:01:00.0 and 0000:01:00.1 have IOMMU group 12 in common, so while a container has one of them, no "
+        'other container gets the other; `group: "{attr:iommu_group}"` makes them one device'
+    )
+    assert list(options(VFIO, **vfio).warnings({})) == [want]
+    assert list(options({**VFIO, **vfio}).warnings({})) == [want]
+    assert list(options(VFIO, **vfio, group="{attr:iommu_group}").warnings({})) == []
+    assert list(options({**VFIO, "kernel": "*.0"}, **vfio).warnings({})) == []

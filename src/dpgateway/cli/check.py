@@ -50,8 +50,8 @@ class Verdict:
     is_flag=True,
     envvar="DPGATEWAY_DEVICES",
     show_envvar=True,
-    help="Also ask the drivers for their devices, and say which no container could get, and which resources offer the "
-    "same hardware.",
+    help="Also ask the drivers for their devices, and say which no container could get, which would be Unhealthy and "
+    "why, and which resources offer the same hardware.",
 )
 @click.option(
     "--all-nodes",
@@ -80,9 +80,9 @@ def check(  # noqa: PLR0913  one for each option
     problem, and with 0 if there are only warnings.
 
     With --devices each driver is asked once, as `dpgateway devices` does. A device that no container could get, because
-    of what the driver and the configuration give with it, is a problem. And check warns of resources that offer the
-    same hardware without a common pool, and of those of one pool that this node never has both at once, or that
-    have nothing in common.
+    of what the driver and the configuration give with it, is a problem. And check warns of devices that would be
+    Unhealthy now, with the reason, of resources that offer the same hardware without a common pool, and of those of one
+    pool that this node never has both at once, or that have nothing in common.
 
     With --all-nodes resources are checked against each other if a node may have both by the patterns in `nodes`.
     Drivers' warnings are left out, because they are about the hardware of the node where this runs.
@@ -116,7 +116,8 @@ def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
     """Adds the problems and warnings about the devices that the drivers list."""
     answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
     problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
-    return replace(verdict, problems=problems, warnings=in_order(verdict.warnings + pools.warnings(answers)))
+    warnings = in_order((*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers)))
+    return replace(verdict, problems=problems, warnings=warnings)
 
 
 def _judge(settings: Settings, *, all_nodes: bool) -> Verdict:

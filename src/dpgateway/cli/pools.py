@@ -10,6 +10,8 @@ from dpgateway.config import Place, Problem
 from dpgateway.model import Device
 from dpgateway.resource.use import hardware
 
+POOL = "one pool keeps them apart, and then no container can have both"
+
 
 def warnings(answers: Sequence[DriverAnswer]) -> tuple[Problem, ...]:
     told = [_problem(answer, f"its devices aren't known: {answer.failure}") for answer in answers if answer.failure]
@@ -29,7 +31,7 @@ def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
     other, pool = first.resource.name, second.resource.pool
     if pool is None or pool != first.resource.pool:
         if same := sorted(_said(first.devices) & _said(second.devices)):
-            yield f"{other} offers {_few(same)} too, so that two containers can get it; one pool keeps them apart"
+            yield f"{other} offers {few(same)} too, so that two containers can get it; {POOL}"
     elif first.devices and second.devices:
         pairs = [(hardware(one), hardware(other)) for one in first.devices for other in second.devices]
         if all(one.isdisjoint(other) for one, other in pairs):
@@ -43,6 +45,6 @@ def _said(devices: Iterable[Device]) -> frozenset[str]:
     return frozenset(name for device in devices for name in device.hardware or ())
 
 
-def _few(names: list[str]) -> str:
+def few(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"

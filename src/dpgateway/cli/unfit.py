@@ -1,4 +1,6 @@
-"""Problems of devices that no container could get: a configured mount, or the driver's answer, is unfit."""
+"""Devices that no container could get. If a configured mount or the driver's answer is unfit, that is a problem; any
+other reason why a device is Unhealthy is a warning, because it may be gone tomorrow, or the hardware be plugged in.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dpgateway.cli.ask_drivers import DriverAnswer
-from dpgateway.config import Document, Problem, ResourceConfig
+from dpgateway.cli.pools import few
+from dpgateway.config import Document, Place, Problem, ResourceConfig
 from dpgateway.config.source import Written
 from dpgateway.drivers.listing import UNFIT
 
+MOST = 5
+"""Limit of warnings about Unhealthy devices of one resource."""
 _MOUNT = re.compile(rf"{UNFIT}: mounts\[(\d+)\]")
 
 
@@ -17,15 +22,31 @@ def problems(answers: Iterable[DriverAnswer], document: Document) -> Iterator[Pr
     """One problem per reason and resource, with the devices that share it."""
     entries = {entry.written.place: entry.written for entry in document.entries}
     for answer in answers:
-        ids: dict[str, list[str]] = {}
-        for device in answer.devices:
-            if (reason := device.health.reason or "").startswith(UNFIT):
-                ids.setdefault(reason.replace(device.id, "{id}"), []).append(device.id)
-        for reason, them in ids.items():
-            first = reason.replace("{id}", them[0])
-            more = f" and {len(them) - 1} more" if len(them) > 1 else ""
-            text = f"{answer.resource.name}: device {them[0]}{more}: {first}"
-            yield Problem(_key(entries[answer.resource.where], answer.resource, first).place, hint=text)
+        for reason, them in _reasons(answer):
+            if reason.startswith(UNFIT):
+                more = f" and {len(them) - 1} more" if len(them) > 1 else ""
+                text = f"{answer.resource.name}: device {them[0]}{more}: {reason}"
+                yield Problem(_key(entries[answer.resource.where], answer.resource, reason).place, hint=text)
+
+
+def warnings(answers: Iterable[DriverAnswer]) -> Iterator[Problem]:
+    """One warning per reason and resource, but not about the devices of :func:`problems`."""
+    for answer in answers:
+        told = [(reason, them) for reason, them in _reasons(answer) if not reason.startswith(UNFIT)]
+        texts = [f"{few(them)} would be Unhealthy: {reason}" for reason, them in told[:MOST]]
+        if rest := sum(len(them) for _, them in told[MOST:]):
+            texts.append(f"{rest} more devices would be Unhealthy; `dpgateway devices` has the reasons")
+        where = answer.resource.where
+        yield from (Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}") for text in texts)
+
+
+def _reasons(answer: DriverAnswer) -> list[tuple[str, list[str]]]:
+    """Why devices are Unhealthy, as the first device says it, each with the devices that say the same of themselves."""
+    ids: dict[str, list[str]] = {}
+    for device in answer.devices:
+        if device.health.reason is not None:
+            ids.setdefault(device.health.reason.replace(device.id, "{id}"), []).append(device.id)
+    return [(reason.replace("{id}", them[0]), them) for reason, them in ids.items()]
 
 
 def _key(written: Written, resource: ResourceConfig, reason: str) -> Written:

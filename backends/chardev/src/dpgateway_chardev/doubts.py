@@ -8,6 +8,8 @@ from dpgateway.sysfs import HOST_DEV, PART, DevTree, Look, NoNode, Object, Templ
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.keys import CharDeviceKeys
 
+POOL = "in one pool they exclude each other, and no container can have both"
+
 
 def doubts(options: CharDeviceKeys, others: Mapping[str, CharDeviceKeys]) -> Iterator[str]:
     """The warnings. ``others``: the options of earlier resources outside this one's pool, keyed by resource name."""
@@ -24,11 +26,12 @@ def doubts(options: CharDeviceKeys, others: Mapping[str, CharDeviceKeys]) -> Ite
     if taken:
         yield from _absent(options)
         yield from _ids_of_a_group(options)
+        yield from _iommu_groups(options, taken)
     for name, objects in theirs.items():
         if both := sorted(f"/sys/{thing.path}" for thing in taken.keys() & objects):
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
             text = f"{name} takes {both[0]}{more}, too, so that two containers can get it"
-            yield f"match[{taken[Object(both[0].removeprefix('/sys/'))]}]: {text}; in one pool they exclude each other"
+            yield f"match[{taken[Object(both[0].removeprefix('/sys/'))]}]: {text}; {POOL}"
 
 
 def _why(look: Look, subsystem: str) -> str:
@@ -60,6 +63,25 @@ def _ids_of_a_group(options: CharDeviceKeys) -> Iterator[str]:
         yield (
             f"id: found {' and '.join(several[:2])} for objects of one device, which gets another id when the first is "
             "missing at a start; expected one text for all of them, such as {group}"
+        )
+
+
+def _iommu_groups(options: CharDeviceKeys, taken: Mapping[Object, int]) -> Iterator[str]:
+    """Warns of devices that share an IOMMU group's node, because no two containers can have that at once."""
+    paths = [path for node in options.nodes for path in node.host_path]
+    paths += [path for match in options.match for node in match.nodes or () for path in node.host_path]
+    if options.group is not None or not any("{attr:iommu_group}" in path for path in paths):
+        return
+    look = Look(options.roots)
+    groups: dict[str, list[str]] = {}
+    for thing in sorted(taken, key=lambda one: one.kernel):
+        if isinstance(group := look.value(thing, "iommu_group"), str):
+            groups.setdefault(group, []).append(thing.kernel)
+    if several := next(((group, them) for group, them in groups.items() if len(them) > 1), None):
+        group, them = several
+        yield (
+            f"nodes: {them[0]} and {them[1]} have IOMMU group {group} in common, so while a container has one of them, "
+            'no other container gets the other; `group: "{attr:iommu_group}"` makes them one device'
         )
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 from dpgateway import refuse
 from dpgateway.sysfs import ANY_TYPE, HOST_DEV, is_glob
-from dpgateway_chardev.doubts import doubts
+from dpgateway_chardev.doubts import POOL, doubts
 from dpgateway_chardev.keys import CharDeviceKeys
 from dpgateway_chardev.paths import about, no_id, not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
@@ -92,7 +92,7 @@ class CharDeviceOptions(CharDeviceKeys):
                 same = ANY_TYPE in {self.type, other.type} or self.type == other.type
                 if shared and same and other.dev == self.dev:
                     text = f"{name} offers it too, through {shared[0]}, so that two containers can get one device"
-                    yield f"paths[{number}]: {text}; in one pool they exclude each other"
+                    yield f"paths[{number}]: {text}; {POOL}"
 
     def _meet(self, path: str, theirs: str, their_exclude: Sequence[str]) -> bool:
         """Whether both are equal, or one's glob matches the other's text. Two different globs may meet unnoticed."""
