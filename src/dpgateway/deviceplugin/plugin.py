@@ -86,8 +86,8 @@ class Plugin:
         self.taken_back = False
         """Whether the gateway that handed the resource over has taken it back."""
 
-        resource.watch.changed.subscribe(self._calls.answers.look)
-        resource.watch.restarted.subscribe(self.registrar.options_changed)  # another driver may have other abilities
+        resource.changed.subscribe(self._calls.answers.look)
+        resource.restarted.subscribe(self.registrar.options_changed)  # another driver may have other abilities
         self._config, self._known = config, config.value
         config.subscribe(self._configured)
 

@@ -1,9 +1,8 @@
 """One extended resource, whichever front offers it.
 
-resource        its parts, and its life
+resource        its parts, and its life; it follows its driver
 offers          the values of its list
 front           the interface to its front: holdings as a value, and the events of a grant
-driver_watch    follows its driver
 inventory       its present list, observable
 ledger          the listed ids and their meanings, with lost and held ids
 limit           the limit on the list's size

@@ -54,8 +54,12 @@ class Releases:
 
     def tell(self) -> None:
         """Releases the ids that are freed and due."""
-        # Hardware found here counts in the decisions below.
-        self._note_hardware()
+        # Ids that were in use before their device was listed get its hardware, which counts in the decisions below.
+        unknown = (id_ for id_, entry in self._usage.value.unreleased.items() if not entry.hardware)
+        found = {id_: device for id_ in unknown if (device := self._ledger.device(id_)) is not None}
+        behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
+        self._usage.set(self._usage.value.known_behind(behind, {id_: device.id for id_, device in found.items()}))
+
         calls, freed = self._driver.calls, self._usage.value.freed
         if calls is not self._told_through:  # the ended driver may have dropped its releases
             self._telling.clear()
@@ -108,13 +112,6 @@ class Releases:
         if foreign:
             why = f"the resource has driver {driver} now" if driver else "the resource's driver has no release() now"
         leak(self._log, self._inventory.name, holdings, id_, why)
-
-    def _note_hardware(self) -> None:
-        """Adds the hardware of ids that were in use before their device was listed."""
-        unknown = (id_ for id_, entry in self._usage.value.unreleased.items() if not entry.hardware)
-        found = {id_: device for id_ in unknown if (device := self._ledger.device(id_)) is not None}
-        behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
-        self._usage.set(self._usage.value.known_behind(behind, {id_: device.id for id_, device in found.items()}))
 
     def _told(self, ids: set[str]) -> None:
         """Ends a release. Ids with a device in an Allocate under way may have been left out: they stay freed."""

@@ -196,7 +196,11 @@ class JournalWriter:
             aside = await self._on_disk(self._journal.put_aside, seconds)
             self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
         self._saved, self._unread = unreleased, False
-        self._usage.set(self._usage.value.remembered(unreleased, _recent(unreleased)))
+        # The times of grants that the last checkpoint may lack, on the monotonic clock.
+        now, date = time.monotonic(), time.time()
+        ages = {id_: max(0.0, date - entry.since) for id_, entry in unreleased.items() if entry.since is not None}
+        recent = {id_: now - age for id_, age in ages.items() if age < NOTED_WITHIN}
+        self._usage.set(self._usage.value.remembered(unreleased, recent))
 
     async def follow(self) -> None:
         """Writes each change; never returns."""
@@ -248,10 +252,3 @@ class JournalWriter:
             await asyncio.wait([self._busy])
         self._busy = future = self._threads.call("journal", function)
         return await asyncio.shield(future)
-
-
-def _recent(unreleased: Entries) -> dict[str, float]:
-    """The times of grants that the last checkpoint may lack, in seconds of the monotonic clock, by id."""
-    now, date = time.monotonic(), time.time()
-    ages = {id_: max(0.0, date - entry.since) for id_, entry in unreleased.items() if entry.since is not None}
-    return {id_: now - age for id_, age in ages.items() if age < NOTED_WITHIN}

@@ -128,7 +128,12 @@ class ListLog:
 
     def _tell(self, fates: Fates, offers: Offers) -> None:
         """``offers``: the old and the new offers of these devices."""
-        lines, holders = list(fates.items()), self._by_device(offers) if fates else {}
+        # The holders of each device's shares.
+        lines, holders = list(fates.items()), defaultdict[str, list[str]](list)
+        for id_, who in self._holders().items() if fates else ():
+            offer = offers.get(id_)
+            holders[device_id(id_) if offer is None else _first(offer)] += who
+
         for fate, devices in lines[:MOST_LINES]:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
             held = _together(holders, devices) if fate not in {RECOVERED, NEW} else []
@@ -140,14 +145,6 @@ class ListLog:
             held = _together(holders, rest)
             text = "%d more devices changed, each in a way of its own%s"
             self._log.warning(text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
-
-    def _by_device(self, offers: Offers) -> Holders:
-        """The holders of each device's shares."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for id_, who in self._holders().items():
-            offer = offers.get(id_)
-            found[device_id(id_) if offer is None else _first(offer)] += who
-        return found
 
 
 def _together(holders: Holders, devices: Collection[str]) -> list[str]:

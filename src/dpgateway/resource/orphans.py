@@ -19,7 +19,7 @@ from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Usage, Usages
-from dpgateway.resource.journal import Entries, entries_of_others
+from dpgateway.resource.journal import entries_of_others
 
 WRITTEN = 0.1
 """Seconds from a grant until a journal has it."""
@@ -74,8 +74,8 @@ class Orphans:
         looks, due = 0, 0.0
         while True:
             seen = self._changed.version
-            self._tell_of_leaks()
-            self._forget()
+            for resource in tuple(self.usages):
+                self._review(resource)
             changed()
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
@@ -103,8 +103,14 @@ class Orphans:
 
     async def look(self) -> bool:
         """Reads the journals. Returns whether all could be read."""
-        recalled, whole = await self._recalled()
-        for resource, unreleased in recalled.items():
+        find = partial(entries_of_others, self._state_dir, self.directory, self.configured)
+        try:
+            found, complaints = await self._threads.call_within("journals", find, PATIENCE)
+        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
+            found, complaints = {}, [str(error)]
+        self._complaint.say(*complaints)
+
+        for resource, unreleased in found.items():
             if resource in self.configured:
                 continue  # configured during the read
             # The front follows the resource from now on, so that the end of its containers is seen.
@@ -113,7 +119,7 @@ class Orphans:
             usage.set(usage.value.remembered(unreleased))
             if resource not in self.usages:
                 self.add(resource)
-        return whole
+        return not complaints
 
     @property
     def written(self) -> int:
@@ -125,16 +131,6 @@ class Orphans:
         """The configured resources."""
         return frozenset(self._all.by_resource.keys() - self.usages.keys())
 
-    async def _recalled(self) -> tuple[dict[str, Entries], bool]:
-        """The journals of resources that aren't configured, and whether all could be read."""
-        find = partial(entries_of_others, self._state_dir, self.directory, self.configured)
-        try:
-            found, complaints = await self._threads.call_within("journals", find, PATIENCE)
-        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
-            found, complaints = {}, [str(error)]
-        self._complaint.say(*complaints)
-        return found, not complaints
-
     def add(self, resource: str) -> None:
         """The resource is no longer configured."""
         self.usages[resource] = usage = self._all.by_resource[resource]
@@ -145,18 +141,17 @@ class Orphans:
         """The resource is configured again."""
         self.usages.pop(resource, None)
 
-    def _tell_of_leaks(self) -> None:
-        """Logs freed ids of drivers with ``release``: an orphan has no driver to release to."""
-        for resource, holdings in self.usages.items():
-            unreleased = holdings.value.unreleased
-            for id_ in sorted(holdings.value.freed):
-                known = resource, id_, unreleased[id_].since  # a reread journal has it again
-                if unreleased[id_].driver != "" and known not in self._leaked:
-                    self._leaked.add(known)
-                    leak(_log, resource, holdings.value, id_, "the resource isn't configured any more")
-
-    def _forget(self) -> None:
-        over = [resource for resource, holdings in self.usages.items() if not holdings.value.last_known]
-        for resource in over:
+    def _review(self, resource: str) -> None:
+        """Logs the resource's freed ids of drivers with ``release``, because it has no driver to release to; and
+        forgets it once no container holds any of its ids.
+        """
+        holdings = self.usages[resource].value
+        for id_ in sorted(holdings.freed):
+            entry = holdings.unreleased[id_]
+            known = resource, id_, entry.since  # a reread journal has it again
+            if entry.driver != "" and known not in self._leaked:
+                self._leaked.add(known)
+                leak(_log, resource, holdings, id_, "the resource isn't configured any more")
+        if not holdings.last_known:
             del self.usages[resource]
             self._all.drop(resource)

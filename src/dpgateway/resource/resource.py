@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.config import ResourceConfig
+from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.kit.complaint import Reminder
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
-from dpgateway.resource.driver_watch import DriverWatch
+from dpgateway.model import Device
 from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Granting
@@ -75,31 +76,74 @@ class Resource:
         self.releases = Releases(self.inventory, driver, log)
         self.releases.rest()  # until begin(): another gateway may serve the resource
         self.granting = Granting(config, self.inventory, driver, self.releases, log)
-        self.watch = DriverWatch(config, driver, self.inventory, self.releases, common.limit)
+        self.restarted, self.changed = Signal(), Signal()
+        """``restarted``: another driver runs, or none. ``changed``: that, or held ids may have other devices."""
+        self._limit = common.limit
+        self._listed: tuple[Device, ...] | None = None
+        """The last list that the inventory took."""
+        self._calls: Lanes | None = None
+        """The driver's calls at the last look; another value means another driver."""
         self.ownership = Ownership(common.directory, name, log)
         self.journal = JournalWriter(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
-        self._config, self._known, self._log, self._pools = config, config.value, log, common.pools
+        self._config, self._known = config, config.value
+        self._log, self._pools = log, common.pools
         self._begun = asyncio.Event()
         self._list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
         )
-        self._reminder = Reminder(self._remind)
+        text = "the resource has failed for %.0f min: %s"
+        self._reminder = Reminder(
+            lambda failure, seconds: log.warning(
+                text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure}
+            )
+        )
 
         # In its pool before anything can be granted.
         self._pools.join(self.inventory)
         self.ownership.join(config.value.pool or "", self._pools.elsewhere.after(name))
         self.ownership.other.subscribe(self._owner_changed)
         for value in (driver.state, self.inventory.misfit, self.trouble):
-            value.subscribe(self._failure_changed)
+            value.subscribe(lambda: self._reminder.set(self.failure))
         config.subscribe(self._configured)
 
     async def run(self) -> None:
         """Follows the driver, writes the journal and logs changes of the list; never returns."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watch.follow(), name=f"{self.name} list")
+            group.create_task(self._follow_driver(), name=f"{self.name} list")
             group.create_task(self.journal.follow(), name=f"{self.name} journal")
             await self._begun.wait()  # before, all is Unhealthy because another gateway serves it: no news
             await self._list_log.follow()
+
+    async def _follow_driver(self) -> None:
+        seen = 0
+        while True:
+            seen = await self.driver.state.wait(seen)
+            self._look()
+
+    def _look(self) -> None:
+        """Takes the driver's present state; also its last list again, after ``shares`` changed."""
+        state, calls, usage = self.driver.state.value, self.driver.calls, self.inventory.usage
+        # Grants record the driver to release to: from now on the new one.
+        restarted, self._calls = calls is not self._calls, calls
+        if restarted and calls is not None:
+            usage.set(usage.value.given_by(self._known.driver if "release" in calls.abilities else ""))
+
+        # A failed driver's list is taken once, for the ids; fail() then makes all of it Unhealthy.
+        others = False
+        if state.devices is not None and (state.devices is not self._listed or not state.failure):
+            self._listed = state.devices
+            others = self.inventory.take(state.devices, self._limit)
+            # A device that changed may be due for its release now; so is everything with another driver.
+            if others or restarted or usage.value.unsettled:
+                self.releases.tell()
+        if state.failure:
+            deaf = calls is None or state.devices is None
+            self.inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)
+
+        if others or restarted:
+            self.changed.notify()
+        if restarted:
+            self.restarted.notify()
 
     async def begin(self, *, took_over: bool) -> None:
         """Returns once the resource can be granted. The front has taken its lock; ``took_over``: by a handover, from a
@@ -120,7 +164,7 @@ class Resource:
         await self.inventory.list.wait(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KNOWN_WITHIN):
-                await self._held_known()
+                await self.inventory.usage.wait_for(lambda in_use: in_use.known)
                 await self._pools.known(self.name)
 
         # The first list of a kubelet must have the held ids, and should have the exclusions.
@@ -131,17 +175,14 @@ class Resource:
         self._begun.set()
         if not self.inventory.list.value and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"
-            self._log.warning(text, self._config.value.driver, self._config.value.where)
+            self._log.warning(text, self._known.driver, self._known.where)
 
     async def warm(self) -> bool:
         """Waits until the resource could be served at once. Returns whether it has a healthy device."""
         await self.inventory.list.wait(0)
         await self.driver.state.wait_for(lambda _: not self.failure)
-        await self._held_known()
-        return self.driver.healthy
-
-    async def _held_known(self) -> None:
         await self.inventory.usage.wait_for(lambda in_use: in_use.known)
+        return self.driver.healthy
 
     def cannot(self, error: Exception) -> None:
         """The resource can't be served now, but perhaps later: the directory is full, or belongs to another user."""
@@ -185,14 +226,6 @@ class Resource:
         """Why the last grants aren't on disk; empty if they are."""
         return self.journal.complaint
 
-    def _failure_changed(self) -> None:
-        if self.failure or self._reminder.since is not None:
-            self._reminder.set(self.failure)
-
-    def _remind(self, failure: str, seconds: float) -> None:
-        text = "the resource has failed for %.0f min: %s"
-        self._log.warning(text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure})
-
     # changes
 
     def _configured(self) -> None:
@@ -201,7 +234,7 @@ class Resource:
         if before.pool != self._known.pool:
             self.ownership.join(self._known.pool or "", self._pools.elsewhere.after(self.name))
         if before.shares != self._known.shares:
-            self.watch.look()
+            self._look()
 
     def _owner_changed(self) -> None:
         """Keeps ``elsewhere`` up to date; begin() drops the resource there, once the journal has been read."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -65,30 +65,20 @@ class SpecKeeper:
         written = await self._on_thread(self._specs.all)
         if not written:
             return
-        keep, over = self._sorted(written)
+        over = [one for one in written if not self._needed(one)]
         if any(one.given.resource not in self._usages for one in over):
             whole = await self._orphans.look()  # another gateway may have given it since this one began
-            keep, over = self._sorted(written)
-            over = [one for one in over if whole or one.given.resource in self._usages]
+            over = [one for one in over if not self._needed(one) and (whole or one.given.resource in self._usages)]
         if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
             _log.info("removed CDI specs that nobody needs any more: %d", removed)
-        await self._on_thread(partial(self._specs.keep, keep))
+        await self._on_thread(partial(self._specs.keep, [one for one in written if self._needed(one)]))
 
-    def _sorted(self, written: Iterable[OwnSpec]) -> tuple[list[OwnSpec], list[OwnSpec]]:
-        """Sorts the specs into needed ones and others."""
-        now = time.time()
-        keep: list[OwnSpec] = []
-        over: list[OwnSpec] = []
-        for one in written:
-            (keep if self._needed(one, now) else over).append(one)
-        return keep, over
-
-    def _needed(self, one: OwnSpec, now: float) -> bool:
+    def _needed(self, one: OwnSpec) -> bool:
         """Whether a container may use the spec. A young spec may be another gateway's, before or after this one, with a
         grant unknown here; an old one of a resource without usage isn't held.
         """
         usage = self._usages.get(one.given.resource)
-        return abs(now - one.date) < NOTED_WITHIN or (usage is not None and usage.value.one_has(one.given.ids))
+        return abs(time.time() - one.date) < NOTED_WITHIN or (usage is not None and usage.value.one_has(one.given.ids))
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -78,10 +78,6 @@ class Used:
                 return f"{what}held as {self.resource} by {self._holder(ids[0])}"
         return ""
 
-    def takes_a_share(self, offered: str) -> str:
-        """The reason against a free share: it is held under an id that is no longer offered."""
-        return f"its share is held as {offered}, which isn't offered any more, by {self._holder(offered)}"
-
     def _holder(self, offered: str) -> str:
         return self.holders.get(offered) or "a container"
 
@@ -186,7 +182,9 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
         same = frozenset().union(*(own.behind.get(name, ()) for name in hardware(device)))
         besides = [id_ for id_ in held if id_ not in ids and id_ in same]
         free = [id_ for id_ in reversed(ids) if id_ not in held]
-        out |= {id_: own.takes_a_share(other) for id_, other in zip(free, besides, strict=False)}
+        for id_, other in zip(free, besides, strict=False):
+            holder = own.holders.get(other) or "a container"
+            out[id_] = f"its share is held as {other}, which isn't offered any more, by {holder}"
     return out
 
 
