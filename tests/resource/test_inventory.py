@@ -544,7 +544,7 @@ def test_a_list_that_fewer_shares_make_short_enough_is_offered(make):
 
 def many(count, *, health=HEALTHY, first=0):
     """A thousand of these are about a megabyte."""
-    return [Device(f"{i:05}".ljust(1040, "x"), health) for i in range(first, first + count)]
+    return [Device(f"{i:05}".ljust(1024, "x"), health) for i in range(first, first + count)]
 
 
 def sent(node):
@@ -553,9 +553,9 @@ def sent(node):
 
 def test_a_first_list_that_is_too_long_is_not_offered(node, caplog):
     for _ in range(2):
-        node.take(*many(4000))
+        node.take(*many(4100))
     assert node.listed is None
-    assert node.inventory.misfit.value.startswith("the list of 4000 ids takes 42")
+    assert node.inventory.misfit.value.startswith("the list of 4100 ids takes 42")
     assert "the kubelet accepts 4194304; offer fewer devices, fewer shares" in node.inventory.misfit.value
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     node.take(A)
@@ -566,7 +566,7 @@ def test_a_first_list_that_is_too_long_is_not_offered(node, caplog):
 def test_whoever_follows_the_list_is_told_why_there_is_none(node):
     told = []
     node.inventory.misfit.subscribe(lambda: told.append(node.inventory.misfit.value[:8]))
-    node.take(*many(4000))
+    node.take(*many(4100))
     node.take(A)
     assert told[0] == "the list"
     assert not told[-1]
@@ -666,7 +666,7 @@ def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(n
     node.write({*held, many(1)[0].id})
     assert node.listed == {many(1)[0].id: True} | dict.fromkeys(held, False)
     assert sent(node) <= LARGEST
-    assert node.inventory.misfit.value.startswith("the list of 4500 ids takes 47")
+    assert node.inventory.misfit.value.startswith("the list of 4500 ids takes 46")
     node.take(*many(2500, health=WET))
     assert len(node.listed) == 2001
     node.write(NOBODY)
@@ -677,7 +677,7 @@ def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(n
 
 
 def test_what_containers_hold_keeps_a_first_list_that_is_too_long_from_failing_twice(node, caplog):
-    node.take(*many(4000))
+    node.take(*many(4100))
     node.write({"z"})
     assert node.listed is None
     assert node.inventory.misfit.value
