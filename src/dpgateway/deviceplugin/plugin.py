@@ -30,7 +30,6 @@ from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
-from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
@@ -73,6 +72,8 @@ class Plugin:
         self.resource = resource = Resource(config, driver, holdings, front.common, log)
         self._calls = KubeletCalls(resource.granting, holdings, front.cdi, front.client.apis[0])
         self._handlers = Handlers(self._calls, front.client.apis, self._stream_opened, front.throttle, log)
+        self.rpcs = self._handlers.rpcs
+        """Statistics of the answered calls."""
         self._endpoint = Endpoint(resource.ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._calls, self._endpoint, front.client, group, log)
@@ -114,11 +115,6 @@ class Plugin:
     def refused(self) -> tuple[str, float] | None:
         """Why calls are refused, and since when; None if they aren't (``Handlers.refused``)."""
         return self._handlers.refused.value
-
-    @property
-    def rpcs(self) -> CallStats:
-        """Statistics of the answered calls."""
-        return self._handlers.rpcs
 
     @property
     def values(self) -> tuple[Signal, ...]:

@@ -82,16 +82,12 @@ def write(path: Path, content: bytes, *, sync: bool = True) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-    if sync:
-        _sync(path.parent)  # the rename is a change of the directory (fsync(2))
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if sync:  # the rename is a change of the directory (fsync(2))
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def make_private(directory: Path) -> None:

@@ -18,44 +18,32 @@ _MIB = 1024 * 1024
 
 
 def too_few(resources: int) -> str:
-    """Describes the limit that is too low for so many resources, and its remedy; empty if none is."""
-    return too_few_descriptors(resources) or _too_few_tasks(resources) or _too_little_space(resources)
+    """Describes the limit that is too low for so many resources, and its remedy; empty if none is.
 
+    Raises the soft limit of descriptors as far as needed.
+    """
+    too_low = "the limit of {}: found {}, expected at least {} for " + f"{resources} resources; raise it: {{}}"
 
-def _too_few_tasks(resources: int) -> str:
-    needed = _OWN_TASKS + resources
-    with contextlib.suppress(OSError):
-        found = _pids_max()
-        if found.isdecimal() and int(found) < needed:
-            return (
-                f"the limit of processes and threads (pids.max of the cgroup): found {found}, expected at least "
-                f"{needed} for {resources} resources; raise it: TasksMax= of the service, or the kubelet's podPidsLimit"
-            )
-    return ""
-
-
-def _too_little_space(resources: int) -> str:
-    needed = _OWN_SPACE + _SPACE_FOR_EACH * resources
-    found, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if found == resource.RLIM_INFINITY or found >= needed * _MIB:
-        return ""
-    return (
-        f"the limit of the address space (RLIMIT_AS): found {found // _MIB} MiB, expected at least {needed} MiB for "
-        f"{resources} resources; raise it: LimitAS= of the service, or ulimit -v"
-    )
-
-
-def too_few_descriptors(resources: int) -> str:
-    """The same for descriptors. Raises the soft limit as far as needed."""
-    needed = _OWN + _FOR_EACH * resources
+    files = _OWN + _FOR_EACH * resources
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            return (
-                f"the limit of open files (RLIMIT_NOFILE): found {hard}, expected at least {needed} for {resources} "
-                "resources; raise it: LimitNOFILE= of the service, or ulimit -n"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    if soft != resource.RLIM_INFINITY and soft < files:
+        if hard != resource.RLIM_INFINITY and hard < files:
+            remedy = "LimitNOFILE= of the service, or ulimit -n"
+            return too_low.format("open files (RLIMIT_NOFILE)", hard, files, remedy)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+
+    # Not the user's limit (RLIMIT_NPROC), which doesn't hold for root: that of the service, or of the container.
+    tasks = _OWN_TASKS + resources
+    with contextlib.suppress(OSError):
+        if (limit := _pids_max()).isdecimal() and int(limit) < tasks:
+            remedy = "TasksMax= of the service, or the kubelet's podPidsLimit"
+            return too_low.format("processes and threads (pids.max of the cgroup)", limit, tasks, remedy)
+
+    space = _OWN_SPACE + _SPACE_FOR_EACH * resources
+    found, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if found != resource.RLIM_INFINITY and found < space * _MIB:
+        mib, remedy = f"{found // _MIB} MiB", "LimitAS= of the service, or ulimit -v"
+        return too_low.format("the address space (RLIMIT_AS)", mib, f"{space} MiB", remedy)
     return ""
 
 

@@ -52,7 +52,7 @@ async def test_a_name_that_cannot_be_removed_is_left(tmp_path):
     old, _ = names.link(), names.link()
     (tmp_path / old).unlink()
     (tmp_path / old).mkdir()
-    names.keep_newest()
+    names.keep(1)
     assert (tmp_path / old).is_dir()
 
 
@@ -99,7 +99,7 @@ async def test_of_many_links_the_newest_stay(tmp_path):
     names = bound(await owned(tmp_path))
     links = [names.link() for _ in range(100)]
     assert [link for link in links if (tmp_path / link).exists()] == links[-MOST_LINKS:]
-    names.keep_newest()
+    names.keep(1)
     assert [link for link in links if (tmp_path / link).exists()] == links[-1:]
     end(names)
 

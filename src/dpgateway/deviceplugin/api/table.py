@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpgateway.deviceplugin.values import Grant, Registration
-from dpgateway.model import Health, changed
+from dpgateway.model import Allocation, Health, changed
 from dpgateway.resource.offers import Offer, Offers
 
 LARGEST = 4 * 1024 * 1024
@@ -128,6 +128,28 @@ class Api:
             return False
         version = _GRPC_GO.match(agent)
         return None if version is None else tuple(map(int, version.groups())) >= self.passes_cdi_from
+
+
+AnswerMessage = Any
+"""A container's answer, as the message of any version."""
+
+
+def fill(answer: AnswerMessage, allocation: Allocation) -> None:
+    """Fills in the fields that a container's answer has in every version."""
+    answer.envs.update(allocation.env)
+    for m in allocation.mounts:
+        answer.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+    for n in allocation.device_nodes:
+        answer.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
+
+
+def stored(answer: AnswerMessage) -> Answer:
+    """The same fields of a stored answer."""
+    return Answer(
+        nodes={one.container_path: one.host_path for one in answer.devices},
+        mounts={one.container_path: one.host_path for one in answer.mounts},
+        env=dict(answer.envs),
+    )
 
 
 class ListEncoder:

@@ -8,18 +8,14 @@ allocates again at each container start, so preparing inside Allocate prepares b
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from dpgateway.deviceplugin.api import v1alpha2
-from dpgateway.deviceplugin.api.table import Api, Call, Rpc
-from dpgateway.deviceplugin.values import Grant, Registration
+from dpgateway.deviceplugin.api.table import Api, Call, Rpc, fill
+from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire import v0_1_pb2 as wire
-from dpgateway.deviceplugin.wire import v1alpha2_pb2
 
-
-def to_register(registration: Registration) -> bytes:
-    return v1alpha2_pb2.RegisterRequest(
-        version=API.version, endpoint=registration.endpoint, resource_name=registration.resource
-    ).SerializeToString()
+to_register = partial(v1alpha2.to_register, version="0.1")
 
 
 def to_allocations(grants: tuple[Grant, ...]) -> bytes:
@@ -27,12 +23,7 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
     (grant,) = grants
     answer = wire.AllocateResponse(spec=[wire.DeviceRuntimeSpec(ID=id_) for id_ in grant.ids])
     first = answer.spec[0] if answer.spec else answer.spec.add()
-    allocation = grant.allocation
-    first.envs.update(allocation.env)
-    for m in allocation.mounts:
-        first.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
-    for n in allocation.device_nodes:
-        first.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
+    fill(first, grant.allocation)
     return answer.SerializeToString()
 
 

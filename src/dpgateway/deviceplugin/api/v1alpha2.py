@@ -8,7 +8,7 @@ container restarts.
 
 from __future__ import annotations
 
-from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc
+from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc, fill, stored
 from dpgateway.deviceplugin.values import Grant, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2 as wire
 from dpgateway.resource.offers import Offer
@@ -21,10 +21,10 @@ keeps the lists of all resources in one map, without a lock (deviceManagerMonito
 pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go aborts on a map that is read while it is written."""
 
 
-def to_register(registration: Registration) -> bytes:
+def to_register(registration: Registration, version: str = "v1alpha2") -> bytes:
     # The options are lost: this kubelet knows only ListAndWatch and Allocate.
     return wire.RegisterRequest(
-        version=API.version, endpoint=registration.endpoint, resource_name=registration.resource
+        version=version, endpoint=registration.endpoint, resource_name=registration.resource
     ).SerializeToString()
 
 
@@ -45,24 +45,13 @@ def from_allocate(raw: bytes) -> tuple[tuple[str, ...], ...]:
 def to_allocations(grants: tuple[Grant, ...]) -> bytes:
     # Annotations are lost; CDI names are expanded already. One container per request, so one grant.
     (grant,) = grants
-    allocation = grant.allocation
     answer = wire.AllocateResponse()
-    for name, value in allocation.env.items():
-        answer.envs[name] = value
-    for m in allocation.mounts:
-        answer.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
-    for n in allocation.device_nodes:
-        answer.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
+    fill(answer, grant.allocation)
     return answer.SerializeToString()
 
 
 def from_answer(raw: bytes) -> Answer:
-    answer = wire.AllocateResponse.FromString(raw)
-    return Answer(
-        nodes={one.container_path: one.host_path for one in answer.devices},
-        mounts={one.container_path: one.host_path for one in answer.mounts},
-        env=dict(answer.envs),
-    )
+    return stored(wire.AllocateResponse.FromString(raw))
 
 
 API = Api(

@@ -6,7 +6,9 @@ topology since 1.16, preferred allocation since 1.19, CDI names since 1.28.
 
 from __future__ import annotations
 
-from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc
+from dataclasses import replace
+
+from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc, fill, stored
 from dpgateway.deviceplugin.values import Grant, Options, Preference, Registration
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.resource.offers import Offer
@@ -67,17 +69,10 @@ def from_allocate(raw: bytes) -> tuple[tuple[str, ...], ...]:
 def to_allocations(grants: tuple[Grant, ...]) -> bytes:
     answer = wire.AllocateResponse()
     for grant in grants:
-        allocation = grant.allocation
         container = answer.container_responses.add()
-        for name, value in allocation.env.items():
-            container.envs[name] = value
-        for m in allocation.mounts:
-            container.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
-        for n in allocation.device_nodes:
-            container.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
-        for name, value in allocation.annotations.items():
-            container.annotations[name] = value
-        for name in allocation.cdi_devices:
+        fill(container, grant.allocation)
+        container.annotations.update(grant.allocation.annotations)
+        for name in grant.allocation.cdi_devices:
             container.cdi_devices.add(name=name)
     return answer.SerializeToString()
 
@@ -85,13 +80,8 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
 def from_answer(raw: bytes) -> Answer:
     # Also reads the answers in a checkpoint of 1.9, whose fields have the same numbers.
     answer = wire.ContainerAllocateResponse.FromString(raw)
-    return Answer(
-        nodes={one.container_path: one.host_path for one in answer.devices},
-        mounts={one.container_path: one.host_path for one in answer.mounts},
-        cdi_devices=tuple(one.name for one in answer.cdi_devices),
-        env=dict(answer.envs),
-        annotations=dict(answer.annotations),
-    )
+    names = tuple(one.name for one in answer.cdi_devices)
+    return replace(stored(answer), cdi_devices=names, annotations=dict(answer.annotations))
 
 
 def from_prepare(raw: bytes) -> tuple[str, ...]:

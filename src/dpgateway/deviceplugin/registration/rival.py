@@ -76,13 +76,12 @@ class Rival:
             listed = max(registered, ours.since)
             if theirs.since > listed + LISTED_WITHIN or (theirs.since > listed and now > listed + SETTLED):
                 strange = sorted(set(theirs.ids).difference(ours.ids))
-                text = self._text(strange) if strange else ""
+                more = f" and {len(strange) - _MOST_NAMED} more" if len(strange) > _MOST_NAMED else ""
+                text = (
+                    f"another device plugin has registered {self._resource}: the kubelet lists ids that this gateway "
+                    f"never offered: {', '.join(strange[:_MOST_NAMED])}{more}; stop it, or rename the resource of one "
+                    "of the two"
+                )
+                text = text if strange else ""
         if self.complaint.set(text) and text:
             self._log.warning("%s", text, extra={"reason": text})
-
-    def _text(self, ids: list[str]) -> str:
-        more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
-        return (
-            f"another device plugin has registered {self._resource}: the kubelet lists ids that this gateway never "
-            f"offered: {', '.join(ids[:_MOST_NAMED])}{more}; stop it, or rename the resource of one of the two"
-        )

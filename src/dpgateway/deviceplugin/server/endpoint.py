@@ -68,7 +68,21 @@ class Endpoint:
             # Only a first opening may take over: plugin.Plugin follows a handover to its end only then.
             await self.ownership.acquire(ask if self._bound is None else None)
             self._names.sweep()
-            await self._bind()
+
+            # Bound at a unique path, because gRPC unlinks that path when the server stops (``sockets``).
+            path = self._names.to_bind()
+            server = Server(path, self.handlers.generic())
+            try:
+                await server.start()
+                path.chmod(0o600)
+                path.rename(self.socket)
+                self._bound = self.socket.stat()
+            except BaseException as error:  # also when the resource is stopped meanwhile
+                await server.stop(None)
+                if isinstance(error, RuntimeError | OSError):
+                    raise KubeletError(f"can't serve on {path}: {error}") from error
+                raise
+            self._servers.append(server)
             self.bound.notify()
 
     @property
@@ -80,22 +94,6 @@ class Endpoint:
             return os.path.samestat(self._bound, self.socket.stat())
         return False
 
-    async def _bind(self) -> None:
-        # Bound at a unique path, because gRPC unlinks that path when the server stops (``sockets``).
-        path = self._names.to_bind()
-        server = Server(path, self.handlers.generic())
-        try:
-            await server.start()
-            path.chmod(0o600)
-            path.rename(self.socket)
-            self._bound = self.socket.stat()
-        except BaseException as error:  # also when the resource is stopped meanwhile
-            await server.stop(None)
-            if isinstance(error, RuntimeError | OSError):
-                raise KubeletError(f"can't serve on {path}: {error}") from error
-            raise
-        self._servers.append(server)
-
     async def link(self) -> str:
         """A new endpoint name, never registered before. Binds another server first if the bound socket is gone."""
         await self.open()
@@ -104,7 +102,7 @@ class Endpoint:
 
     def tidy(self) -> None:
         """A kubelet streams from the newest endpoint: removes older links, and stops older servers without a stream."""
-        self._names.keep_newest()
+        self._names.keep(1)
         # The only stream is the one that was just opened, so the older servers have none.
         if self.handlers.running(STREAMS) == 1:
             *older, newest = self._servers
@@ -124,9 +122,6 @@ class Endpoint:
         """Descriptors of the accepted connections."""
         ACCEPTED.look()
         return [one.descriptor for one in ACCEPTED.at({server.path for server in self._servers})]
-
-    def end_streams(self) -> None:
-        self.handlers.end_streams()
 
     def freeze(self) -> None:
         """Keeps the streams open, silent, until the process ends: :meth:`close` leaves the servers alone."""

@@ -207,7 +207,9 @@ class Handlers:
             rpc.decode(raw)
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
-        agent, end, stream = _agent(context), End(), NOBODY
+        metadata = context.invocation_metadata() or ()
+        agent = next((str(value) for key, value in metadata if key == "user-agent"), "")
+        end, stream = End(), NOBODY
         self._ends.add(end)  # before any callback, which may end the streams
         try:
             # Other clients are served as well, but without callbacks, so they change no state.
@@ -255,10 +257,3 @@ def _short(text: str) -> str:
     """The text, cut to LONGEST_TEXT bytes in their escaped form."""
     sent = quote(encodable(text[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
     return unquote(re.sub("%.?$", "", sent), errors="ignore")  # drops an escape or a character that was cut in half
-
-
-def _agent(context: ServicerContext) -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == "user-agent":
-            return str(value)
-    return ""

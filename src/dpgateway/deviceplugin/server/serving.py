@@ -27,14 +27,11 @@ class Server:
 
     def __init__(self, path: Path, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
         self._address = unix.Address(path)
+        self.path = self._address.path
+        """The path as it was bound."""
         self._grpc = grpc.aio.server(options=_OPTIONS)
         services = tuple([handler.service_name() for handler in handlers])
         self._grpc.add_generic_rpc_handlers((*handlers, reflection(services)))
-
-    @property
-    def path(self) -> str:
-        """The path as it was bound."""
-        return self._address.path
 
     async def start(self) -> None:
         """Raises OSError or RuntimeError if the path can't be bound."""

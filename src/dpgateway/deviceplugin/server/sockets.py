@@ -80,17 +80,14 @@ class SocketNames:
 
     def link(self) -> str:
         """Links the bound socket under a new name, relative to the device-plugins directory; drops the oldest links."""
-        self._keep(MOST_LINKS - 1)
+        self.keep(MOST_LINKS - 1)
         path = self._folder / f"{self._hash}-{next(self._numbers)}.sock"
         os.link(self.base, path)
         self._links.append(path)
         return f"{FOLDER}/{path.name}"
 
-    def keep_newest(self) -> None:
-        """Removes all links but the last."""
-        self._keep(1)
-
-    def _keep(self, count: int) -> None:
+    def keep(self, count: int) -> None:
+        """Removes all links but the last ones."""
         for path in self._links[:-count]:
             with contextlib.suppress(OSError):  # the next sweep removes it
                 path.unlink()
