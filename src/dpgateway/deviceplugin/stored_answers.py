@@ -210,7 +210,12 @@ class StoredAnswers:
             if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls)):
                 self._set({ids: await self._reason(ids, containers, tuple(devices.values()), calls, allocation)})
             elif not all(found.values()):
-                await self._withdraw(containers)
+                # The device is away, and its path may be another one's by now, so the container loses its spec.
+                for container in containers:
+                    own = [name for name in self._read(container).cdi_devices if self._cdi.wrote(name)]
+                    if own and await self._cdi.renew(own, None):
+                        text = "CDI devices are withdrawn, because their hardware is away: %s"
+                        self._log.info(text, ", ".join(own))
         except DriverTimeout:
             self._hung = calls
         except (GatewayError, OSError) as error:  # the next start meets the same error, and reports it
@@ -228,13 +233,6 @@ class StoredAnswers:
             return await calls.repeat(devices)  # a spec holds the whole answer, not only the hardware
         previews = [await calls.preview(device) for device in devices]
         return previews[0] if len(previews) == 1 else together(previews)
-
-    async def _withdraw(self, containers: Iterable[Container]) -> None:
-        """Removes the specs of containers whose device is away, because its path may now be another device's."""
-        for container in containers:
-            own = [name for name in self._read(container).cdi_devices if self._cdi.wrote(name)]
-            if own and await self._cdi.renew(own, None):
-                self._log.info("CDI devices are withdrawn, because their hardware is away: %s", ", ".join(own))
 
     def _set(self, reasons: Mapping[Ids, str]) -> None:
         """Publishes and logs new reasons, by the ids of a container; an empty reason clears the entry."""

@@ -110,7 +110,15 @@ class Asking:
                 if any(holdings.value.taken for holdings in self._holdings.values()):
                     self._look()
                     await self._ask()
-                    await self._see_ends()
+
+                    # Pods that ended with their directory still there are unlisted, and without a running sandbox.
+                    ending = frozenset().union(*(one.value.ending for one in self._holdings.values()))
+                    self._ended &= ending
+                    asked = ending - self._removed - self._ended
+                    ended = await self._sandboxes.ended(asked) if asked else frozenset()
+                    if not (asked and self._another_kubelet):  # else it was the old kubelet's pods that were unlisted
+                        self._ended |= ended
+                        self._publish_ends()
                     await asyncio.sleep(PAUSE)
 
     def _patience(self) -> float:
@@ -141,17 +149,6 @@ class Asking:
         # the pods' directories belong to the kubelet that answers on the socket beside them
         # (pkg/kubelet/kubelet_getters.go, every release)
         self._removed = self._pods.gone(named, started=started, sure=self.answered is not None)
-        self._publish_ends()
-
-    async def _see_ends(self) -> None:
-        """Finds pods that ended with their directory still there: unlisted, and without a running sandbox."""
-        ending = frozenset().union(*(holdings.value.ending for holdings in self._holdings.values()))
-        self._ended &= ending
-        if asked := ending - self._removed - self._ended:
-            ended = await self._sandboxes.ended(asked)
-            if self._another_kubelet:
-                return
-            self._ended |= ended
         self._publish_ends()
 
     def _publish_ends(self) -> None:

@@ -19,7 +19,7 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.threads import T, Threads
+from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.directory import read_checkpoint, stamped
@@ -95,28 +95,35 @@ class Reader:
             self._timer = None
 
     async def _read(self, wanted: Collection[str]) -> None:
-        written = LONG_AGO
+        written, complaint = LONG_AGO, ""
         notes: Mapping[str, Note] | None = None
         try:
-            raw, found = await self._call(partial(read_checkpoint, self._directory))
+            raw, found = await self._threads.call("read the checkpoint", partial(read_checkpoint, self._directory))
             written = self._written(found)
-            content = await self._call(partial(checkpoint.parse, raw))
-            notes = known = content.notes
+            content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
+            notes = content.notes
             self.registered.set((content.registered, written))
         except FileNotFoundError:
             self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
             return
         except (OSError, GatewayError) as error:  # GatewayError also for want of a thread
-            self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
+            complaint = f"no id is dropped from any list, because the checkpoint can't be read: {error}"
         else:
-            self._complain(self._crowded(known), written)
+            # Holdings that can't be true count as unread.
+            excess = {one: text for one in self._holders if (text := _excess(content.notes.get(one, {})))}
+            if excess:
+                what = f"no id of {', '.join(excess)} is dropped from its list, because the checkpoint can't be true"
+                complaint = f"{what}: {'; '.join(dict.fromkeys(excess.values()))}"
+
+        # 1.8 and 1.9 write the file in place, so a fault is none while a kubelet may be in the middle of it.
+        if not complaint:
+            self._complaint.over()
+        elif time.monotonic() - written > WRITING:
+            self._complaint.say(complaint)
 
         # While the file can't be read, every note is None, so that no id is dropped.
         now = time.monotonic()
         self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now), wanted)
-
-    def _call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        return self._threads.call("read the checkpoint", function)
 
     def _written(self, found: os.stat_result) -> float:
         """The time of the write on the monotonic clock, fixed at the first sight: the wall clock may be set later."""
@@ -125,27 +132,11 @@ class Reader:
             self._last = file, stamped(found.st_mtime)
         return self._last[1]
 
-    def _crowded(self, notes: Mapping[str, Note]) -> str:
-        """The complaint about resources with impossibly many held ids; empty if there are none."""
-        crowded = {resource: text for resource in self._holders if (text := _excess(notes.get(resource, {})))}
-        if not crowded:
-            return ""
-        return (
-            f"no id of {', '.join(crowded)} is dropped from its list, because the checkpoint can't be true: "
-            f"{'; '.join(dict.fromkeys(crowded.values()))}"
-        )
-
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
         for resource, holdings in self._holders.items():
             if not holdings.set(change(resource, holdings.value)) and resource in wanted:
                 holdings.notify()
-
-    def _complain(self, text: str, written: float) -> None:
-        """Logs ``text`` once, but not while a kubelet may be mid-write: 1.8 and 1.9 write the file in place."""
-        if text and time.monotonic() - written <= WRITING:
-            return
-        self._complaint.say(*([text] if text else []))
 
 
 def _note(notes: Mapping[str, Note] | None, resource: str) -> Note | None:
@@ -157,9 +148,6 @@ def _excess(note: Note) -> str:
     """Why a note is impossibly large; empty if it isn't."""
     if len(note) > MOST_HELD:
         return f"found {len(note)} ids that containers hold, expected at most {MOST_HELD}"
-    size = len("".join(note).encode())
-    return (
-        f"found {size} bytes of ids that containers hold, expected at most {LARGEST_HELD}"
-        if size > LARGEST_HELD
-        else ""
-    )
+    if (size := len("".join(note).encode())) > LARGEST_HELD:
+        return f"found {size} bytes of ids that containers hold, expected at most {LARGEST_HELD}"
+    return ""
