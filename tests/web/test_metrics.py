@@ -141,7 +141,7 @@ async def test_a_resource_that_fails(kubelet, hardware):
 
 
 async def test_resource_with_too_long_a_list(kubelet, hardware):
-    hardware.found = [Device(f"{number:05}".ljust(1040, "x")) for number in range(4200)]
+    hardware.found = [Device(f"{number:05}".ljust(1024, "x")) for number in range(4200)]
     config = configured(name=R, driver_class=hardware.driver(), refresh=0.01)
     async with Node(kubelet.directory, config).running() as node:
         await until(lambda: node.shows(1, "dpgateway_resource_failed", resource=R))

@@ -26,11 +26,11 @@ async def client(served, connect):
 def megabyte(version=0):
     """A list of a megabyte; each version has another device Unhealthy."""
     sick = Health.unhealthy("x")
-    return tuple(Device(_id(number), sick if number == version else Health.healthy()) for number in range(100))
+    return tuple(Device(_id(number), sick if number == version else Health.healthy()) for number in range(1000))
 
 
 def _id(number):
-    return f"{number:010000}"
+    return f"{number:01000}"
 
 
 @pytest.mark.parametrize("path", [V1BETA1, V1ALPHA])
