@@ -15,10 +15,11 @@ The life of an id, in the events of a resource::
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from dpgateway.kit.observable import Observable
 
@@ -122,14 +123,6 @@ class InUse(ABC):
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         """The ids whose pods must have ended if the kubelet allocates these ids anew."""
 
-    @abstractmethod
-    def look_again(self, lost: Iterable[str]) -> float | None:
-        """Seconds until one of the ``lost`` ids may be free without an event; None: never."""
-
-    @abstractmethod
-    def is_news_after(self, before: Self) -> bool:
-        """Whether watchers have something to do that they hadn't ``before``."""
-
     # together with the grants
 
     @property
@@ -141,11 +134,6 @@ class InUse(ABC):
     def fresh(self) -> frozenset[str]:
         """The ids granted or in flight that the front's sources may lack."""
         return frozenset(self.granted).union(*self.in_flight)
-
-    @property
-    def started(self) -> frozenset[str]:
-        """The ids of answered Allocates. Allocating them again takes no other container's share."""
-        return frozenset(self.living).union(self.granted)
 
     @property
     def taken(self) -> frozenset[str]:
@@ -238,8 +226,10 @@ class Usage(Observable[InUse]):
     its grants: both set the value that follows the present one, in one step of the event loop.
     """
 
-    def __init__(self, value: InUse, reread: Callable[[], object] = lambda: None) -> None:
-        super().__init__(value, news=lambda new, old: new.is_news_after(old))
+    def __init__(
+        self, value: InUse, reread: Callable[[], object] = lambda: None, news: Callable[[Any, Any], bool] = operator.ne
+    ) -> None:
+        super().__init__(value, news)
         self.reread = reread
         """Makes the front read its sources again and publish the result, even an unchanged one."""
 

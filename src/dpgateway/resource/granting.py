@@ -75,8 +75,11 @@ class Granting:
         # The pool may have changed since the last list. A 1.8 kubelet repeats its call, so its own ids are no obstacle.
         calls = self._calls()
         self.inventory.look()
-        again = self._usage.value.started if terms.repeats else frozenset[str]()
-        given_up = frozenset[str]() if terms.repeats else self.inventory.given_up(ids)
+        before, again, given_up = self._usage.value, set[str](), frozenset[str]()
+        if terms.repeats:
+            again.update(before.living, before.granted)
+        else:
+            given_up = self.inventory.given_up(ids)
         found = self._found(ids, again, given_up)
         devices = _once(found.values())
         names = {id_: device.id for id_, device in found.items()}

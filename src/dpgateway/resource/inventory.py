@@ -37,7 +37,7 @@ from typing import Protocol
 from dpgateway.config import ResourceConfig
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, changed, replaced
-from dpgateway.resource.front import Usage
+from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.offers import Offers
@@ -331,9 +331,10 @@ class Inventory:
         delays = [max(0.0, drop - now)] if drop is not None else []
         # a freed id stays held for long, but its release is due once the device had its time to return
         delays += [until - now for until in map(self.ledger.back_until, holdings.freed) if until > now]
+        # Nor is there an event when the sources should have noted a grant: an id that they still lack is free.
         absent = [id_ for id_ in self.ledger.lost if self.ledger.device(id_) is None]
-        if (wait := holdings.look_again(absent)) is not None:
-            delays.append(wait)
+        if holdings.known and not holdings.granted.keys().isdisjoint(absent):
+            delays.append(NOTED_WITHIN)
         if delays:
             self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self.usage.reread)
 

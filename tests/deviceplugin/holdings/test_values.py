@@ -231,13 +231,6 @@ def test_since_when_an_id_is_held_is_known_until_it_is_another_pods():
     assert since(after_restart.remembered({"a": Unreleased("", frozenset("2"), since=17)})) is None
 
 
-def test_when_to_look_again():
-    holdings = given(noted("b"), "a")
-    assert holdings.look_again(["a"]) == NOTED_WITHIN
-    assert holdings.look_again(["b", "c"]) is None
-    assert holdings.noted(None, NOW, NOW).look_again(["a"]) is None
-
-
 IDS = st.sets(st.sampled_from("abcd"), min_size=1).map(lambda ids: tuple(sorted(ids)))
 
 
@@ -434,7 +427,8 @@ def test_what_an_earlier_boot_gave_is_free_unless_this_boots_kubelet_has_written
     assert before.freed == frozenset(), "that kubelet hasn't written yet"
     assert before.noted({}, NOW + 1, NOW + 1).freed == {"a", "b"}
     assert before.noted(of(a="1"), NOW + 1, NOW + 1).freed == {"b"}
-    assert not before.noted({}, NOW + 1, NOW + 1).unclear
+    known = before.noted({}, NOW + 1, NOW + 1)
+    assert known.among(frozenset("2")) is known, "nothing is unclear"
     again = before.noted(of(a="1"), NOW + 1, NOW + 1).new_kubelet(NOW + 2, "newer").noted({}, NOW + 3, NOW + 3)
     assert "a" not in again.freed, "it was given in this boot, and this kubelet may have forgotten it"
 

@@ -30,7 +30,7 @@ class ResourceHoldings(Usage):
         read: Callable[[], Awaitable[None]] = up_to_date,
     ) -> None:
         """``reread`` requests another read of the kubelet's checkpoint, ``read`` waits for one."""
-        super().__init__(value, reread)
+        super().__init__(value, reread, Holdings.is_news_after)
         self.read = read
 
 

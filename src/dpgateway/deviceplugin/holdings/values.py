@@ -30,7 +30,7 @@ Ids are the kubelet's. Times are seconds of one monotonic clock, because the clo
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -160,17 +160,6 @@ class Holdings(InUse):
         return frozenset(id_ for id_, pods in noted.items() if pods <= ended)
 
     @property
-    def unclear(self) -> frozenset[str]:
-        """The ids that an earlier kubelet gave to an unknown pod and this kubelet doesn't know: either the pod has
-        ended, or this kubelet has forgotten it.
-        """
-        if not self.kubelet or (in_use := self.in_use) is None:
-            return frozenset()
-        ours = self.kubelet, NO_KUBELET
-        entries = ((id_, entry) for id_, entry in self.unreleased.items() if id_ not in in_use)
-        return frozenset(i for i, e in entries if not e.pods and e.kubelet not in ours and not self._outlived(e))
-
-    @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
         """The holders of each id: namespace, pod and container if PodResources lists it, else pod uid and container."""
         found: dict[str, tuple[str, ...]] = {id_: (str(holder),) for id_, holder in self.listed.items()}
@@ -224,11 +213,6 @@ class Holdings(InUse):
         """
         return bool(len(self.in_flight) < len(before.in_flight) or self.freed or _TOLD(self) != _TOLD(before))
 
-    def look_again(self, lost: Iterable[str]) -> float | None:
-        """Seconds until one of the ``lost`` ids may be free without a change of the note; None: never."""
-        waits = self.note is not None and not self.granted.keys().isdisjoint(lost)
-        return NOTED_WITHIN if waits else None
-
     # events
 
     def noted(self, note: Note | None, written: float, now: float) -> Holdings:
@@ -236,7 +220,9 @@ class Holdings(InUse):
         # An unreadable note proves nothing about grants.
         granted = self.granted
         if note is not None:
-            granted = {id_: at for id_, at in granted.items() if not _is_in(note, id_, at, written, now)}
+            # A note covers a grant if it has the id, or had NOTED_WITHIN to get it.
+            late = {i for i, at in granted.items() if i in note or now - at > NOTED_WITHIN}
+            granted = {i: at for i, at in granted.items() if not (i in late and written >= at - CLOCK_STEP)}
         new = replace(self, note=note, looked=True, written=written, granted=granted)
 
         # Only a note that this kubelet wrote proves that it knows the ids.
@@ -274,11 +260,14 @@ class Holdings(InUse):
         makes a pod's directory before it starts a container, and for a pod started later it would have to allocate.
         Without any pod an unclear id is free.
         """
-        unclear = {id_: self.unreleased[id_] for id_ in self.unclear}
-        if not unclear:
+        # This kubelet doesn't know an unclear id: either its pod has ended, or this kubelet has forgotten it.
+        if not self.kubelet or (in_use := self.in_use) is None:
             return self
-        found = {i: c._replace(pods=pods) if pods else c._replace(kubelet=NO_KUBELET) for i, c in unclear.items()}
-        return replace(self, unreleased={**self.unreleased, **found})
+        ours, found = (self.kubelet, NO_KUBELET), {}
+        for id_, entry in self.unreleased.items():
+            if id_ not in in_use and not entry.pods and entry.kubelet not in ours and not self._outlived(entry):
+                found[id_] = entry._replace(pods=pods) if pods else entry._replace(kubelet=NO_KUBELET)
+        return replace(self, unreleased={**self.unreleased, **found}) if found else self
 
     def heard(self, listed: Mapping[str, Holder], asked: float) -> Holdings:
         """``listed`` is the answer to the List begun at ``asked``."""
@@ -344,11 +333,6 @@ def _joined(ours: Unreleased, earlier: Unreleased) -> Unreleased:
     known = earlier if earlier.hardware else ours
     driver = earlier.driver if ours.driver is None else ours.driver
     return ours._replace(hardware=known.hardware, since=ours.since or since, device=known.device, driver=driver)
-
-
-def _is_in(note: Note, id_: str, granted: float, written: float, now: float) -> bool:
-    """Whether the note covers the grant of an id: it has the id, or had NOTED_WITHIN to get it."""
-    return written >= granted - CLOCK_STEP and (id_ in note or now - granted > NOTED_WITHIN)
 
 
 def _without(values: Mapping[str, T], ids: Collection[str]) -> Mapping[str, T]:
