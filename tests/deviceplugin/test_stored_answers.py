@@ -75,7 +75,6 @@ class Node:
         self.list()
         self.resource.listed_for(KUBELET)
         self.answers = self.resource.answers
-        self.answers.go_on()
 
     def list(self, **hardware):
         devices = (Device(id_, hardware=(hardware.get(id_, path),)) for id_, path in self.calls.paths.items())
@@ -381,7 +380,7 @@ async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
 
 async def test_a_resting_gateway_asks_nothing(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
-    node.answers.rest()
+    node.resource.releases.rest()
     async with following(node):
         await node.admit("z")
         await node.read()

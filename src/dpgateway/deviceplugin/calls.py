@@ -46,17 +46,6 @@ class KubeletCalls:
         """A kubelet with this user agent has opened a stream."""
         self.agent = agent
 
-    def rest(self) -> None:
-        """Another gateway may serve the resource from now on: pauses releases, and the comparison of stored answers."""
-        self.releases.rest()
-        self.answers.rest()
-
-    def go_on(self) -> None:
-        """This gateway serves it: undoes :meth:`rest`."""
-        self.releases.go_on()
-        self.answers.go_on()
-        self.releases.tell()
-
     @property
     def idle(self) -> bool:
         """Whether no preparation or release is under way in the driver."""

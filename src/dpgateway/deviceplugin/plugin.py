@@ -166,7 +166,6 @@ class Plugin:
         await self._front.holdings.node.there.wait()
         await self._endpoint.open(partial(self._newer.ask, self.resource.warm) if self._follows else None)
         await self.resource.begin(took_over=self._newer.took_over)
-        self._calls.answers.go_on()
         self._calls.answers.look()
         await self._newer.register(self.registrar)
         # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).

@@ -17,9 +17,9 @@ They are compared
   status. This asks the driver's ``preview``. A driver without it is asked to allocate, which may have side effects on
   the device, only if no start asks it; and never for a container whose pod has ended, because it may be releasing.
 
-While another gateway serves the resource (``_resting``), :meth:`StoredAnswers.follow` compares nothing. ``_known`` are
-the inputs of the last comparison, ``_found`` the reasons behind :attr:`StoredAnswers.outdated`, both by the set of a
-container's ids.
+While another gateway serves the resource (``Releases.resting``), :meth:`StoredAnswers.follow` compares nothing.
+``_known`` are the inputs of the last comparison, ``_found`` the reasons behind :attr:`StoredAnswers.outdated`, both by
+the set of a container's ids.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ class StoredAnswers:
         """``api``: returns the kubelet's version of the API."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
         """Why the container of an offered id can't restart, by id."""
-        self._resting = True
-        """Whether another gateway serves the resource."""
         self._name, self._ledger = granting.inventory.name, granting.inventory.ledger
         self._granting, self._driver, self._log = granting, granting.driver, granting.log
         self._holdings, self._cdi, self._api = holdings, cdi, api
@@ -70,14 +68,6 @@ class StoredAnswers:
         thread."""
 
     # before a start
-
-    def rest(self) -> None:
-        """Another gateway serves the resource from now on."""
-        self._resting = True
-
-    def go_on(self) -> None:
-        """This gateway serves it from now on."""
-        self._resting = False
 
     async def check(self, ids: Sequence[str], devices: Sequence[Device], calls: Lanes) -> None:
         """Raises RequestError if the container of these ids would get other hardware than theirs, or if that is
@@ -184,7 +174,7 @@ class StoredAnswers:
             await self._changed.wait()
             self._changed.clear()
             calls, note = self._driver.calls, self._holdings.value.note
-            if self._resting or calls is None or note is None:
+            if self._granting.releases.resting or calls is None or note is None:
                 continue
             # A pod that has ended may be releasing its devices, so the driver isn't asked about them.
             held: dict[Ids, list[Container]] = {}
@@ -203,7 +193,7 @@ class StoredAnswers:
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
         known = frozenset(containers), tuple(devices.values()), calls, self._api()
-        if self._known.get(ids) == known or calls is self._hung or self._resting:
+        if self._known.get(ids) == known or calls is self._hung or self._granting.releases.resting:
             return
         self._known[ids] = known  # before the comparison: one that fails isn't repeated with the same inputs
         try:

@@ -41,16 +41,17 @@ class Releases:
         """The freed ids logged as leaks."""
         self._told_through: Lanes | None = None
         """The driver's calls at the last release; another value means another driver."""
-        self._resting = False
+        self.resting = False
         """Whether another gateway serves the resource and releases to its own driver."""
 
     def rest(self) -> None:
-        """Another gateway releases from now on."""
-        self._resting = True
+        """Another gateway serves the resource from now on, or may."""
+        self.resting = True
 
     def go_on(self) -> None:
-        """This gateway releases from now on."""
-        self._resting = False
+        """This gateway serves it from now on."""
+        self.resting = False
+        self.tell()
 
     def tell(self) -> None:
         """Releases the ids that are freed and due."""
@@ -65,7 +66,7 @@ class Releases:
             self._telling.clear()
         self._told_through = calls
         freed -= self._telling
-        if self._resting or calls is None or self._driver.state.value.devices is None or not freed:
+        if self.resting or calls is None or self._driver.state.value.devices is None or not freed:
             return
         if self._inventory.unsure:  # the hardware may be in use in another resource of the pool
             return

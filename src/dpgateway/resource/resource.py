@@ -171,7 +171,6 @@ class Resource:
         self.inventory.hold()
         self.inventory.settle()
         self.releases.go_on()
-        self.releases.tell()
         self._begun.set()
         if not self.inventory.list.value and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"

@@ -113,25 +113,26 @@ class NewerSide:
         """
         if self._older is None:
             registrar.ready()
-        else:
-            if not self._may_register:
-                seamless = await self._wait_for_register(self._older)
-                self._may_register = True
-                self._log.info("took over from another gateway")
-                registrar.ready(self._api, seamless=seamless)
-            await self._wait_for_end(self._older, registrar)
-        self._backoff.succeeded()
+            self._backoff.succeeded()
+            return
 
-    async def _wait_for_register(self, older: Peer) -> bool:
-        """Returns when this gateway may register: True on the older one's word, False if that has ended."""
-        _say(older, SERVES)
-        try:
-            await self._hear(older, REGISTER)
-        except OSError:
-            older.close()
-            return False
-        self.parked.park(older.take_descriptors())
-        return True
+        # This gateway may register on the older one's word, or once that one has ended. Only in the first case the
+        # kubelet still has its stream there.
+        if not self._may_register:
+            _say(self._older, SERVES)
+            try:
+                await self._hear(self._older, REGISTER)
+                seamless = True
+            except OSError:
+                self._older.close()
+                seamless = False
+            else:
+                self.parked.park(self._older.take_descriptors())
+            self._may_register = True
+            self._log.info("took over from another gateway")
+            registrar.ready(self._api, seamless=seamless)
+        await self._wait_for_end(self._older, registrar)
+        self._backoff.succeeded()
 
     async def _wait_for_end(self, older: Peer, registrar: Registrar) -> None:
         """Says LISTED once the kubelet has the list. Returns when the older gateway, or its streams, have ended."""

@@ -129,7 +129,7 @@ class OlderSide:
         self.state = HandoverState.PARKED
         self._proxy = Proxy(self.name, self._log)
         self._endpoint.handlers.forward(self._proxy.answer)
-        self._resource.rest()
+        self._resource.releases.rest()
 
     async def give(self) -> None:
         """Lends the lock, and waits until the newer gateway serves. Raises OSError."""
@@ -151,7 +151,7 @@ class OlderSide:
         self.state = HandoverState.SERVING
         self._endpoint.handlers.forward(None)
         self._journal.go_on()
-        self._resource.go_on()
+        self._resource.releases.go_on()
         await self._proxy.end()
 
     async def leave(self) -> None:

@@ -102,11 +102,6 @@ class Lists:
             self._encoded[api.name] = (self._list.version, encoded)
         return encoded
 
-    def encode_unhealthy(self, api: Api) -> bytes:
-        """The same list, with every id Unhealthy."""
-        offers = self._list.value or {}
-        return ListEncoder(api).encode({id_: replace(offer, health=_ENDING) for id_, offer in offers.items()})
-
     async def watch(self, api: Api, forgets: bool, end: End, listed: Callable[[], None]) -> AsyncGenerator[bytes, None]:
         """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest.
 
@@ -117,7 +112,8 @@ class Lists:
         while await self._is_next(version, api, end):
             first = version == 0
             if first and forgets:
-                yield self.encode_unhealthy(api)
+                offers = self._list.value or {}
+                yield ListEncoder(api).encode({i: replace(one, health=_ENDING) for i, one in offers.items()})
             version = self._list.version
             yield self.encode(api)
             if first:

@@ -30,14 +30,12 @@ class _PrintedLines(io.RawIOBase):
 
     def write(self, data: ReadableBuffer, /) -> int:
         written = bytes(data)
+        fields = {"name": self._name, "levelno": self._level, "levelname": logging.getLevelName(self._level)}
+        fields["thread_name"] = threading.current_thread().name
         for line in written.decode(errors="backslashreplace").splitlines():
             if line.strip():
-                self._handler.handle(self._record(line))
+                self._handler.handle(logging.makeLogRecord({**fields, "msg": line}))
         return len(written)
-
-    def _record(self, line: str) -> logging.LogRecord:
-        fields = {"name": self._name, "levelno": self._level, "levelname": logging.getLevelName(self._level)}
-        return logging.makeLogRecord({**fields, "msg": line, "thread_name": threading.current_thread().name})
 
 
 def printed(name: str, level: int, handler: logging.Handler, descriptor: int) -> TextIO:

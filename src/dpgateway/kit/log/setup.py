@@ -59,7 +59,9 @@ def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
     # other handlers that write to the same terminal would print everything twice
-    root.handlers[:] = [*(one for one in root.handlers if not _prints(one)), handler]
+    terminal = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
+    others = [one for one in root.handlers if not isinstance(one, _Handler | Queued)]
+    root.handlers[:] = [*(one for one in others if getattr(one, "stream", None) not in terminal), handler]
     root.setLevel(number := logging.getLevelName(level.upper()) if isinstance(level, str) else level)
     for name in CHATTY:
         logging.getLogger(name).setLevel(max(number, logging.INFO))
@@ -72,11 +74,6 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
         """Does nothing: a line that can't be written can't be reported, and a traceback would break the JSON lines."""
-
-
-def _prints(handler: logging.Handler) -> bool:
-    streams = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
-    return isinstance(handler, _Handler | Queued) or getattr(handler, "stream", None) in streams
 
 
 @contextlib.contextmanager
