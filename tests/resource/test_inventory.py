@@ -24,8 +24,7 @@ from dpgateway.node.holders import Noted
 from dpgateway.resource.front import NOTED_WITHIN
 from dpgateway.resource.inventory import SETTLING
 from dpgateway.resource.ledger import LEAVING, Refusal
-from dpgateway.resource.offers import Offer
-from dpgateway.resource.shares import share_ids
+from dpgateway.resource.shares import Offer, share_ids
 from dpgateway.resource.use import hardware
 from tests.support.resource import FakeLanes, FakeResource
 from tests.support.time import VirtualLoop

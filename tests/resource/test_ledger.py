@@ -11,7 +11,7 @@ from dpgateway.config import Shares
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, Health
 from dpgateway.resource.ledger import LEAVING, Ledger, Refusal
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 from tests.support.resources import configured
 
 WET = Health.unhealthy("wet")

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT
 from dpgateway.model import Device, Health
 from dpgateway.resource.limit import ListLimit
-from dpgateway.resource.offers import Offer
-from dpgateway.resource.shares import share_ids
+from dpgateway.resource.shares import Offer, share_ids
 
 WET = Health.unhealthy("wet")
 NODES = st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 300), max_size=20).map(tuple)

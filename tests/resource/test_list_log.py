@@ -7,7 +7,7 @@ import pytest
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Health
 from dpgateway.resource.list_log import FEW, LEFT, MOST_LINES, NEW, RECOVERED, Fate, ListLog, changes, falls
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway.resource.standing import Standing
+from dpgateway.resource.front import Standing
 from dpgateway.status import Reloads, ResourceStatus, troubles
 from dpgateway.status.troubles import of_left
 from dpgateway.status.values import (

@@ -3,7 +3,7 @@
 import re
 
 from dpgateway.kit.log import LogEvent
-from dpgateway.resource.standing import Standing
+from dpgateway.resource.front import Standing
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
 from dpgateway.status.values import (
     Counts,

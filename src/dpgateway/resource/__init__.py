@@ -1,17 +1,15 @@
 """One extended resource, whichever front offers it.
 
 resource        its parts, and its life; it follows its driver
-offers          the values of its list
-front           the interface to its front: holdings as a value, and the events of a grant
+front           the interface to its front: holdings as a value, events of a grant, its registration
 inventory       its present list, observable
 ledger          the listed ids and their meanings, with lost and held ids
 limit           the limit on the list's size
-shares          the ids under which a device is offered
+shares          its list: ids, health, and the shares of one device
 use             hardware in use, and the devices that it excludes
 pools           resources that may offer the same hardware
 granting        grants devices to containers, and prepares them
 additions       the configuration's additions to an allocation
-standing        the state of its registration by a front
 held            the held devices, for drivers that ask
 freeing         releases free devices to the driver
 journal         its grants, on disk

@@ -1,4 +1,5 @@
-"""The interface between a resource and its front: the holdings, read as a value, and the events of a grant.
+"""The interface between a resource and its front: the holdings, read as a value, the events of a grant, and the
+registration by the front.
 
 Each front has its own sources of holdings: the device-plugin front the kubelet's checkpoint, PodResources and the calls
 in flight. A resource knows none of these. It reads a value for each decision (:class:`InUse`), and publishes the next
@@ -248,3 +249,25 @@ class Usages(Protocol):
         """Starts to follow a resource; harmless for one that is followed already."""
 
     def drop(self, resource: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The registration of one resource, by one front. docs/reference/status.md describes each field."""
+
+    front: str
+    """The front's name: ``deviceplugin``."""
+    state: str
+    """The state, in the front's words."""
+    since: str | None = None
+    """When the state was entered, in RFC 3339, UTC, to the second; None if the resource isn't served yet."""
+    registered: bool = False
+    """The present kubelet has accepted the registration, or has opened a stream."""
+    streaming: bool = False
+    """A stream of the present kubelet is open."""
+    listed: bool = False
+    """The list was sent on such a stream."""
+    api: str | None = None
+    """The name of the API in which the present kubelet accepted the registration; None if it hasn't."""
+    failure: str | None = None
+    """Why no stream of the present kubelet is open, if known; None while one is."""

@@ -40,9 +40,8 @@ from dpgateway.model import Device, changed, replaced
 from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
-from dpgateway.resource.offers import Offers
 from dpgateway.resource.pools import Pool
-from dpgateway.resource.shares import clash, device_id
+from dpgateway.resource.shares import Offers, clash, device_id
 from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within
 
 SETTLING = 0.02

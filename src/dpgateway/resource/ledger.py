@@ -35,8 +35,7 @@ from dpgateway.config.values import ResourceConfig
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, Health
 from dpgateway.resource.front import Held
-from dpgateway.resource.offers import Offer
-from dpgateway.resource.shares import device_id, share_id, share_ids
+from dpgateway.resource.shares import Offer, device_id, share_id, share_ids
 
 LEAVING = 2.0
 """The least seconds that a lost id stays listed, Unhealthy; the kubelet waits 1 s at most between choosing a device and

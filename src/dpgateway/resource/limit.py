@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from dpgateway.model import Device
 from dpgateway.resource.ledger import Lost, offers_of
-from dpgateway.resource.offers import Offer
-from dpgateway.resource.shares import share_id
+from dpgateway.resource.shares import Offer, share_id
 
 _GROWTH = 25
 """Bytes by which an entry's framing may grow beyond that of a one-letter id: three for each length that takes more than

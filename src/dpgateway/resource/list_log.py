@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 from dpgateway.kit.observable import Observable
 from dpgateway.model import changed
-from dpgateway.resource.offers import Offer, Offers
-from dpgateway.resource.shares import device_id
+from dpgateway.resource.shares import Offer, Offers, device_id
 
 GATHERING = 0.5
 """Seconds from a change until it is logged."""

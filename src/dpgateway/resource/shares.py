@@ -1,4 +1,4 @@
-"""The ids under which one device is offered when a resource shares it.
+"""The list of a resource, for every front: ids with their health. A shared device has several ids.
 
 Share 0 has the device's own id, the others are ``<id>::1`` ... ``<id>::n-1``. A device's id never ends that way (the
 model refuses it), so an offered id means the same device for ever, independent of later ``shares``.
@@ -12,11 +12,28 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from dpgateway.config import GRANTED_FIELD, SHARE_FIELD
+from dpgateway.model import HEALTHY, Health
 
 _SHARE = re.compile(r"(.*)::[1-9][0-9]*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One offered id: a device, or a share of a device. Made from a checked device, so it doesn't check itself."""
+
+    id: str
+    health: Health = HEALTHY
+    numa_nodes: tuple[int, ...] = ()
+    first: str = ""
+    """The id of its device's share 0, where the id doesn't spell it."""
+
+
+Offers = Mapping[str, Offer]
+"""The whole list, keyed by id."""
 
 
 def share_ids(device_id: str, count: int, form: str = "") -> tuple[str, ...]:

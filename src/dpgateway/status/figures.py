@@ -13,8 +13,8 @@ from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
 from dpgateway.node.holders import Holder
-from dpgateway.resource.offers import Offers
-from dpgateway.resource.standing import Standing
+from dpgateway.resource.front import Standing
+from dpgateway.resource.shares import Offers
 from dpgateway.status.values import UNSERVED, Counts, Reloads
 
 UNNAMED = Holder("", "", "")

@@ -13,9 +13,8 @@ from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node import versions
-from dpgateway.resource.offers import Offer, Offers
-from dpgateway.resource.shares import device_id
-from dpgateway.resource.standing import Standing
+from dpgateway.resource.front import Standing
+from dpgateway.resource.shares import Offer, Offers, device_id
 from dpgateway.status.figures import counts
 from dpgateway.status.values import (
     UNSERVED,

@@ -15,7 +15,7 @@ from typing import Any, cast
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import LogEvent
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.resource.standing import Standing
+from dpgateway.resource.front import Standing
 
 SCHEMA = 2
 """The version of the status' JSON: raised when a field changes its meaning or is removed, not when one is added."""

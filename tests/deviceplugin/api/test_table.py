@@ -18,7 +18,7 @@ from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.kit.observable import Signal
 from dpgateway.model import Allocation, Device, Health
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 from tests.support.resource import LOG, FakeLanes, FakeResource, nobody_holds_anything
 
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

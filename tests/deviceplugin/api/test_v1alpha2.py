@@ -9,7 +9,7 @@ from dpgateway.deviceplugin.api.v1alpha2 import API, from_allocate, from_empty, 
 from dpgateway.deviceplugin.values import Grant, Options, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2 as ours
 from dpgateway.model import Allocation, DeviceNode, Health, Mount
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 from dpgateway_simulator.wire import deviceplugin as theirs
 
 REGISTRATION = Registration("example.com/thing", "dpgateway/0.sock", Options(prepare=True, prefer=True))

@@ -22,7 +22,7 @@ from dpgateway.deviceplugin.api.v1beta1 import (
 from dpgateway.deviceplugin.values import Grant, Options, Preference, Registration
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as ours
 from dpgateway.model import Allocation, DeviceNode, Health, Mount
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 from dpgateway_simulator.wire import v1beta1 as theirs
 
 REGISTRATION = Registration("example.com/thing", "dpgateway/0.sock", Options(prepare=True, prefer=True))

@@ -8,7 +8,7 @@ from dpgateway.deviceplugin.api import APIS, Api
 from dpgateway.deviceplugin.server.streams import WRITING, End, Lists, ListThrottle
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Health
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 from tests.support.time import advance, in_virtual_time
 
 Listed = Observable[Mapping[str, Offer] | None]

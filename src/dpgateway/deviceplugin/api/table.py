@@ -13,7 +13,7 @@ from typing import Any
 
 from dpgateway.deviceplugin.values import Grant, Registration
 from dpgateway.model import Allocation, Health, changed
-from dpgateway.resource.offers import Offer, Offers
+from dpgateway.resource.shares import Offer, Offers
 
 LARGEST = 4 * 1024 * 1024
 """Most bytes of a list, or of an answer. Beyond this a kubelet from 1.10 on ends the stream, or fails the pod of the

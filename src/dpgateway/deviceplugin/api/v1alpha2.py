@@ -11,7 +11,7 @@ from __future__ import annotations
 from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc, fill, stored
 from dpgateway.deviceplugin.values import Grant, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2 as wire
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 
 LOSSES = ("annotations", "cdi_devices")
 PAUSE = 0.01

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc, fill, stored
 from dpgateway.deviceplugin.values import Grant, Options, Preference, Registration
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
-from dpgateway.resource.offers import Offer
+from dpgateway.resource.shares import Offer
 
 # Any word but this one counts as unhealthy (pkg/kubelet/cm/devicemanager/manager.go, every release).
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"

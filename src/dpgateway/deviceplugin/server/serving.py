@@ -1,18 +1,19 @@
-"""A gRPC server of one resource, with every API on it."""
+"""A gRPC server of one resource, with every API on it, and reflection for people with grpcurl."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from dpgateway.deviceplugin.api import LARGEST
-from dpgateway.deviceplugin.server.reflecting import reflection
+from dpgateway.deviceplugin.api import LARGEST, POOL
 from dpgateway.kit import unix
 
+_SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
     # GetPreferredAllocation, for one container (callGetPreferredAllocationIfAvailable, pkg/kubelet/cm/devicemanager),
@@ -31,7 +32,7 @@ class Server:
         """The path as it was bound."""
         self._grpc = grpc.aio.server(options=_OPTIONS)
         services = tuple([handler.service_name() for handler in handlers])
-        self._grpc.add_generic_rpc_handlers((*handlers, reflection(services)))
+        self._grpc.add_generic_rpc_handlers((*handlers, _reflection(services)))
 
     async def start(self) -> None:
         """Raises OSError or RuntimeError if the path can't be bound."""
@@ -51,3 +52,33 @@ class Server:
             await self._grpc.stop(grace)
         finally:
             self._address.close()
+
+
+@cache
+def _reflection(services: tuple[str, ...]) -> grpc.GenericRpcHandler:
+    """One handler, shared by all servers with these services."""
+    return _Reflection(services)
+
+
+class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc comes without types
+    def __init__(self, services: tuple[str, ...]) -> None:
+        self._services = (*services, _SERVICE)
+        self._loaded: grpc.GenericRpcHandler | None = None
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """The handler of this service's calls; None for others."""
+        if not handler_call_details.method.startswith(f"/{_SERVICE}/"):
+            return None
+        self._loaded = self._loaded or self._load()
+        return self._loaded.service(handler_call_details)
+
+    def _load(self) -> grpc.GenericRpcHandler:
+        from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415  few nodes ever need it
+
+        servicer = reflection.aio.ReflectionServicer(self._services, pool=POOL)
+        method = grpc.stream_stream_rpc_method_handler(
+            servicer.ServerReflectionInfo,
+            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(_SERVICE, {"ServerReflectionInfo": method})

@@ -18,7 +18,7 @@ from dataclasses import replace
 from dpgateway.deviceplugin.api import Api, ListEncoder
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Health
-from dpgateway.resource.offers import Offers
+from dpgateway.resource.shares import Offers
 
 WRITING = 0.3
 """Timeout in seconds for a kubelet's checkpoint write; then the next list is sent without it."""
