@@ -305,10 +305,25 @@ async def test_clue_of_a_running_kubelet(line, short_path):
     assert told["from"]["clues"] == ["it serves PodResources v1alpha1"]
 
 
+def test_without_an_upgrade_it_is_about_this_node(node):
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["gone"]})))
+    told = node.json("--from=1.31", code=1)
+    assert (told["to"], [one["code"] for one in told["findings"]]) == (None, ["kubelet-absent", "id-unlisted"])
+    lines = node.says("--from=1.31", code=1).splitlines()
+    assert (lines[0], lines[-1]) == ("this node's kubelet: 1.31 (--from)", "2 of these 2 must be mended")
+
+
+async def test_nothing_is_in_the_way_of_a_gateway(line, short_path):
+    node = Node(line, short_path / "device-plugins")
+    async with Kubelet("1.31", node.directory):
+        told = await asyncio.to_thread(node.says, "--log-level=info", code=0)
+    assert told.splitlines()[-1] == "nothing is in the gateway's way on this node"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "Missing option '--to'"),
+        (["--rehearse"], "expected --to beside it"),
         (["--to=1.38"], "kubelets newer than 1.37 are unknown to this dpgateway"),
         (["--to=1.7"], "expected a kubelet's version from 1.8 to 1.37"),
         (["--to=1.37", "--from=old"], "found 'old', expected a kubelet's version"),

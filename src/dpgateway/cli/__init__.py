@@ -20,6 +20,7 @@ control_client  the client of the gateway's control socket
 picture         a status, drawn as tables
 preflight       ``preflight``
 facts           the facts about a node, for ``preflight``
+site            the place where a gateway would run, for ``preflight``
 rehearsal       the simulated upgrade of a kubelet
 drivers         ``drivers``
 import_         ``import``

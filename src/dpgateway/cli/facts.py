@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
 from dpgateway.cli.reading import read_whole
+from dpgateway.cli.site import look
 from dpgateway.config import Configuration
 from dpgateway.deviceplugin.api import only
 from dpgateway.errors import GatewayError, KubeletError
@@ -25,7 +26,7 @@ from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.runtime import SOCKETS, Runtime
-from dpgateway.node.versions import KubeletVersion
+from dpgateway.node.versions import KubeletVersion, Span
 from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, detect_version
 from dpgateway.preflight.detect_version import Clue
 from dpgateway.resource.journal import entries_of_others
@@ -47,21 +48,30 @@ class NodeFacts:
     """The drivers' answers."""
     clues: tuple[Clue, ...]
     """The evidence for the present kubelet's version."""
+    present: Span
+    """The possible versions of the present kubelet."""
     unknown: tuple[str, ...]
     """Why sources couldn't be asked, one text each."""
     directory: Path
     """The kubelet's device-plugins directory."""
 
 
-def find(settings: Settings, control: Path, to: KubeletVersion, present: Clue | None) -> NodeFacts:
-    """Collects the facts. ``present``: the operator's ``--from``. Raises ConfigurationError."""
+def find(settings: Settings, control: Path, to: KubeletVersion | None, present: Clue | None, pod_uid: str) -> NodeFacts:
+    """Collects the facts. ``to``: None if there is no upgrade. ``present``: the operator's ``--from``. ``pod_uid``: of
+    the pod in which this runs, if any. Raises ConfigurationError.
+    """
     with apart():
         _, configuration = read_whole(settings)
-        return asyncio.run(_asked(settings, configuration, control, to, present))
+        node = asyncio.run(_asked(settings, configuration, control, to, present))
+        if to is not None:
+            return node
+        places = Places.of(node.directory, configuration.kubelet.pod_resources_socket)
+        site = look(places, configuration.state_dir, configuration.runtime.socket, pod_uid)
+        return replace(node, facts=replace(node.facts, site=site))
 
 
 async def _asked(
-    settings: Settings, configuration: Configuration, control: Path, to: KubeletVersion, present: Clue | None
+    settings: Settings, configuration: Configuration, control: Path, to: KubeletVersion | None, present: Clue | None
 ) -> NodeFacts:
     directory = settings.device_plugins_dir(configuration)
     places = Places.of(directory, configuration.kubelet.pod_resources_socket)
@@ -75,9 +85,10 @@ async def _asked(
     found = clues if present or not held.layouts else (*clues, detect_version.wrote(held.layouts))
     runtime, no_runtime = await _runtime(configuration.runtime.socket, configuration.runtime.cdi_dirs)
     answers = await ask_all(configuration.resources, settings.node_name)
+    span = detect_version.present(found)
     facts = Facts(
-        detect_version.present(found),
-        to,
+        span if to is not None else Span(span.newest, span.newest),  # without an upgrade nothing comes or goes
+        to or span.newest,
         held,
         tuple(map(_served, answers)),
         _ours(gateway, configuration, directory),
@@ -87,7 +98,8 @@ async def _asked(
         cgroups(CGROUPS),
         allows_cgroup_v1(directory.parent / KUBELET_CONFIG),
     )
-    return NodeFacts(facts, tuple(answers), found, tuple(filter(None, (no_gateway, no_pods, no_runtime))), directory)
+    unknown = tuple(filter(None, (no_gateway, no_pods, no_runtime)))
+    return NodeFacts(facts, tuple(answers), found, span, unknown, directory)
 
 
 def _gateway(control: Path) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""``dpgateway preflight``: the effects of an upgrade of this node's kubelet, before it is done."""
+"""``dpgateway preflight``: what is in the gateway's way on this node, or what an upgrade of its kubelet would do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from dpgateway.cli.facts import NodeFacts, find
 from dpgateway.cli.group import unavailable
-from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
+from dpgateway.cli.options import CONTROL_SOCKET, POD_UID, Settings, configured, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.errors import ConfigurationError
 from dpgateway.node import versions
@@ -42,12 +42,12 @@ def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
 @configured
 @click.option(
     "--to",
-    required=True,
     metavar="VERSION",
     callback=_version(_known),
     envvar="DPGATEWAY_TO",
     show_envvar=True,
-    help=f"The kubelet that this node is to get, such as 1.{versions.NEWEST}; an older one is a downgrade.",
+    help=f"The kubelet that this node is to get, such as 1.{versions.NEWEST}; an older one is a downgrade.  [default: "
+    "the present one]",
 )
 @click.option(
     "--from",
@@ -65,6 +65,7 @@ def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
     show_envvar=True,
     help="Also play the upgrade, with a simulated kubelet and a copy of the checkpoint; needs the simulator.",
 )
+@POD_UID
 @CONTROL_SOCKET
 @output_option
 @click.pass_context
@@ -72,13 +73,14 @@ def preflight(  # noqa: PLR0913  one for each option
     context: click.Context,
     settings: Settings,
     *,
-    to: str,
+    to: str | None,
     present: Clue | None,
     rehearse: bool,
+    pod_uid: str,
     control_socket: Path,
     output: str,
 ) -> None:
-    """Say what the upgrade of this node's kubelet would do, before it is done.
+    """Say what is in the gateway's way on this node, or what the upgrade of its kubelet would do.
 
     Reads the kubelet's checkpoint and the configuration, asks each resource's driver for its devices, the kubelet, the
     container runtime and the running gateway who they are, and says what follows from that: held devices that would not
@@ -89,11 +91,16 @@ def preflight(  # noqa: PLR0913  one for each option
     and admits its pods again, beside a gateway that serves this node's resources by devices on paper. A pod that is
     refused, or that counts as the holder of something else than before, is a loss.
 
+    Without --to no upgrade is meant. It then also says what a gateway with the rights of this process doesn't reach: a
+    directory without a kubelet, a socket that is elsewhere, a denial by SELinux. Run it where the gateway runs.
+
     Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
     or the usage is wrong. --from helps where the kubelet's version can't be told.
     """
-    node = find(settings, control_socket, versions.kubelet_version(to), present)
-    rehearsal = _rehearsed(to, node) if rehearse else None
+    if rehearse and to is None:
+        raise click.UsageError("--rehearse plays an upgrade: expected --to beside it")
+    node = find(settings, control_socket, versions.kubelet_version(to) if to else None, present, pod_uid)
+    rehearsal = _rehearsed(to, node) if rehearse and to else None
     findings = judge(node.facts, rehearsal)
     if output == "json":
         print_json(_as_json(settings, node, findings, rehearsal))
@@ -121,10 +128,10 @@ def _as_json(
         "node_name": settings.node_name,
         "config": str(settings.config),
         "device_plugins_dir": str(node.directory),
-        "to": str(facts.to),
+        "to": str(facts.to) if facts.site is None else None,
         "from": {
-            "oldest": str(facts.present.oldest),
-            "newest": str(facts.present.newest),
+            "oldest": str(node.present.oldest),
+            "newest": str(node.present.newest),
             "clues": [clue.source for clue in node.clues],
         },
         "verdict": verdict(findings),
@@ -152,7 +159,8 @@ def _as_json(
 def _print(node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal | None) -> None:
     facts = node.facts
     known = ", ".join(clue.source for clue in node.clues) or "nothing tells it"
-    print_line(f"kubelet {facts.to} in place of {facts.present} ({known})")
+    upgrade = f"kubelet {facts.to} in place of" if facts.site is None else "this node's kubelet:"
+    print_line(f"{upgrade} {node.present} ({known})")
     if facts.runtime is not None:
         word = {True: "knows CDI", False: "doesn't know CDI", None: "may know CDI"}[facts.runtime.cdi]
         print_line(f"container runtime: {facts.runtime.name} {facts.runtime.version}, {word}")
@@ -185,10 +193,17 @@ def _who(holders: tuple[str, ...]) -> str:
 
 def _print_verdict(node: NodeFacts, findings: tuple[Finding, ...]) -> None:
     count = Counter(one.level for one in findings)
+    here = {
+        "loss": f"{count['loss']} of these {len(findings)} must be mended",
+        "unknown": f"whether the gateway can do its work can't be told: {count['unknown']} unknown",
+        "safe": "nothing is in the gateway's way on this node",
+    }
     end = {
         "loss": f"{count['loss']} of these {len(findings)} would be a loss",
         "unknown": f"whether something would be lost can't be told: {count['unknown']} unknown",
         "safe": f"nothing would be lost with kubelet {node.facts.to}",
     }
     which = verdict(findings)
-    print_line(end[which], {"loss": "red", "unknown": "yellow", "safe": "green"}[which])
+    print_line(
+        (end if node.facts.site is None else here)[which], {"loss": "red", "unknown": "yellow", "safe": "green"}[which]
+    )

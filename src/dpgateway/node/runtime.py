@@ -21,7 +21,13 @@ from dpgateway.kit.channel import Channel
 from dpgateway.kit.log import bind
 from dpgateway.node.wire import cri_pb2 as wire
 
-_USUAL = "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"
+_USUAL = (
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/k3s/containerd/containerd.sock",  # k3s and RKE2
+    "/run/k0s/containerd.sock",
+    "/var/snap/microk8s/common/run/containerd.sock",
+)
 SOCKETS = tuple(map(Path, _USUAL))
 """The default sockets of container runtimes."""
 SERVICE = "/runtime.v1.RuntimeService"

@@ -7,10 +7,11 @@ detect_version  the possible versions of the present kubelet
 verdicts        the findings that follow from the facts
 features        the features that an upgrade adds or removes
 rehearsed       the findings of a rehearsal
+site            the findings about the place where the gateway runs
 """
 
 from dpgateway.preflight.rehearsed import Rehearsal
-from dpgateway.preflight.values import SCHEMA, Facts, Finding, Held, OfferedResource, RuntimeFacts, Verdict
+from dpgateway.preflight.values import SCHEMA, Facts, Finding, Held, OfferedResource, RuntimeFacts, Site, Verdict
 from dpgateway.preflight.verdicts import judge, verdict
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "OfferedResource",
     "Rehearsal",
     "RuntimeFacts",
+    "Site",
     "Verdict",
     "judge",
     "verdict",

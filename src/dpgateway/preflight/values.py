@@ -78,6 +78,28 @@ class RuntimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Site:
+    """What a gateway reaches where it runs, or would run."""
+
+    no_kubelet: str = ""
+    """Why no kubelet serves in the device-plugins directory; empty if one may."""
+    denied: tuple[str, ...] = ()
+    """Sockets and directories to which this process has no access."""
+    read_only: tuple[str, ...] = ()
+    """Directories that the gateway writes, in file systems that are read-only."""
+    selinux: str = ""
+    """The type that SELinux gives to this process; empty without SELinux."""
+    not_its_root: str = ""
+    """What shows that the kubelet has another ``--root-dir``; empty if nothing does."""
+    roots: tuple[str, ...] = ()
+    """Other directories in which a kubelet serves PodResources."""
+    no_runtime: str = ""
+    """The configured socket of the container runtime."""
+    runtimes: tuple[str, ...] = ()
+    """Sockets that answer in its place, where it doesn't."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All facts."""
 
@@ -97,3 +119,5 @@ class Facts:
     """Version 1 or 2."""
     allows_cgroup_v1: bool = False
     """Whether the kubelet's configuration is known to have ``failCgroupV1: false``."""
+    site: Site | None = None
+    """None if the question is an upgrade, for which nothing has to run."""

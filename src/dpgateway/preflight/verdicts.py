@@ -9,7 +9,7 @@ from itertools import chain
 
 from dpgateway.node.holders import Note
 from dpgateway.node.versions import ALL
-from dpgateway.preflight import features, rehearsed
+from dpgateway.preflight import features, rehearsed, site
 from dpgateway.preflight.rehearsed import Rehearsal
 from dpgateway.preflight.values import Facts, Finding, Verdict
 
@@ -24,7 +24,8 @@ def judge(facts: Facts, rehearsal: Rehearsal | None = None) -> tuple[Finding, ..
     """All findings, losses first."""
     looks = (_memory, _ids, _unserved, _drivers, _apis, features.findings, _readmission, _node, _runtime)
     played = rehearsed.findings(rehearsal) if rehearsal is not None else ()
-    found = chain(played, chain.from_iterable(look(facts) for look in looks))
+    here = site.findings(facts.site) if facts.site is not None else ()
+    found = chain(here, played, chain.from_iterable(look(facts) for look in looks))
     return tuple(sorted(found, key=lambda one: _ORDER[one.level]))
 
 

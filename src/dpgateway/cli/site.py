@@ -1,0 +1,104 @@
+"""Looks around where a gateway would run: what it can reach, and what is elsewhere than expected."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dpgateway.node.directory import SOCKET, Places, is_there, why_none
+from dpgateway.node.runtime import SOCKETS
+from dpgateway.preflight import Site
+
+ROOTS = tuple(map(Path, ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet")))
+"""Each --root-dir that a distribution gives its kubelet."""
+DEV = Path("/dev")
+_CONTEXT = Path("/proc/self/attr/current")
+_SECONDS = 1.0
+
+
+def look(  # noqa: PLR0913  two of them are places of this machine
+    places: Places,
+    state_dir: Path,
+    runtime: Path | None,
+    pod_uid: str,
+    *,
+    roots: Iterable[Path] = ROOTS,
+    sockets: Iterable[Path] = SOCKETS,
+) -> Site:
+    """Connects to the kubelet's sockets without a word, and changes nothing. Blocks.
+
+    ``runtime``: its socket by the configuration. ``pod_uid``: of the pod in which this runs; empty for none. ``roots``
+    and ``sockets``: where distributions have kubelets and runtimes.
+    """
+    asked = {path: _connected(path) for path in (places.device_plugins / SOCKET, places.pod_resources)}
+    kubelet = asked[places.device_plugins / SOCKET]
+    writes = [path for path in (places.device_plugins, state_dir) if is_there(path)]
+    read_only = [path for path in writes if os.statvfs(path).f_flag & os.ST_RDONLY]
+
+    # access(2) asks the security module, too.
+    denied = [path for path, error in asked.items() if isinstance(error, PermissionError)]
+    denied += [path for path in writes if path not in read_only and not os.access(path, os.W_OK | os.X_OK)]
+    denied += [path for path in (places.pods, DEV) if is_there(path) and not os.access(path, os.R_OK | os.X_OK)]
+    return Site(
+        no_kubelet=_no_kubelet(places.device_plugins, kubelet),
+        denied=tuple(map(str, denied)),
+        read_only=tuple(map(str, read_only)),
+        selinux=selinux_type(_CONTEXT),
+        not_its_root="" if denied else _not_its_root(places, pod_uid, served=kubelet is None),
+        roots=tuple(str(root) for root in roots if root != places.pods.parent and _has_socket(root)),
+        no_runtime=str(runtime or ""),
+        runtimes=tuple(_others(runtime, sockets)),
+    )
+
+
+def _connected(path: Path) -> OSError | None:
+    """None, or the reason why nobody can be reached there."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_SECONDS)
+        try:
+            client.connect(str(path))
+        except OSError as error:
+            return error
+    return None
+
+
+def _no_kubelet(directory: Path, error: OSError | None) -> str:
+    """Why no kubelet serves there; empty if one may, because this process just isn't let to it."""
+    if error is None or isinstance(error, PermissionError):
+        return ""
+    if isinstance(error, FileNotFoundError):
+        return why_none(directory)
+    return f"no kubelet answers at {directory / SOCKET}: {error.strerror or error}"
+
+
+def _not_its_root(places: Places, pod_uid: str, *, served: bool) -> str:
+    """What shows that the kubelet keeps its pods elsewhere."""
+    if pod_uid and is_there(places.pods) and not (places.pods / pod_uid).exists():
+        return f"{places.pods} hasn't the pod {pod_uid}, in which this runs"
+    if served and not places.pod_resources.exists():  # from 1.15 on a kubelet has it
+        return f"there is no {places.pod_resources}, which kubelets from 1.15 on serve"
+    return ""
+
+
+def _has_socket(root: Path) -> bool:
+    try:
+        return (root / "pod-resources" / SOCKET).is_socket()
+    except OSError:
+        return False
+
+
+def _others(runtime: Path | None, sockets: Iterable[Path]) -> Iterator[str]:
+    """Those that answer, where the configured one doesn't."""
+    if runtime is not None and _connected(runtime) is not None:
+        yield from (str(one) for one in sockets if one != runtime and _connected(one) is None)
+
+
+def selinux_type(context: Path) -> str:
+    """The SELinux type of the process with this context; empty without SELinux, whose contexts alone have colons."""
+    try:
+        parts = context.read_text().strip("\0\n").split(":")
+    except OSError:
+        return ""
+    return parts[2] if len(parts) >= 4 else ""  # user:role:type:level
