@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.cluster.machine.box import ClusterError
-from tests.cluster.manifests import template
+from tests.cluster.manifests import FILE, template
 
 BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
 DESKS = {"nodeSelector": {"example.com/kind": "desks", "example.com/room": "1"}}
@@ -173,6 +173,24 @@ def test_openshift_allows_what_the_values_give(render):
 def test_what_helm_refuses_at_once(render, values, found):
     with pytest.raises(ClusterError, match=found):
         render(**values)
+
+
+PRESETS = sorted((FILE.parents[1] / "helm/dpgateway/presets").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=[one.stem for one in PRESETS])
+def test_each_preset_changes_what_it_says(render, preset):
+    values = YAML(typ="safe", pure=True).load(preset)
+    objects = render(f"--values={preset}", cdiDirectories=True)
+    text = json.dumps([*objects.values()])
+    assert preset.name in (FILE.parents[2] / "docs/how-to/distributions.md").read_text()
+    kubelet = values.get("kubeletDir", "/var/lib/kubelet")
+    paths = [one["hostPath"]["path"] for one in spec(objects)["volumes"] if "hostPath" in one]
+    assert {f"{kubelet}/pods", f"{kubelet}/pod-resources", "/var/lib/kubelet/device-plugins"} < set(paths)
+    assert set(values.get("config", {}).get("runtime", {}).get("cdi_dirs", ["/etc/cdi"])) < set(paths)
+    assert ("SecurityContextConstraints" in text) == ("securityContextConstraints" in values)
+    assert spec(objects).get("securityContext") == values.get("podSecurityContext")
+    assert (spec(objects)["priorityClassName"] or "") == values.get("priorityClassName", "system-node-critical")
 
 
 def test_a_chart_that_depends_on_this_one_may_leave_it_out(render):
