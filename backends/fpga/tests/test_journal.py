@@ -1,6 +1,8 @@
 """What is in the journal's directory and isn't what the driver wrote says nothing, and holds nobody up."""
 
+import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,20 @@ def test_a_link_to_an_entry_says_nothing(journal):
     (journal.state_dir / "b.json").rename(journal.state_dir / "other")
     (journal.state_dir / "b.json").symlink_to("other")
     assert journal.read("b") is None
+
+
+EARLIER = sorted((Path(__file__).parent / "earlier").glob("*.json"))
+"""One for each form of the entry, the newest last. A release adds one for each form that it introduces."""
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: path.name)
+def test_an_entry_of_an_earlier_release(journal, path):
+    """Nothing is known of a life that isn't written."""
+    (journal.state_dir / "b.json").write_text(path.read_text().replace("BOOT", journal.boot))
+    expected = BoardRecord("loaded", "aes", "ab" * 32, "example.com/aes", 1700000100, journal.boot, "0f1e2d3c")
+    life = json.loads(path.read_bytes()).get("life")
+    assert journal.read("b", 7) == replace(expected, life=life)
+
+
+def test_the_newest_entry_is_as_it_is_written_now(journal):
+    assert json.loads(EARLIER[-1].read_bytes()).keys() == asdict(journal.read("b")).keys()
