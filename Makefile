@@ -77,8 +77,13 @@ test-image: $(VENV)/.dev  ## the image of both architectures, arm64 in an emulat
 	@$(BIN)/python -m pytest -q tests/image
 
 .PHONY: dist
-dist: $(VENV)/.dev  ## all that a release is made of, in dist: packages, image, chart, checksums (needs Debian 12)
-	@$(BIN)/python -m tools.dist dist
+dist: $(VENV)/.dev  ## all that a release is made of, in dist/release: packages, image, SBOMs, chart, notes, checksums (needs Debian 12)
+	@rm -rf dist/release
+	@$(BIN)/python -m tools.dist dist/release
+
+.PHONY: version
+version: $(VENV)/.dev  ## the version, once all places agree on it; VERSION=0.2.0 writes it into them
+	@$(BIN)/python -m tools.version $(VERSION)
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/.dev  ## the image and the chart on a real cluster of mixed versions (needs root, Go and Debian 12)

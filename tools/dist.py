@@ -1,7 +1,7 @@
-"""Makes the files of a release: python -m tools.dist [FOLDER] writes them into the folder, `dist` by default.
+"""Makes the files of a release: python -m tools.dist [FOLDER] writes them into an empty folder, `dist` by default.
 
-These are wheels and source archives of all four packages, the image with an SBOM for each architecture, the chart, and
-SHA256SUMS.
+These are wheels and source archives of all four packages, the image with an SBOM for each architecture, the chart, the
+release notes, and SHA256SUMS, which the release's maker signs.
 """
 
 import gzip
@@ -10,21 +10,26 @@ import io
 import subprocess
 import sys
 import tarfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from tools.image.rootfs import MACHINES
 from tools.packages import OWN, ROOT, build
+from tools.version import release
 
 CHART = ROOT / "deploy" / "helm" / "dpgateway"
 SUMS = "SHA256SUMS"
 
 
 def make(folder: Path) -> None:
+    version, changes = release()
     folder.mkdir(parents=True, exist_ok=True)
+    if found := sorted(path.name for path in folder.iterdir()):
+        sys.exit(
+            f"{folder}: found {', '.join(found)}, expected an empty folder, because SHA256SUMS lists all that is there"
+        )
     build(OWN, folder)
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    (folder / f"dpgateway-release-notes-{version}.md").write_text(f"# dpgateway {version}\n\n{changes}")
     package_chart(folder / f"dpgateway-chart-{version}.tgz")
     drivers = [f"--driver={project.name}" for project in OWN[1:]]
     image = folder / f"dpgateway-image-{version}.tar"

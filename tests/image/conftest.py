@@ -36,11 +36,10 @@ def everything_there() -> None:
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The image with all drivers, for both architectures."""
-    path = tmp_path_factory.mktemp("image") / "dpgateway.tar"
-    drivers = [f"--driver={name}" for name in ("chardev", "fpga", "simulated")]
-    platforms = [f"--platform=linux/{name}" for name in ARCHITECTURES]
-    subprocess.run([sys.executable, "-m", "tools.image", *drivers, *platforms, str(path)], cwd=ROOT, check=True)
+    """The image among the files of a release, with all drivers, for both architectures."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "tools.dist", str(folder)], cwd=ROOT, check=True)
+    (path,) = folder.glob("dpgateway-image-*.tar")
     return Archive(path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.image.container import ARCHITECTURES, Container
 from tools.image.rootfs import SITE, install
+from tools.version import release
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "deploy/image/Dockerfile").read_text()
@@ -106,14 +107,24 @@ def test_the_demonstration_goes_well_in_it(container, tmp_path):
     assert "All as expected" in said
 
 
+def test_a_release_is_complete(archive):
+    version, _ = release()
+    names = ("dpgateway", "dpgateway_chardev", "dpgateway_fpga", "dpgateway_simulated")
+    packages = {f"{name}-{version}{end}" for name in names for end in (".tar.gz", "-py3-none-any.whl")}
+    others = {f"dpgateway-chart-{version}.tgz", f"dpgateway-release-notes-{version}.md", archive.path.name}
+    parts = {f"dpgateway-image-{version}.{architecture}.spdx.json" for architecture in ARCHITECTURES}
+    listed = (archive.path.parent / "SHA256SUMS").read_text().split()[1::2]
+    assert set(listed) == packages | others | parts
+    assert {path.name for path in archive.path.parent.iterdir()} == {*listed, "SHA256SUMS"}
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=archive.path.parent, check=True)
+
+
 def test_its_name_is_the_charts_default_one(archive):
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    chart = (ROOT / "deploy/helm/dpgateway/Chart.yaml").read_text()
+    version, _ = release()
     (repository,) = re.findall(
         r"^  repository: (\S+)", (ROOT / "deploy/helm/dpgateway/values.yaml").read_text(), re.MULTILINE
     )
     assert archive.name == f"{repository}:{version}"
-    assert re.findall(r"^(?:version|appVersion): (\S+)", chart, re.MULTILINE) == [version, version]
 
 
 def test_the_dockerfile_ends_as_the_archive_does(archive, container):
