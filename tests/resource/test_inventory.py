@@ -618,7 +618,7 @@ def test_a_list_that_grows_too_long_keeps_its_ids_and_follows_their_health(node)
     assert node.inventory.misfit.value
     reasons = Counter(offer.health.reason for offer in node.offers.values())
     assert reasons == {None: 2000, "its device is gone": 500, "wet": 500}
-    assert isinstance(node.resolve(many(1, first=4000)[0].id), Refusal)
+    assert isinstance(node.resolve(many(1, first=4400)[0].id), Refusal)
 
 
 def test_only_another_held_device_is_told(node):
