@@ -17,11 +17,10 @@ checkpoint       the four formats of `kubelet_internal_checkpoint`
 store            the device-plugins directory: cleaning it, and the checkpoint file
 workload         the pods of one incarnation
 pods             pods, containers, and the general predicate
-admission        pod admission and container start, in the order of each release
+admission        pod admission, Allocate and container start, in the order of each release
 topology         the topology manager
 choice           the choice of a container's devices
-allocation       Allocate, and the record of its answer
-starting         PreStartContainer, and the options that a container starts with
+starting         Allocate and PreStartContainer calls, and the options that a container starts with
 pod_directories  the directory of each pod
 pod_resources    PodResources List
 status           reported capacity, and the devices of a container

@@ -1,4 +1,4 @@
-"""Pod admission and container start, in the order of each release.
+"""Pod admission, Allocate and container start, in the order of each release.
 
 Allocate is called at the start of each container in 1.8; for the whole pod at its admission in 1.9 to 1.17
 (lifecycle/predicate.go); from 1.18 on container by container, after the topology manager
@@ -7,17 +7,23 @@ Allocate is called at the start of each container in 1.8; for the whole pod at i
 Two caches live as long as the incarnation. `_affinities` contains the topology manager's choice, keyed by (pod,
 container). `_reusable` contains the devices that init containers leave to later containers, for the pod admitted last
 only, as the kubelet's devicesToReuse.
+
+`_allocate` is allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go. Ids are marked in use (`allocated`
+in the ledger) when they are chosen, and become a holding when Allocate has answered. A failed call derives the marks
+from the holdings again; an answer without containers leaves them, as in the kubelet.
 """
 
 from collections.abc import Mapping
 
 from dpgateway_simulator.kubelet import pods, starting, status, topology
-from dpgateway_simulator.kubelet.allocation import Allocator, Reusable
-from dpgateway_simulator.kubelet.choice import Request
+from dpgateway_simulator.kubelet.choice import Choice, Request
 from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.ledger import Held, Holding
 from dpgateway_simulator.kubelet.pods import Pod, PodContainer
+
+Reusable = dict[str, set[str]]
 
 
 class PodRefusedError(Exception):
@@ -34,7 +40,6 @@ class Admission:
     def __init__(self, incarnation: Incarnation, connections: PluginConnections, pods: Mapping[str, Pod]) -> None:
         self._incarnation, self._connections, self._pods = incarnation, connections, pods
         self._behaviour, self._ledger = incarnation.behaviour, incarnation.ledger
-        self._allocator = Allocator(incarnation, connections, pods.keys)
         self._policy = incarnation.node.policy if self._behaviour.topology_policies else "none"
         self._affinities: dict[tuple[str, str], frozenset[int] | None] = {}
         self._reusable: dict[str, Reusable] = {}
@@ -92,12 +97,12 @@ class Admission:
     async def _allocate_all(self, pod: Pod) -> None:
         reusable: Reusable = {}
         for container in pod.all:
-            await self._allocator.allocate(pod, container, reusable, None)
+            await self._allocate(pod, container, reusable, None)
 
     async def _allocate_one(self, pod: Pod, container: PodContainer) -> None:
         self._reusable = {pod.name: self._reusable.get(pod.name, {})}
         affinity = self._affinities.get((pod.name, container.name))
-        await self._allocator.allocate(pod, container, self._reusable[pod.name], affinity)
+        await self._allocate(pod, container, self._reusable[pod.name], affinity)
 
     async def _reallocate(self, pod: Pod, container: PodContainer) -> None:
         """Allocates again for a container without holdings; the kubelet's comment calls it a race at node restart."""
@@ -112,7 +117,7 @@ class Admission:
     def _place(self, pod: Pod, container: PodContainer) -> None:
         """The topology manager's decision for one container."""
         # Hints count free devices, so terminated pods' devices are freed first.
-        self._allocator.collect()
+        self._collect()
         numa, crashes = self._incarnation.node.numa, self._behaviour.vanished_crashes
         try:
             hints = [
@@ -138,3 +143,59 @@ class Admission:
         available = frozenset(self._ledger.available(resource))
         reusable = frozenset(self._reusable.get(pod.name, {}).get(resource, ()))
         return topology.Candidates(nodes, available, reusable, number, possible=len(available | reusable) >= number)
+
+    def _collect(self) -> None:
+        """UpdateAllocatedDevices: frees devices of removed pods, but not before all pod sources have been read."""
+        if self._incarnation.sources_ready and self._ledger.keep_only(self._pods):
+            self._ledger.recount()
+
+    async def _allocate(
+        self, pod: Pod, container: PodContainer, reusable: Reusable, affinity: frozenset[int] | None
+    ) -> None:
+        """Allocates all resources of one container. An init container adds its devices to `reusable`."""
+        # Devices are freed lazily: only the next allocation looks for removed pods.
+        wanted = [(name, n) for name, n in container.resources.items() if self._ledger.is_plugin_resource(name)]
+        if wanted:
+            self._collect()
+
+        # Up to 1.18 the checkpoint is written for every container, also for one without devices.
+        changed = self._behaviour.checkpoint_each_container
+        for resource, number in wanted:
+            request = Request(pod.name, container.name, resource, number)
+            choice = Choice(self._incarnation, self._connections, request)
+            if ids := await choice.choose(reusable.get(resource, set()), affinity):
+                changed = True
+                await self._hold(request, ids)
+        if changed:
+            self._incarnation.save()
+
+        # A sidecar keeps running beside the app containers, so from 1.29 on its devices aren't reused.
+        keeps = container in pod.init and not (container.restartable and self._behaviour.sidecars)
+        for one in self._ledger.of_container(pod.name, container.name):
+            before = reusable.get(one.resource, set())
+            reusable[one.resource] = before | one.ids if keeps else before - one.ids
+
+    async def _hold(self, request: Request, ids: set[str]) -> None:
+        """Calls Allocate for the chosen ids and records the holding."""
+        behaviour = self._behaviour
+        try:
+            answer = await starting.ask(self._incarnation, self._connections, request, ids)
+        except AllocationError:
+            self._ledger.recount()
+            raise
+        if answer is None:
+            if behaviour.empty_answer_error is None:  # 1.10 and 1.11 read resp.ContainerResponses[0]
+                raise self._incarnation.crash("panic: runtime error: index out of range [0] with length 0")
+            raise AllocationError(behaviour.empty_answer_error)
+
+        known, by_node = self._ledger.known.get(request.resource, {}), Held()
+        for device in sorted(ids):
+            # From 1.34 on allDevices maps to pointers, and the Topology of an id that left the list during
+            # Allocate is read without a nil check.
+            if device not in known and behaviour.vanished_crashes:
+                raise self._incarnation.nil_pointer("devicemanager.(*ManagerImpl).allocateContainerResources")
+            nodes = known[device].nodes if device in known else None
+            for node in nodes or (behaviour.no_numa_key,):
+                by_node.setdefault(node, []).append(device)
+        self._ledger.hold(Holding(request.pod, request.container, request.resource, by_node, answer))
+        self._incarnation.emit("allocated", **request.about, devices=tuple(sorted(ids)))

@@ -1,4 +1,4 @@
-"""Container start: PreStartContainer, and the plugins' merged answers (GetDeviceRunContainerOptions).
+"""Allocate and PreStartContainer calls, and the plugins' merged answers (GetDeviceRunContainerOptions).
 
 1.8 allocates here, at each start of a container and with the same ids (cm/device_plugin_handler.go).
 """
@@ -6,7 +6,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpgateway_simulator.kubelet.allocation import ask
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.kubelet.choice import Request
 from dpgateway_simulator.kubelet.connections import PluginConnections
@@ -38,6 +37,22 @@ async def pre_start(incarnation: Incarnation, connections: PluginConnections, re
     except (PluginError, AllocationError) as error:
         incarnation.emit("prestart failed", **request.about, reason=str(error))
         raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
+
+
+async def ask(
+    incarnation: Incarnation, connections: PluginConnections, request: Request, ids: Iterable[str]
+) -> Answer | None:
+    """Calls Allocate and emits its events; None if the answer contains no container."""
+    endpoint = connections.endpoints.get(request.resource)
+    if endpoint is None:
+        raise AllocationError(incarnation.behaviour.unknown_plugin_error.format(request.resource))
+    devices = tuple(sorted(ids))
+    incarnation.emit("allocate", **request.about, devices=devices)
+    try:
+        return await endpoint.reach().allocate(devices)
+    except (PluginError, AllocationError) as error:
+        incarnation.emit("allocate failed", **request.about, reason=str(error))
+        raise AllocationError(str(error)) from error
 
 
 async def allocate(

@@ -3,8 +3,10 @@
 import asyncio
 import stat
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +17,8 @@ from dpgateway_simulator.prompt import foreground, script, verbs
 from dpgateway_simulator.prompt.foreground import RunPlan
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.wire import sockets
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP = f"""Run a simulated kubelet, of any version, in any directory, without a cluster.
 
@@ -52,64 +56,34 @@ def _version(context: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(str(error)) from error
 
 
+def _option(name: str, parameter: str, **how: Any) -> Callable[[F], F]:  # noqa: ANN401  click's own
+    """An option that can be set as an environment variable, too."""
+    return click.option(f"--{name}", parameter, envvar=f"DPGATEWAY_{name.upper().replace('-', '_')}", **how)
+
+
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+_SCRIPT = click.Path(dir_okay=False, path_type=Path)
+_OUTPUT = click.Choice(["table", "json"])
+_DIRECTORY_HELP = "Stands for /var/lib/kubelet/device-plugins. Files in it are deleted, as a kubelet does."
+_VERSION_HELP = "Version, such as 1.24 or 1.10.2."
+
+
 @click.command(help=_HELP)
-@click.option(
-    "--kubelet",
-    "version",
-    default=f"1.{NEWEST}",
-    show_default=True,
-    envvar="DPGATEWAY_KUBELET",
-    callback=_version,
-    help="Version, such as 1.24 or 1.10.2.",
-)
-@click.option(
-    "--device-plugins-dir",
-    "directory",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="DPGATEWAY_DEVICE_PLUGINS_DIR",
-    help="Stands for /var/lib/kubelet/device-plugins. Files in it are deleted, as a kubelet does.",
-)
-@click.option(
-    "--script",
-    "script_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    envvar="DPGATEWAY_SCRIPT",
-    help="Steps to do.",
-)
-@click.option(
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    envvar="DPGATEWAY_OUTPUT",
-    help="Text, or one JSON object a line.",
-)
-@click.option(
-    "--topology-policy",
+@_option("kubelet", "version", default=f"1.{NEWEST}", show_default=True, callback=_version, help=_VERSION_HELP)
+@_option("device-plugins-dir", "directory", required=True, type=_DIRECTORY, help=_DIRECTORY_HELP)
+@_option("script", "script_file", type=_SCRIPT, help="Steps to do.")
+@_option("output", "output", type=_OUTPUT, default="table", show_default=True, help="Text, or one JSON object a line.")
+@_option(
+    "topology-policy",
     "policy",
     type=click.Choice(POLICIES),
     default="none",
     show_default=True,
-    envvar="DPGATEWAY_TOPOLOGY_POLICY",
     help="The topology manager's.",
 )
-@click.option(
-    "--numa-nodes",
-    "numa",
-    type=click.IntRange(1, 8),
-    default=1,
-    show_default=True,
-    envvar="DPGATEWAY_NUMA_NODES",
-    help="Of the machine.",
-)
-@click.option(
-    "--patience",
-    type=click.FloatRange(0),
-    default=30.0,
-    show_default=True,
-    envvar="DPGATEWAY_PATIENCE",
-    help="Seconds that a step waits.",
+@_option("numa-nodes", "numa", type=click.IntRange(1, 8), default=1, show_default=True, help="Of the machine.")
+@_option(
+    "patience", "patience", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds that a step waits."
 )
 def simulate(  # noqa: PLR0913, PLR0917  one per option
     version: str, directory: Path, script_file: Path | None, output: str, policy: str, numa: int, patience: float

@@ -20,16 +20,8 @@ class ScriptError(Exception):
 
 
 @dataclass(frozen=True)
-class ScriptLine:
-    """One line of a script, with its place as "file:line"."""
-
-    text: object
-    where: str
-
-
-@dataclass(frozen=True)
 class Step:
-    """A parsed line."""
+    """A parsed line, with its place as "file:line"."""
 
     line: str
     where: str
@@ -45,20 +37,18 @@ def read(path: Path) -> list[Step]:
 
     # All lines are parsed before the first one runs, so that a typo at the end doesn't waste a long run.
     steps, wrong = [], []
-    for line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(path, text):
+    for number, line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(text):
+        where = f"{path}:{number}"
+        if not isinstance(line, str):
+            wrong.append(f"{where}: found {line!r}, expected a step in one string such as `wait example.com/x=2`")
+            continue
         try:
-            steps.append(_step(line))
+            steps.append(Step(line, where, verbs.read(line)))
         except WordsError as error:
-            wrong.append(f"{line.where}: {error}")
+            wrong.append(f"{where}: {error}")
     if wrong:
         raise ScriptError("\n".join(wrong))
     return steps
-
-
-def _step(line: ScriptLine) -> Step:
-    if not isinstance(line.text, str):
-        raise WordsError(f"found {line.text!r}, expected a step in one string such as `wait example.com/x=2`")
-    return Step(line.text, line.where, verbs.read(line.text))
 
 
 async def do(session: Session, todo: list[Step]) -> int:
@@ -76,13 +66,13 @@ async def do(session: Session, todo: list[Step]) -> int:
     return 0
 
 
-def _lines(path: Path, text: str) -> Iterator[ScriptLine]:
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            yield ScriptLine(line.strip(), f"{path}:{number}")
+            yield number, line.strip()
 
 
-def _yaml(path: Path, text: str) -> Iterator[ScriptLine]:
+def _yaml(path: Path, text: str) -> Iterator[tuple[int, object]]:
     try:
         content = YAML().load(text)
     except YAMLError as error:
@@ -92,4 +82,4 @@ def _yaml(path: Path, text: str) -> Iterator[ScriptLine]:
     if not isinstance(content, CommentedSeq):
         raise ScriptError(f"{path}:1: found {type(content).__name__}, expected a list of steps, or `steps:` and a list")
     for index, step in enumerate(content):
-        yield ScriptLine(step, f"{path}:{content.lc.item(index)[0] + 1}")
+        yield content.lc.item(index)[0] + 1, step
