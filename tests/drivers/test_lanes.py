@@ -51,7 +51,7 @@ async def make(log):
 
         yield lanes
         for one in made:
-            one.close()
+            one.preparing.close()
 
 
 def test_abilities_are_optional_methods():
@@ -339,7 +339,7 @@ async def test_a_release_cut_short_by_the_end(log, records, gate):
 async def test_a_release_after_the_end_is_dropped(make, gate):
     never = gate()
     lanes = make(release=never)
-    lanes.close()
+    lanes.preparing.close()
     lanes.release([A])
     assert never.calls == []
 

@@ -50,7 +50,7 @@ class KubeletCalls:
     def idle(self) -> bool:
         """Whether no preparation or release is under way in the driver."""
         calls = self.driver.calls
-        return calls is None or calls.idle
+        return calls is None or calls.preparing.idle
 
     def patience(self, call: Call, api: Api) -> float:
         """The answer's timeout in seconds. A kubelet has one of its own only for PreStartContainer, 30 s."""

@@ -83,13 +83,18 @@ def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ..
             return listed
 
     # Else each device is compared with the last one of its id.
-    known = {device.id: device for device in before}
-    listed = tuple([_kept(device, known) if type(device) is Device else _copied(device, known) for device in items])
-    ids = [device.id for device in listed]
+    known, each = {device.id: device for device in before}, []
+    for device in items:
+        last = known.get(device.id)
+        if type(device) is not Device:
+            each.append(_copied(device, known))
+        else:
+            each.append(last if last is not None and type(last) is Device and last == device else device)
+    ids = [device.id for device in each]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)
         raise DriverFault(f"devices() listed the id {twice!r} twice; an id means one device")
-    return listed
+    return tuple(each)
 
 
 def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[Device, ...] | None:
@@ -115,11 +120,6 @@ def _lasts(kind: type) -> bool:
     """Whether the values of an object of this class never change: a frozen dataclass without computed fields."""
     frozen = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return frozen and all(getattr(kind, one.name, None) is getattr(Device, one.name) for one in _FIELDS)
-
-
-def _kept(device: Device, known: Mapping[str, Device]) -> Device:
-    before = known.get(device.id)
-    return before if type(before) is Device and before == device else device
 
 
 def _copied(device: Device, known: Mapping[str, Device]) -> Device:

@@ -23,7 +23,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
-from dpgateway.drivers.preparing import CallAfterClose, DriverEnded, Free, PrepareLane, failure
+from dpgateway.drivers.preparing import DriverEnded, Free, PrepareLane, failure
 from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
@@ -56,7 +56,8 @@ class Lanes:
         self._driver: Any = driver  # Any: it has the methods among its abilities
         self._config, self._log = config, log
         self._allocating = AllocateLane(config.value.name, threads)
-        self._preparing = PrepareLane(config.value.name, threads, group, log)
+        self.preparing = PrepareLane(config.value.name, threads, group, log)
+        """The prepare lane: what it has under way, and its end."""
 
     # the allocate lane
 
@@ -66,7 +67,7 @@ class Lanes:
         """
         devices = tuple(devices)
         if "prepare" in self.abilities:
-            self._preparing.given(devices)
+            self.preparing.given(devices)
         seconds = self._config.value.timeouts.allocate.total_seconds()
         end = time.monotonic() + seconds
 
@@ -75,9 +76,9 @@ class Lanes:
 
         # A release under way is of the previous container, and might undo the effect of allocate().
         with self._blaming("allocate", devices):
-            if self._preparing.releasing:
+            if self.preparing.releasing:
                 try:
-                    await self._preparing.released(devices, seconds)
+                    await self.preparing.released(devices, seconds)
                 except DriverTimeout as error:
                     raise DriverTimeout(f"allocate() wasn't called within {seconds:g} s, because {error}") from error
             return await _until_free(ask, end)
@@ -136,9 +137,9 @@ class Lanes:
 
         with self._blaming("prepare", devices):
             if once:
-                await self._preparing.prepare(devices, call, seconds)
+                await self.preparing.prepare(devices, call, seconds)
             else:
-                await _until_free(lambda: self._preparing.prepare(devices, call, end - time.monotonic()), end)
+                await _until_free(lambda: self.preparing.prepare(devices, call, end - time.monotonic()), end)
 
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
         """Queues a release, and returns at once. For a driver with ``prepare`` alone, the release just waits for a
@@ -162,39 +163,17 @@ class Lanes:
             error = failure(task)
             self.stats.add("release", "success" if error is None else answers.outcome(error), asked)
             if error is not None:
-                self._complain_of_release(error, devices)
+                reason, names = str(answers.fault("release", error)), [device.id for device in devices]
+                fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
+                early = isinstance(error, DriverEnded)
+                text = "%s before it released its devices" if early else "the driver failed: %s"
+                self._log.log(logging.WARNING if early else logging.ERROR, text, reason, extra=fields)
             # A failed release counts, too: the driver was told. One that ended wasn't, and the next driver is.
             if told is not None and not isinstance(error, DriverEnded):
                 told()
 
         with contextlib.suppress(DriverEnded):  # the next driver is told
-            self._preparing.release(devices, call, free).add_done_callback(ended)
-
-    def _complain_of_release(self, error: Exception, devices: Sequence[Device]) -> None:
-        reason, names = str(answers.fault("release", error)), [device.id for device in devices]
-        fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
-        if isinstance(error, DriverEnded):
-            self._log.warning("%s before it released its devices", reason, extra=fields)
-        else:
-            self._log.error("the driver failed: %s", reason, extra=fields)
-
-    def listed(self, devices: Sequence[Device]) -> None:
-        """Takes a new list: a device that changed may have lost its preparation."""
-        self._preparing.listed(devices)
-
-    @property
-    def preparations(self) -> int:
-        """The number of preparations running or waiting for their turn."""
-        return self._preparing.running
-
-    @property
-    def idle(self) -> bool:
-        """Whether no device is being prepared or released."""
-        return self._preparing.idle
-
-    def close(self) -> list[CallAfterClose]:
-        """The driver ends: lets no further call begin. Returns the calls that go on after it."""
-        return self._preparing.close()
+            self.preparing.release(devices, call, free).add_done_callback(ended)
 
     @contextlib.contextmanager
     def _blaming(self, method: str, devices: Sequence[Device]) -> Iterator[None]:

@@ -206,15 +206,12 @@ def missing(mounts: Sequence[Mount]) -> dict[int, str]:
     """
     if not mounts or "KUBERNETES_SERVICE_HOST" in os.environ:
         return {}
-    lacking = {number: mount.host_path for number, mount in enumerate(mounts) if _is_missing(mount)}
-    return {number: f"{path} isn't there on this host, and is to be mounted" for number, path in lacking.items()}
-
-
-def _is_missing(mount: Mount) -> bool:
-    try:
-        os.stat(mount.host_path)  # noqa: PTH116  a Path isn't needed for it
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:  # it exists, or that can't be seen
-        return False
-    return False
+    lacking = {}
+    for number, mount in enumerate(mounts):
+        try:
+            os.stat(mount.host_path)  # noqa: PTH116  a Path isn't needed for it
+        except (FileNotFoundError, NotADirectoryError):
+            lacking[number] = f"{mount.host_path} isn't there on this host, and is to be mounted"
+        except OSError:  # it exists, or that can't be seen
+            continue
+    return lacking

@@ -6,6 +6,7 @@ process.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,17 +65,10 @@ class Points:
 
 def look() -> Points:
     """Reads the entry points of the installed packages."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  see above
+    from importlib.metadata import distributions, entry_points  # noqa: PLC0415  see above
 
-    try:
+    with contextlib.suppress(Exception):  # of one broken package, which is looked for below
         return Points(_plain(entry_points(group=GROUP)))
-    except Exception:
-        return _look_one_by_one()
-
-
-def _look_one_by_one() -> Points:
-    from importlib.metadata import distributions  # noqa: PLC0415  see above
-
     points: dict[Point, None] = {}
     broken: list[str] = []
     for distribution in distributions():

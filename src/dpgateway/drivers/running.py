@@ -153,7 +153,7 @@ class RunningDriver:
                     asking = lane.run(driver, self._fitting, calls.stats, self._hear)
                     await group.create_task(asking, name=f"{self._config.value.name} list")
                 finally:  # a closing driver gets no calls
-                    for call in calls.close():
+                    for call in calls.preparing.close():
                         self._after_close.add(call)
                     self.calls = self._lane = None
                     self.state.notify()
@@ -211,7 +211,7 @@ class RunningDriver:
             return
         # A changed device may have lost its preparation.
         if self.calls is not None and "prepare" in self.calls.abilities:
-            self.calls.listed(answer)
+            self.calls.preparing.listed(answer)
         self.state.set(replace(self.state.value, devices=answer, failure="", listed=time.monotonic()))
 
     def _first_list_is_due(self, seconds: float) -> None:

@@ -97,7 +97,7 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
         ledger.returns,
         plugin.rpcs.read(),
         calls.stats.read() if calls is not None else {},
-        calls.preparations if calls is not None else 0,
+        calls.preparing.running if calls is not None else 0,
         len(plugin.outdated),
     )
 

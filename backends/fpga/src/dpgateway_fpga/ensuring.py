@@ -144,7 +144,13 @@ class Work:
 
     def _program(self, bitstream: Bitstream, image: Image, tell: Progress, locks: Locks, *, reason: str = "") -> None:
         entry = BoardRecord(
-            "programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot, life=self.board.life
+            "programming",
+            bitstream.id,
+            image.sha256,
+            self.resource,
+            int(time.time()),
+            self.journal.boot,
+            life=self.board.life,
         )
         # before the first byte: a process that dies from here on leaves `programming` behind
         tell("writing the journal")
@@ -161,11 +167,11 @@ class Work:
             text = str(error) or repr(error)
             why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
             again, touched = may_pass(error), bool(getattr(error, "touched", True))
-            fault = replace(entry, state="faulted", since=_now(), reason=why, again=again, touched=touched)
+            fault = replace(entry, state="faulted", since=int(time.time()), reason=why, again=again, touched=touched)
             self.journal.write(self.board.key, fault)
             raise
         tell("writing the journal")
-        loaded = replace(entry, state="loaded", since=_now(), identity=found.identity, reason=reason)
+        loaded = replace(entry, state="loaded", since=int(time.time()), identity=found.identity, reason=reason)
         self.journal.write(self.board.key, loaded)
         self.log.info("board %s runs %s", self.board.id, bitstream.id)
 
@@ -175,7 +181,3 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _PASSING
     return isinstance(error, Busy | DeviceUnavailable) or bool(getattr(error, "again", False))
-
-
-def _now() -> int:
-    return int(time.time())

@@ -42,6 +42,7 @@ class Slot:
             context.log.warning, "board %s isn't tried again until a container's start: %s", work.board.id
         )
         self._retries = BoardRetries(options, self._try_again, no_retry)
+        self._unknown = unknown(work.board, options)
         self._state = threading.Lock()
         """Guards the health, which the station's threads change, too."""
         self._health = Health.healthy()
@@ -101,10 +102,6 @@ class Slot:
             self._work.gone()
         reason = self._fault() or found.fault or self._unknown
         return Health.unhealthy(reason) if reason else Health.healthy()
-
-    @property
-    def _unknown(self) -> str:
-        return unknown(self.board, self._options)
 
     def _fault(self) -> str:
         """The fault in the journal; empty without one. A fallback image, or an attempt that touched nothing, is a fault

@@ -115,7 +115,11 @@ class Command:
             yield "expect: expected it together with read, because what is read is held against it"
         if not self.files.is_absolute():
             yield f"files: expected an absolute path, found {str(self.files)!r}"
-        yield from _wrong_pattern(self.pattern)
+        try:
+            if (groups := expression(self.pattern).groups) != 1:
+                yield f"pattern: expected one group, found {groups}"
+        except ExpressionError as error:
+            yield f"pattern: {error}"
         for key, texts, known in (
             ("arguments", self.arguments, frozenset(PLACEHOLDERS)),
             ("argv", self.argv, frozenset(PLACEHOLDERS)),
@@ -123,14 +127,6 @@ class Command:
             ("expect", [self.expect], PLACEHOLDERS.keys() - {"file"}),
         ):
             yield from _wrong_placeholders(key, texts, known)
-
-
-def _wrong_pattern(pattern: str) -> Iterator[str]:
-    try:
-        if (groups := expression(pattern).groups) != 1:
-            yield f"pattern: expected one group, found {groups}"
-    except ExpressionError as error:
-        yield f"pattern: {error}"
 
 
 def _wrong_placeholders(key: str, texts: Sequence[str], known: frozenset[str] | set[str]) -> Iterator[str]:
