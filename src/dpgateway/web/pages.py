@@ -54,8 +54,8 @@ def pages(sources: Sources) -> Mapping[str, Page]:
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
         "/metrics": cached(_metrics(sources.figures)),
-        "/status.json": cached(partial(_status, sources.status)),
-        "/statusz": cached(partial(_statusz, sources.status, table)),
+        "/status.json": cached(partial(_joined, JSON, lambda: pieces(sources.status()))),
+        "/statusz": cached(partial(_joined, TEXT, lambda: statusz.lines(sources.status(), table))),
     }
     return table
 
@@ -107,12 +107,8 @@ def _file(name: str) -> Page:
     return answer
 
 
-async def _status(look: Callable[[], Status]) -> Response:
-    return Response(JSON, await gathered(pieces(look())))
-
-
-async def _statusz(look: Callable[[], Status], paths: Iterable[str]) -> Response:
-    return Response(TEXT, await gathered(statusz.lines(look(), paths)))
+async def _joined(kind: str, make: Callable[[], Iterable[str]]) -> Response:
+    return Response(kind, await gathered(make()))
 
 
 async def gathered(pieces: Iterable[str]) -> bytes:

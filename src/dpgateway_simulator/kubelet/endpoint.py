@@ -1,6 +1,11 @@
 """One registered plugin: dialling it, following its lists, and whether it is stopped.
 
-pkg/kubelet/cm/devicemanager/endpoint.go, from 1.25 on also plugin/v1beta1/client.go.
+Theory of operation. An endpoint is dialled (`dial`), called while it isn't stopped (`reach`), and followed: `take` puts
+each of its lists into the ledger, until the stream ends. When it is stopped, and which endpoint of a resource is
+called, differs by release and is decided by the connections (`connections`, `clients`). A stopped endpoint stays: its
+`stopped_at` is the beginning of the grace period.
+
+Sources: pkg/kubelet/cm/devicemanager/endpoint.go, from 1.25 on also plugin/v1beta1/client.go.
 """
 
 import asyncio

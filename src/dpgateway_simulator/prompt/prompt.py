@@ -1,7 +1,11 @@
 """`simulate` at a terminal: a prompt with completion, history and help, for the kubelet that it runs.
 
-Events appear above the line being typed. An error is printed, and the prompt continues. The verbs are in `steps`,
-`checks` and `terminal_verbs`, their completion in `completion`.
+Theory of operation. One task reads a line and runs it, and then reads the next one; the kubelet's own tasks go on all
+the time. So events are printed while a line is being typed: `Screen` erases it and has it drawn again. A line runs in a
+task of its own (`_work`), which Ctrl-C cancels; without one Ctrl-C discards the line being typed. An error is printed,
+and the prompt continues, because the kubelet and its pods are the user's work.
+
+The verbs are in `steps`, `checks` and `terminal_verbs`, their completion in `completion`.
 """
 
 import asyncio

@@ -1,4 +1,10 @@
-"""The driver: one function (a bitstream) on boards that other resources may offer with other functions."""
+"""The driver: one function (a bitstream) on boards that other resources may offer with other functions.
+
+Theory. A look in /sys, which may hang, finds the boards; each has a *slot* (``slot``) with this resource's view of its
+health. A list and a prepare both look first, so that a board that came a moment ago can be programmed. A slot lives as
+long as its board is found unchanged; a replaced board gets a new one, without the faults and retries of the old.
+Programming itself belongs to the board's station, which outlives slots and drivers (``station``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The place of a board in sysfs, found by its bus address, never by an enumerated number (fpga0)."""
+"""The place of a board in sysfs, found by its bus address, never by an enumerated number (fpga0).
+
+Theory. A board is configured by an address, which several devices may be below: a card, and parts of it. It is
+programmed by one object: an ``fpga_manager``, or with DFL drivers the management engine (``dfl-fme``) of an
+``fpga_region``. The *device* of that object identifies the board, because its path doesn't depend on the address by
+which a resource configures it; a device with several managers is several boards, each identified by its manager.
+``located`` finds it at a look, and later accesses compare it (``_same``): a device that came meanwhile under the same
+address is another board, with another lock.
+"""
 
 from __future__ import annotations
 

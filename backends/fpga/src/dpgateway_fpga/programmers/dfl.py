@@ -18,7 +18,7 @@ from dpgateway_fpga import gbs, places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers.manager_state import AT_WORK, Watched, load, reading, unplaced
+from dpgateway_fpga.programmers.manager_state import AT_WORK, Watched, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 
@@ -83,7 +83,7 @@ class DflProgrammer:
                 ("reconfigure", *_node(look, place.engine), board.port, memory),
             ]
             keep = (memory, *locks)
-            load(self._processes, board, steps, Watched(self._roots, place.manager, progress), keep)
+            Watched(self._roots, place.manager, progress).load(self._processes, board, steps, keep)
 
     def reset(self, board: Board) -> None:
         """Resets the port's accelerator, which stays loaded."""

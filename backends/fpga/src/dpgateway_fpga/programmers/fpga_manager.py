@@ -15,7 +15,7 @@ from dpgateway_fpga import places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers.manager_state import Watched, load, reading, unplaced
+from dpgateway_fpga.programmers.manager_state import Watched, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
@@ -63,7 +63,7 @@ class FpgaManagerProgrammer:
         with staged(self._options.firmware / DIRECTORY, name, image.content):
             steps = [("lock", here), *attributes, ("write", f"{here}/firmware", f"{DIRECTORY}/{name}")]
             watched = Watched(self._roots, manager, progress)
-            load(self._processes, board, steps, watched, locks)
+            watched.load(self._processes, board, steps, locks)
             watched.settle(self._processes.patience)
 
     def reset(self, board: Board) -> None:

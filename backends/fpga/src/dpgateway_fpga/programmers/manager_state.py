@@ -1,4 +1,12 @@
-"""The state of the kernel's fpga_manager, for all programmers that load an image through it."""
+"""The kernel's fpga_manager: its state, and loading an image through it.
+
+Theory. A manager has two attributes. ``state`` goes through AT_WORK during a load, and ends as ``operating`` or as an
+error; ``status`` lists the driver's errors. Nothing announces a change, so both are polled. A child process executes
+the load and may hang in it (``processes``), while this process reports each new state.
+
+The attributes and the end of a load aren't in step: a driver may return before its hardware is done, and ``status`` may
+be that of the load before. So a load's end is awaited in the state, and a fault counts only if it stays for ``_LATE``.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +78,7 @@ class Watched:
             self._progress(state)
 
     def settle(self, seconds: float) -> None:
-        """Waits for the end of a load, at most this long. A driver may return before its hardware is done; and a fault
-        may be that of an earlier load at first, so it counts only after ``_LATE``.
-        """
+        """Waits for the end of a load, at most this long."""
         until = time.monotonic() + seconds
         late = time.monotonic() + min(_LATE, seconds)
         while (found := self.now()).state in AT_WORK or not (found.operating and found.fault is None):
@@ -81,30 +87,25 @@ class Watched:
             self.tell()
             time.sleep(_LOOK)
 
-    def fails(self) -> BoardState:
-        """The state after a failed load. Waits up to ``_LATE`` for a status that explains an error state."""
-        until = time.monotonic() + _LATE
-        while (found := self.now()).state.endswith(" error") and found.state != UNFOUND:
-            if "; status: " in str(found.fault) or time.monotonic() > until:
-                break
-            time.sleep(_LOOK)
-        return found
-
-
-def load(
-    processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, keep: Collection[int]
-) -> None:
-    """Executes the steps, of which the last one loads. Raises Failed with the manager's state."""
-    try:
-        processes.steps(board, steps, watched.tell, keep)
-    except Failed as error:
-        found = watched.fails()
-        told = f"{error}; {found.fault or f'state: {found.state}'}"
-        if found.state == UNFOUND:
-            told += (
-                ": the kernel found no such file where it looks for firmware on the host, which is /lib/firmware, and "
-                "before it what /sys/module/firmware_class/parameters/path names; the option firmware has to be where "
-                "one of them is seen here"
-            )
-        again = error.again or found.state in {"absent", UNFOUND}
-        raise Failed(told, again=again, touched=error.touched and found.state != UNFOUND) from error
+    def load(
+        self, processes: Processes, board: Board, steps: Sequence[Sequence[object]], keep: Collection[int]
+    ) -> None:
+        """Executes the steps, of which the last one loads. Raises Failed with the manager's state."""
+        try:
+            processes.steps(board, steps, self.tell, keep)
+        except Failed as error:
+            # a status that explains an error state may come late
+            until = time.monotonic() + _LATE
+            while (found := self.now()).state.endswith(" error") and found.state != UNFOUND:
+                if "; status: " in str(found.fault) or time.monotonic() > until:
+                    break
+                time.sleep(_LOOK)
+            told = f"{error}; {found.fault or f'state: {found.state}'}"
+            if found.state == UNFOUND:
+                told += (
+                    ": the kernel found no such file where it looks for firmware on the host, which is /lib/firmware, "
+                    "and before it what /sys/module/firmware_class/parameters/path names; the option firmware has to "
+                    "be where one of them is seen here"
+                )
+            again = error.again or found.state in {"absent", UNFOUND}
+            raise Failed(told, again=again, touched=error.touched and found.state != UNFOUND) from error

@@ -19,7 +19,7 @@ from dpgateway_fpga.bitstream import Image, read_image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
-from dpgateway_fpga.programmers.manager_state import Watched, load, read
+from dpgateway_fpga.programmers.manager_state import Watched, read
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
@@ -70,7 +70,7 @@ class OverlayProgrammer:
             steps = [("mkdir", str(here)), ("write", f"{here}/path", f"{DIRECTORY}/{name}")]
             watched = Watched(self._roots, manager, progress)
             try:
-                load(self._processes, board, steps, watched, locks)
+                watched.load(self._processes, board, steps, locks)
                 watched.settle(self._processes.patience)
             except Failed as error:
                 with suppress(DriverError):  # the first failure is reported; a process that hangs still has the overlay
