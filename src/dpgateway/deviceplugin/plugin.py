@@ -18,7 +18,7 @@ from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.handover.newer import NewerSide, TakenBack
-from dpgateway.deviceplugin.handover.older import OlderSide, ServedResource
+from dpgateway.deviceplugin.handover.older import OlderSide
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.holdings.observed import follow
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -82,8 +82,7 @@ class Plugin:
         self._backoff = front.handover.backoff(name)
         self._newer = NewerSide(resource.ownership, self._endpoint.next, self._backoff, log)
         parked = self._newer.parked
-        served = ServedResource(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
-        self._older = OlderSide(served)
+        self._older = OlderSide(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
         self.taken_back = False
         """Whether the gateway that handed the resource over has taken it back."""
 

@@ -2,7 +2,7 @@
 
 Theory of operation. Changes are gathered for a moment (GATHERING), because a flapping device, or a hundred that vanish
 together, must not fill the log. A device in its last logged state (``_logged``) is no news, and devices with the same
-fate share a line. A device that goes on changing is summed up once a minute (:class:`Flaps`).
+fate share a line. A device that goes on changing is summed up once a minute (``_falls``).
 
 A line about a device that became worse names the pods that hold it, because users with access to a namespace alone see
 the log, but no status.
@@ -72,7 +72,10 @@ class ListLog:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._holders = holders
         self._logged: Offers | None = None
-        self._flaps = Flaps()
+        self._falls: Counter[str] = Counter()
+        """The falls of each device in this minute: its changes to Unhealthy."""
+        self._flapping: Mapping[str, int] = {}
+        """The falls of the devices that flapped in the last minute."""
         self._gathered = self._minute = math.inf
         """When changes are logged, and falls summed up, by the event loop's clock; infinity: nothing is due."""
 
@@ -101,7 +104,7 @@ class ListLog:
             return
         # A fall counts even if the device has recovered before the line is logged.
         for device in falls(before, now):
-            self._flaps.fell(device)
+            self._falls[device] += 1
             self._minute = min(self._minute, time + MINUTE)
 
     def _tell_changes(self) -> None:
@@ -111,19 +114,24 @@ class ListLog:
             return
         fates: Fates = defaultdict(list)
         for device, fate in changes(self._logged, now):
-            if not self._flaps.flaps(device):
+            if not self._flaps(device):
                 fates[fate].append(device)
         before, self._logged = self._logged or {}, now
         self._tell(fates, {**before, **now} if fates else now)
 
     def _sum_up(self, time: float) -> None:
         """Logs the flapping devices of the last minute, with their present state."""
-        counts = self._flaps.end_minute()
-        self._minute = time + MINUTE if counts else math.inf
+        self._flapping = {device: count for device, count in self._falls.items() if self._flaps(device)}
+        self._falls.clear()
+        self._minute = time + MINUTE if self._flapping else math.inf
         fates: Fates = defaultdict(list)
-        for device, count in counts.items():
+        for device, count in self._flapping.items():
             fates[_flapping(count, (self._logged or {}).get(device))].append(device)
         self._tell(fates, self._logged or {})
+
+    def _flaps(self, device: str) -> bool:
+        """Whether the device's changes are only counted. After a flapping minute one fall suffices."""
+        return self._falls[device] > (0 if device in self._flapping else FEW)
 
     def _tell(self, fates: Fates, offers: Offers) -> None:
         """``offers``: the old and the new offers of these devices."""
@@ -197,26 +205,3 @@ def _flapping(count: int, offer: Offer | None) -> Fate:
     times = f"{count} time{'s' if count != 1 else ''}"
     text = f"flapping: Unhealthy {times} in the last minute, {state} now{f': {reason}' if reason else ''}"
     return Fate(logging.WARNING, text, reason, count)
-
-
-class Flaps:
-    """Counts falls, the changes to Unhealthy, per minute. The owner ends each minute."""
-
-    def __init__(self) -> None:
-        self._falls: Counter[str] = Counter()
-        """The falls of each device in this minute."""
-        self._flapping: Mapping[str, int] = {}
-        """The falls of the devices that flapped in the last minute."""
-
-    def fell(self, device: str) -> None:
-        self._falls[device] += 1
-
-    def flaps(self, device: str) -> bool:
-        """Whether the device's changes are only counted. After a flapping minute one fall suffices."""
-        return self._falls[device] > (0 if device in self._flapping else FEW)
-
-    def end_minute(self) -> Mapping[str, int]:
-        """Ends the minute; returns the falls of each flapping device."""
-        self._flapping = {device: falls for device, falls in self._falls.items() if self.flaps(device)}
-        self._falls.clear()
-        return self._flapping

@@ -47,9 +47,9 @@ class HandoverState(enum.Enum):
     BROKEN = enum.auto()
 
 
-@dataclass(frozen=True)
-class ServedResource:
-    """The parts of a served resource that a handover needs."""
+@dataclass(eq=False)
+class OlderSide:
+    """The older side for one resource, for the life of its plugin. Used from the event loop."""
 
     resource: KubeletCalls
     endpoint: Endpoint
@@ -58,17 +58,11 @@ class ServedResource:
     parked: ParkedConnections
     log: logging.LoggerAdapter[logging.Logger]
 
-
-class OlderSide:
-    """The older side for one resource, for the life of its plugin. Used from the event loop."""
-
-    def __init__(self, served: ServedResource) -> None:
-        self.name, self._log = served.resource.name, served.log
-        self._resource, self._endpoint, self._registrar = served.resource, served.endpoint, served.registrar
-        self._journal, self._parked = served.journal, served.parked
+    def __post_init__(self) -> None:
+        self.name = self.resource.name
         self._asked: Callable[[Peer], None] = Peer.close
         self._listener: Listener | None = None
-        self._proxy = Proxy(self.name, self._log)
+        self._proxy = Proxy(self.name, self.log)
         self.newer: Peer | None = None
         """The gateway that last asked for the resource."""
         self.state = HandoverState.SERVING
@@ -83,13 +77,13 @@ class OlderSide:
 
     def listen(self, asked: Callable[[Peer], None]) -> None:
         """Listens for newer gateways, and calls ``asked`` with each one that dials. Raises OSError."""
-        self._asked, self._listener = asked, Listener(self._endpoint.next, asked)
-        self._endpoint.bound.subscribe(self._listen_again)
+        self._asked, self._listener = asked, Listener(self.endpoint.next, asked)
+        self.endpoint.bound.subscribe(self._listen_again)
 
     def _listen_again(self) -> None:
         """Another server was bound, perhaps in a replaced directory."""
         if self._listener is not None:
-            before, self._listener = self._listener, Listener(self._endpoint.next, self._asked)
+            before, self._listener = self._listener, Listener(self.endpoint.next, self._asked)
             before.close()
 
     def meet(self, newer: Peer) -> None:
@@ -103,7 +97,7 @@ class OlderSide:
         """Whether no call is unanswered, the driver isn't working on a device, and no Register waits for its stream: a
         kubelet opens the stream even of a cancelled Register, and may then call this gateway instead of the newer one.
         """
-        return not self._endpoint.handlers.running() and self._resource.idle and not self._registrar.registering
+        return not self.endpoint.handlers.running() and self.resource.idle and not self.registrar.registering
 
     @property
     def forsaken(self) -> bool:
@@ -113,12 +107,12 @@ class OlderSide:
     @property
     def healthy(self) -> bool:
         """Whether it has a healthy device, which the kubelet would lose to a gateway without any."""
-        return self._resource.driver.healthy
+        return self.resource.driver.healthy
 
     async def settle(self) -> None:
         """Returns once it was idle; new calls may have come by then."""
         while not self.idle:
-            await self._endpoint.handlers.done()
+            await self.endpoint.handlers.done()
             if not self.idle:
                 await asyncio.sleep(_LOOK)  # the end of a preparation, release or Register has no event
 
@@ -127,31 +121,31 @@ class OlderSide:
     def park(self) -> None:
         """Holds calls back, and pauses releases."""
         self.state = HandoverState.PARKED
-        self._proxy = Proxy(self.name, self._log)
-        self._endpoint.handlers.forward(self._proxy.answer)
-        self._resource.releases.rest()
+        self._proxy = Proxy(self.name, self.log)
+        self.endpoint.handlers.forward(self._proxy.answer)
+        self.resource.releases.rest()
 
     async def give(self) -> None:
         """Lends the lock, and waits until the newer gateway serves. Raises OSError."""
         # The newer gateway reads the journal as soon as it has the lock.
-        await self._journal.rest()
-        self._peer.send(f"{TAKE} {self._resource.api.name}", self._endpoint.ownership.lend())
+        await self.journal.rest()
+        self._peer.send(f"{TAKE} {self.resource.api.name}", self.endpoint.ownership.lend())
         await self._hear(SERVES)
-        bound = self._endpoint.socket.lstat()
-        if not stat.S_ISSOCK(bound.st_mode) or self._endpoint.is_bound:
-            raise Gone(f"it says that it serves, but {self._endpoint.socket} isn't a socket of its own")
+        bound = self.endpoint.socket.lstat()
+        if not stat.S_ISSOCK(bound.st_mode) or self.endpoint.is_bound:
+            raise Gone(f"it says that it serves, but {self.endpoint.socket} isn't a socket of its own")
 
     def pass_on(self, decided: Decided) -> None:
         """Forwards calls to the newer gateway. Raises OSError."""
-        self._proxy.serves(self._endpoint.socket, decided)
+        self._proxy.serves(self.endpoint.socket, decided)
 
     async def take_back(self) -> None:
         """Serves again, as if nothing had happened."""
         self._say_back()
         self.state = HandoverState.SERVING
-        self._endpoint.handlers.forward(None)
-        self._journal.go_on()
-        self._resource.releases.go_on()
+        self.endpoint.handlers.forward(None)
+        self.journal.go_on()
+        self.resource.releases.go_on()
         await self._proxy.end()
 
     async def leave(self) -> None:
@@ -159,18 +153,18 @@ class OlderSide:
         Raises OSError, also TimeoutError.
         """
         # An idle moment: calls in flight get their answers before the kubelet learns of the newer gateway.
-        await self._endpoint.handlers.done()
-        streaming = self._registrar.streaming
-        self._registrar.stop()
-        self._endpoint.handlers.hush()
+        await self.endpoint.handlers.done()
+        streaming = self.registrar.streaming
+        self.registrar.stop()
+        self.endpoint.handlers.hush()
         self.state = HandoverState.LEAVING
         self._proxy.owns()
         passed: list[int] = []
-        if streaming and keeps_one_client(self._resource.agent):
+        if streaming and keeps_one_client(self.resource.agent):
             # The newer gateway keeps these connections open, silent. gRPC would send GOAWAY on them, even when the
             # server is only garbage-collected, so the endpoint is kept until the process ends.
             self._freezes = True
-            passed = [*self._endpoint.connections(), *self._parked.descriptors]
+            passed = [*self.endpoint.connections(), *self.parked.descriptors]
         self._peer.send(REGISTER, *passed)
         if streaming:
             async with asyncio.timeout(LISTING):
@@ -178,11 +172,11 @@ class OlderSide:
 
     def let_go(self) -> None:
         """Passes the ownership to the newer gateway."""
-        self._log.info("handed over to another gateway")
-        self._endpoint.ownership.release()
+        self.log.info("handed over to another gateway")
+        self.endpoint.ownership.release()
         if self._freezes:
-            self._endpoint.freeze()
-            self.frozen = self._endpoint
+            self.endpoint.freeze()
+            self.frozen = self.endpoint
         self.state = HandoverState.GIVEN
         self.over.set_result(True)
 
@@ -208,7 +202,7 @@ class OlderSide:
         with contextlib.suppress(OSError):
             self._peer.send(BACK)
         self._peer.close()
-        self._endpoint.ownership.take_back()
+        self.endpoint.ownership.take_back()
 
     @property
     def _peer(self) -> Peer:

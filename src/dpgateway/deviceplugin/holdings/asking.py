@@ -108,7 +108,16 @@ class Asking:
                 self._hint.clear()
 
                 if any(holdings.value.taken for holdings in self._holdings.values()):
-                    self._look()
+                    # Within STARTED a missing directory may still come: a kubelet allocates at admission and makes the
+                    # pod's directory afterwards. The directories belong to the kubelet that answers on the socket
+                    # beside them (pkg/kubelet/kubelet_getters.go, every release).
+                    values = [holdings.value for holdings in self._holdings.values()]
+                    admitted = max(max(value.written, value.kubelet_since) for value in values)
+                    started = time.monotonic() - admitted > STARTED
+                    named = frozenset().union(*(value.pods for value in values))
+                    self._removed = self._pods.gone(named, started=started, sure=self.answered is not None)
+                    self._publish_ends()
+
                     await self._ask()
 
                     # Pods that ended with their directory still there are unlisted, and without a running sandbox.
@@ -138,18 +147,6 @@ class Asking:
             return DOUBT
         hinted = self._pods.seen and self._pods.watched
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
-
-    def _look(self) -> None:
-        # A kubelet allocates at admission and makes the pod's directory afterwards: within STARTED a missing directory
-        # may still come.
-        values = [holdings.value for holdings in self._holdings.values()]
-        admitted = max(max(value.written, value.kubelet_since) for value in values)
-        named = frozenset().union(*(value.pods for value in values))
-        started = time.monotonic() - admitted > STARTED
-        # the pods' directories belong to the kubelet that answers on the socket beside them
-        # (pkg/kubelet/kubelet_getters.go, every release)
-        self._removed = self._pods.gone(named, started=started, sure=self.answered is not None)
-        self._publish_ends()
 
     def _publish_ends(self) -> None:
         gone = self._removed | self._ended
@@ -184,7 +181,7 @@ class Asking:
         self.asked["success"] += 1
         if self._another_kubelet:  # the answer is the old kubelet's
             return
-        # From the first answer on, the directories are known to be this kubelet's: see _look().
+        # From the first answer on, the directories are known to be this kubelet's: see run().
         if self.answered is None:
             self.hint()
         self.answered, self._failures = asked, 0
