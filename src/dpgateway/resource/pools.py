@@ -80,36 +80,32 @@ class Pool:
         """The uses under all names but this one, as far as they exclude anything."""
         besides = tuple(self._besides())
         if len(self.members) > 1:
-            return (*self._that_count(self._uses(name)).values(), *besides)
+            return (*self._uses(name)[0].values(), *besides)
         return besides
-
-    def _uses(self, but: str = "") -> Mapping[str, Used]:
-        members = self.members.items()
-        return {name: Used(name) if one is None else one.used() for name, one in members if name != but}
 
     def tell(self, name: str = "") -> None:
         """Tells the other members that the uses under this name have changed; without a name: those ``besides``."""
-        uses, besides = self._uses(), tuple(self._besides())
         # One member's unknown holdings block the others.
-        if all(use.known for use in (*uses.values(), *besides)):
+        (uses, known), besides = self._uses(), tuple(self._besides())
+        if known and all(use.known for use in besides):
             self.known.set()
         else:
             self.known.clear()
 
         # The uses are computed once, not per member: pools may have hundreds.
-        counting = self._that_count(uses)
         for other, member in tuple(self.members.items()):
             if member is not None and other != name:
-                member.exclude((*(use for owner, use in counting.items() if owner != other), *besides))
+                member.exclude((*(use for owner, use in uses.items() if owner != other), *besides))
 
-    @staticmethod
-    def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
-        """Drops the uses that exclude nothing: a pool may have hundreds. Of those that are merely unsure two suffice,
-        so that each member sees one besides itself.
-        """
+    def _uses(self, but: str = "") -> tuple[Mapping[str, Used], bool]:
+        """The uses of all members but this one, as far as they exclude anything, and whether all uses are known."""
+        members = [(name, member) for name, member in self.members.items() if name != but]
+        uses = {name: Used(name) if member is None else member.used() for name, member in members}
+        # A pool may have hundreds. Of the uses that are merely unsure two suffice, so that each member sees one besides
+        # its own.
         using = {name: use for name, use in uses.items() if use.behind}
         unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
-        return using | {name: uses[name] for name in unsure}
+        return using | {name: uses[name] for name in unsure}, all(use.known for use in uses.values())
 
 
 class Pools:

@@ -108,9 +108,18 @@ class Lists:
         ``forgets``: sends every id Unhealthy first, to a kubelet that would take the list for no change
         (``Api.forgetful``). ``listed`` is called once the first list is sent, when gRPC asks for the next message.
         """
-        version = 0
-        while await self._is_next(version, api, end):
-            first = version == 0
+        version, first = 0, True
+        while True:
+            # The next list, in its turn; or the end, whichever comes first.
+            async with end.interrupts():
+                await self._list.wait(version)
+                if api.pause:
+                    await self._throttle.turn(api.pause, writes=api.writes)
+                if self._hushed:
+                    await asyncio.get_running_loop().create_future()  # until the end is said
+            if end.said:
+                return
+
             if first and forgets:
                 offers = self._list.value or {}
                 yield ListEncoder(api).encode({i: replace(one, health=_ENDING) for i, one in offers.items()})
@@ -118,13 +127,4 @@ class Lists:
             yield self.encode(api)
             if first:
                 listed()
-
-    async def _is_next(self, version: int, api: Api, end: End) -> bool:
-        """Waits for a list after ``version``, and for its turn; False once the end is said."""
-        async with end.interrupts():
-            await self._list.wait(version)
-            if api.pause:
-                await self._throttle.turn(api.pause, writes=api.writes)
-            if self._hushed:
-                await asyncio.get_running_loop().create_future()  # until the end is said
-        return not end.said
+            first = False
