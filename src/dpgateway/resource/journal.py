@@ -105,17 +105,15 @@ def _entries(raw: bytes, resource: str) -> Entries:
 
 
 def _entry(given: Mapping[str, Any]) -> Unreleased:
-    kubelet = given["kubelet"]
-    if not isinstance(kubelet, str):
-        raise TypeError(f"expected a text, found {kubelet!r:.100}")
-    since = given.get("since")  # the first gateways didn't write it
+    # The first gateways wrote neither time, device, driver nor boot.
+    since = given.get("since")
     if since is not None and not (type(since) is int and 0 <= since < LATEST):
         raise ValueError(f"expected seconds since 1970, found {since!r:.100}")
-    device, driver, boot = given.get("device", ""), given.get("driver"), given.get("boot", "")  # nor these
-    for text in (device, driver or "", boot):
+    device, driver, boot = given.get("device", ""), given.get("driver"), given.get("boot", "")
+    for text in (given["kubelet"], device, driver or "", boot):
         if not isinstance(text, str):
             raise TypeError(f"expected a text, found {text!r:.100}")
-    return Unreleased(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since, device, driver, boot)
+    return Unreleased(given["kubelet"], _texts(given["pods"]), _texts(given["hardware"]), since, device, driver, boot)
 
 
 def _texts(value: object) -> frozenset[str]:
