@@ -39,6 +39,7 @@ def test_everything_known_in_json(line):
                 "numa_nodes": [0, 1],
                 "attributes": {"serial": "A1", "good": True, "path": "/x" * 30},
                 "hardware": ["pci 0000:3b:00.0"],
+                "joint": False,
                 "offered": ["n1-0", "n1-0::1"],
             },
             {
@@ -48,6 +49,7 @@ def test_everything_known_in_json(line):
                 "numa_nodes": [],
                 "attributes": {},
                 "hardware": None,
+                "joint": False,
                 "offered": ["bad\x1b[2J", "bad\x1b[2J::1"],
             },
         ],

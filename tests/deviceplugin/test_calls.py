@@ -691,6 +691,17 @@ async def test_a_container_cannot_get_both_names(make):
     assert text == f"resource {NAME}: devices by-id and tty are the same hardware, so a container can't get both"
 
 
+async def test_a_container_gets_joint_devices_in_one_request(make):
+    both = tuple(replace(one, joint=True) for one in (LINK, NODE))
+    resource = make(FakeLanes(), devices=(*both, C))
+    await resource.allocate([("by-id", "c")], NEW)
+    reason = "char 188:0 is held as by-id"
+    assert await refusal(resource.allocate([("tty",)], NEW)) == f"resource {NAME}: device tty is unhealthy: {reason}"
+    resource = make(FakeLanes(), devices=(*both, C))
+    await resource.allocate([("by-id", "c", "tty")], NEW)
+    assert listed(resource) == {"by-id": None, "c": None, "tty": None}
+
+
 async def test_what_is_held_at_the_start_excludes_its_other_names_before_anything_is_given(make):
     resource = make(FakeLanes(), devices=(LINK, NODE))
     note(resource, "by-id")

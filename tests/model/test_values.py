@@ -151,6 +151,7 @@ BAD_TYPES = [
     (lambda: untyped.Health.unhealthy(3), "expected a string, found 3"),
     (lambda: untyped.Device(7), "device id: expected a string, found 7"),
     (lambda: untyped.Device("a", "Healthy"), "device 'a': expected health to be a Health, found 'Healthy'"),
+    (lambda: untyped.Device("a", joint=1), "device 'a': expected joint to be true or false, found 1"),
     (lambda: untyped.Device("a", numa_nodes=0), "device 'a': numa_nodes: expected a sequence of int, found 0"),
     (lambda: untyped.Device("a", numa_nodes=(True,)), "device 'a': numa_nodes: expected int, found True"),
     (lambda: untyped.Device("a", numa_nodes="01"), "device 'a': numa_nodes: expected a sequence of int, found '01'"),

@@ -89,6 +89,27 @@ def test_two_devices_of_one_request_may_be_the_same_hardware():
     assert shared([OTHER, LINK, NODE]) == (LINK, NODE)
 
 
+def test_joint_devices_go_to_one_container():
+    gpu, sound = (Device(id_, hardware=(f"pci {id_}", "char 240:12"), joint=True) for id_ in ("01:00.0", "01:00.1"))
+    alone = Device("12", hardware=("char 240:12",))
+    assert shared([gpu, sound]) is None
+    assert shared([gpu, alone]) == (gpu, alone)
+    # a container has one of them, or both
+    assert out([gpu, sound], noted(gpu.id)) == {sound.id: "char 240:12 is held as 01:00.0"}
+    assert out([gpu, sound], noted(gpu.id, sound.id)) == {}
+    assert out([gpu, sound, alone], noted(gpu.id, sound.id)) == {alone.id: "char 240:12 is held as 01:00.0"}
+
+
+def test_joint_devices_are_apart_until_all_are_free():
+    gpu, sound = (Device(id_, hardware=("char 240:12",), joint=True) for id_ in ("01:00.0", "01:00.1"))
+    one_freed = noted(gpu.id, sound.id).noted({gpu.id: Noted()}, NOW + 1, NOW + 1)
+    assert one_freed.freed == {sound.id}
+    assert out([gpu, sound], one_freed) == {sound.id: "char 240:12 is held as 01:00.0"}
+    both_freed = one_freed.noted({}, NOW + 2, NOW + 2)
+    assert out([gpu, sound], both_freed).keys() == {gpu.id, sound.id}, "each may be given to another container first"
+    assert out([gpu, sound], both_freed.released(both_freed.freed)) == {}
+
+
 # other resources of the pool
 
 AES, FFT = "example.com/aes", "example.com/fft"

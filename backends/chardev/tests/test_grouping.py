@@ -127,6 +127,22 @@ def test_part_of_a_name_groups_objects(tree, drive):
 
 
 @pytest.mark.usefixtures("cards")
+def test_functions_of_one_vfio_group_are_joint(drive, tree):
+    driver = drive({"subsystem": "pci"}, **VFIO)
+    gpu, sound, *_ = driver.devices()
+    assert (gpu.hardware, sound.hardware) == (("char 240:1", "pci 0000:01:00.0"), ("char 240:1", "pci 0000:01:00.1"))
+    assert gpu.joint
+    assert sound.joint
+    given = driver.allocate([gpu, sound])
+    assert given.env == {"PCI_RESOURCE_EXAMPLE_COM_GPU": "0000:01:00.0,0000:01:00.1"}
+    assert [node.host_path for node in given.device_nodes] == ["/dev/vfio/45", "/dev/vfio/vfio"]
+    # any other node may be used by two processes
+    tree.write("c /dev/x45 240:1\nc /dev/x46 240:2\nc /dev/x47 240:3")
+    driver = drive({"subsystem": "pci"}, nodes=["/dev/vfio/{attr:iommu_group}", "/dev/x{attr:iommu_group}"])
+    assert [one.joint for one in driver.devices()] == [False] * 4
+
+
+@pytest.mark.usefixtures("cards")
 def test_iommu_group_is_one_device(drive):
     recorder = Recorder()
     driver = drive([GPU, AUDIO], recorder, group="{attr:iommu_group}", **VFIO)

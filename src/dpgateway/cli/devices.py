@@ -79,6 +79,7 @@ def _as_json(answer: DriverAnswer) -> dict[str, object]:
                 "numa_nodes": list(device.numa_nodes),
                 "attributes": dict(device.attributes),
                 "hardware": None if device.hardware is None else list(device.hardware),
+                "joint": device.joint,
                 "offered": list(share_ids(device.id, count, form)),
             }
             for device in answer.devices

@@ -78,6 +78,9 @@ class Device:
     """The names of the hardware behind the device, such as ``char 188:0`` or ``pci 0000:3b:00.0``; None: its own id
     alone. Devices that share a name exclude each other: while a container has one of them, the gateway grants no other,
     even if their ids change. None for an Unhealthy device: the names are unknown, unless an earlier list had them."""
+    joint: bool = field(default=False, kw_only=True)
+    """Whether one container may get the device together with other joint devices of the same hardware, in one request:
+    PCI functions of an IOMMU group, which the kernel gives to one process. Other containers get none of them then."""
 
     def __post_init__(self) -> None:
         # Most devices have the defaults, which need no check.
@@ -91,6 +94,8 @@ class Device:
             _set(self, numa_nodes=checks.nodes(f"device {self.id!r}: numa_nodes", self.numa_nodes))
         if self.attributes is not _NOTHING:
             _set(self, attributes=checks.attributes(f"device {self.id!r}: attributes", self.attributes))
+        if self.joint is not False and self.joint is not True:
+            raise TypeError(f"device {self.id!r}: expected joint to be true or false, found {self.joint!r}")
         if self.hardware is not None:
             _set(self, hardware=checks.names(f"device {self.id!r}: hardware", self.hardware))
 

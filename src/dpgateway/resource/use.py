@@ -12,6 +12,9 @@ that nothing is given twice:
     forgotten   the hardware of an id in use wasn't recorded: it may be any device that names hardware
     freed       the id awaits its release: in use for the other names of its hardware
 
+Joint devices of one request share names, and go to one container. Each keeps that hardware under its own id, so none of
+them excludes another that is held, too; a device without a hold on the name is excluded as ever.
+
 Shares of one device don't exclude each other. But after ``shares`` changed, a container may hold a share under an id
 that is no longer offered; each such share takes the place of a free offered id (:func:`crowded`).
 """
@@ -211,7 +214,11 @@ def _has(own: Used, device: Device) -> bool:
 def within(device: Device, own: Used) -> str:
     """Why the device can't be given away: another device of its resource with the same hardware is held. Else empty."""
     for name in (device.id,) if device.hardware is None else device.hardware:
-        for other in own.behind.get(name, ()):
+        ids = own.behind.get(name, ())
+        # a freed id doesn't count, because another container may have the hardware since
+        if device.joint and any(own.device(one) == device.id for one in ids if one not in own.freed):
+            continue
+        for other in ids:
             if own.device(other) != device.id:
                 holder = own.holders.get(other, "")  # a pod's uid alone tells people nothing
                 return f"{name} is held as {other}{f' by {holder}' if '/' in holder else ''}"
@@ -229,10 +236,11 @@ def hardware(device: Device) -> frozenset[str]:
 
 
 def shared(devices: Iterable[Device]) -> tuple[Device, Device] | None:
-    """Two of the devices that share hardware, if there are any."""
+    """Two of the devices that share hardware, and aren't joint, if there are any."""
     first: dict[str, Device] = {}
     for device in devices:
         for name in hardware(device):
-            if first.setdefault(name, device) is not device:
-                return first[name], device
+            other = first.setdefault(name, device)
+            if other is not device and not (other.joint and device.joint):
+                return other, device
     return None

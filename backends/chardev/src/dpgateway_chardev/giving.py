@@ -32,6 +32,7 @@ from dpgateway_chardev.owners import Owners
 from dpgateway_chardev.probing import Check
 from dpgateway_chardev.settings import MountOption, NodeOption
 
+_VFIO = f"{HOST_DEV}/vfio/"
 _OF_ITS_NODE = frozenset({"devnode", "symlink"})
 """Fields about an object's own node."""
 
@@ -88,10 +89,13 @@ class Giver:
         if nodes:
             attributes["node"] = " ".join(f"{HOST_DEV}/{one.node.real}" for one in nodes)
         hardware = None if given is None else found.hardware(*[str(one.node) for one in nodes if not one.constant])
+        # a VFIO group has one node for several functions, and the kernel lets one process open it
+        own = [one.path for one in nodes if not one.constant]
+        joint = bool(own) and all(path.startswith(_VFIO) for path in own)
         health = Health.healthy() if reason is None else Health.unhealthy(reason)
         return MatchedDevice(
             found.id, health, found.numa_nodes, attributes=attributes, hardware=hardware, parts=found.parts,
-            given=given, checks=own_checks,
+            given=given, checks=own_checks, joint=joint,
         )  # fmt: skip
 
     def _give(self, id_: str, parts: Sequence[Part]) -> Contribution:
