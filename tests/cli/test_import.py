@@ -1,7 +1,9 @@
 """With an importer of a package of its own. What those of this repository make is tested beside them."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -107,9 +109,36 @@ def test_what_can_be_imported(run):
 
 
 @pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        (
+            "k8s-device-plugin",
+            "take examples/amd-gpu.yaml or examples/gke-nvidia-gpu.yaml, which docs/how-to/replace-a-",
+        ),
+        ("nvidia/gpu", "take examples/gke-nvidia-gpu.yaml, which docs/how-to/replace-a-plugin.md explains"),
+        ("xilinx", "take examples/xilinx-fpga.yaml, which docs/how-to/replace-a-plugin.md explains"),
+        ("generic-device-plugn", "did you mean generic-device-plugin?; docs/how-to/replace-a-plugin.md has examples"),
+        ("acme", "; docs/how-to/replace-a-plugin.md has examples of others"),
+    ],
+)
+def test_a_plugin_that_is_not_known(run, plugin, told):
+    result = run("", plugin, "theirs")
+    assert result.exit_code == 2
+    assert told in result.stderr
+    for path in re.findall(r"(?:examples|docs)/[\w./-]+\w", result.stderr):
+        assert (Path(__file__).parents[2] / path).is_file()
+
+
+@pytest.mark.parametrize("plugin", ["intel-gpu-plugin", "Intel", "qat", "GpuDevicePlugin"])
+def test_other_names(run, plugin):
+    result = run("kind: GpuDevicePlugin\nspec: {}\n", plugin, "theirs")
+    assert result.stdout.startswith("# What intel-device-plugins served")
+
+
+@pytest.mark.parametrize(
     ("text", "words", "code", "told"),
     [
-        ("", ("oldd", "theirs"), 2, "PLUGIN: found 'oldd', expected broken, "),
+        ("", ("oldd", "theirs"), 2, "PLUGIN: found 'oldd', expected "),
         ("", ("old",), 2, "FILE: found nothing, expected the file that has the configuration of old"),
         ("", ("broken", "theirs"), 1, "Error: broken of old can't be loaded: ModuleNotFoundError: "),
         ("", ("old", "nowhere"), 2, "nowhere: found a file that can't be read (No such file or directory)"),

@@ -21,22 +21,22 @@ from dpgateway.errors import ConfigurationError, GatewayError, printable
 from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed
 
 _HOW_TO = "docs/how-to/replace-a-plugin.md"
-_NAMES: Mapping[str, Set[str]] = {
-    "akri": {"akri", "udev"},
+_OTHER_NAMES: Mapping[str, Set[str]] = {
+    "akri": {"akri"},
     "generic-device-plugin": {"gdp", "squat", "microshift"},
-    "intel-device-plugins": {"intel", "gpu", "qat", "sgx", "dsa", "iaa", "dlb", "npu", "idxd", "i915", "xe"},
-    "k8s-rdma-shared-dev-plugin": {"rdma", "mellanox", "nicclusterpolicy", "hca"},
-    "kubevirt": {"hco", "hyperconverged", "virt", "cnv"},
+    "intel-device-plugins": {"intel", "gpudeviceplugin", "qat", "sgx", "dsa", "iaa", "dlb", "npu"},
+    "k8s-rdma-shared-dev-plugin": {"rdma", "nicclusterpolicy"},
+    "kubevirt": {"hco", "hyperconverged"},
     "smarter-device-manager": {"smarter", "sdm"},
     "sriov-network-device-plugin": {"sriov", "sriovdp"},
 }
-"""Words of other names of what an importer reads."""
+"""Words of the names that people have for what an importer reads: of images, charts, objects."""
 _EXAMPLES: Mapping[str, Set[str]] = {
     "amd-gpu.yaml or examples/gke-nvidia-gpu": {"k8s-device-plugin"},
     "gke-nvidia-gpu": {"nvidia", "gke", "mig", "mps"},
     "amd-gpu": {"amd", "amdgpu", "rocm"},
     "rdma-per-vf": {"hustcat", "tencent"},
-    "xilinx-fpga": {"xilinx", "fpga", "alveo"},
+    "xilinx-fpga": {"xilinx", "alveo"},
     "solarflare-onload": {"solarflare", "onload", "sfc"},
     "intel-vpu": {"vpu", "hddl"},
     "kubevirt-device-plugins-kvm": {"kvm"},
@@ -100,7 +100,7 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     target = _Target(**options)
     with apart():
         imported = _accepted(importer.load()(Source.read(file, target.dev)))
-    text = imported.text(f"What {plugin} served, made from {file.name} by dpgateway import.")
+    text = imported.text(f"What {importer.name} served, made from {file.name} by dpgateway import.")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)
@@ -140,22 +140,18 @@ def _list(importers: dict[str, Importer], output: str) -> None:
 
 
 def _named(plugin: str, importers: dict[str, Importer]) -> Importer:
-    if plugin not in importers:
-        known = ", ".join(importers) or "nothing, because no installed package can import anything"
-        raise ConfigurationError(f"PLUGIN: found {plugin!r}, expected {known}; {_instead(plugin, importers)}")
-    return importers[plugin]
-
-
-def _instead(plugin: str, importers: dict[str, Importer]) -> str:
-    """What to do with a plugin without an importer."""
+    if plugin in importers:
+        return importers[plugin]
     words = {plugin.lower(), *re.findall("[a-z0-9]+", plugin.lower())}
-    for importer, theirs in _NAMES.items():
-        if importer in importers and words & theirs:
-            return f"{importer} reads what is written for it"
-    if found := next((example for example, theirs in _EXAMPLES.items() if words & theirs), ""):
-        return f"take examples/{found}.yaml, which {_HOW_TO} explains"
-    hint = did_you_mean(plugin, importers)
-    return f"{hint}; {_HOW_TO} has examples for other plugins" if hint else f"{_HOW_TO} has examples for other plugins"
+    example = next((example for example, theirs in _EXAMPLES.items() if words & theirs), "")
+    other = next((name for name, theirs in _OTHER_NAMES.items() if name in importers and words & theirs), "")
+    if other and not example:
+        return importers[other]
+    known = ", ".join(importers) or "nothing, because no installed package can import anything"
+    take = f"take examples/{example}.yaml, which {_HOW_TO} explains" if example else f"{_HOW_TO} has examples of others"
+    hint = "" if example else did_you_mean(plugin, importers)
+    instead = f"{hint}; {take}" if hint else take
+    raise ConfigurationError(f"PLUGIN: found {plugin!r}, expected {known}; {instead}")
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

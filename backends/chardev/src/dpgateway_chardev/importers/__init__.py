@@ -1,10 +1,13 @@
 """Converts other plugins' configurations into options of this driver.
 
+akri             Akri's Configurations
 generic          generic-device-plugin
 generic_config   generic-device-plugin's configuration format
 generic_match    generic-device-plugin's groups that need a match
 paths            what a path in /dev is
+intel            Intel's device plugins
 kubevirt         KubeVirt's permitted host devices
+rdma_shared      k8s-rdma-shared-dev-plugin
 smarter          smarter-device-manager
 sriov            sriov-network-device-plugin
 sriov_selectors  its selectors, as alternatives of `match`

@@ -1,0 +1,191 @@
+"""Akri: its Configurations for devices of a node, which are rules of udev.
+
+Source: project-akri/akri, discovery-handlers/udev/src/{udev_rule_grammar.pest,discovery_impl.rs,discovery_handler.rs},
+shared/src/akri/configuration.rs, agent/src/plugin_manager/device_plugin_instance_controller.rs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dpgateway.importing import (
+    Entries,
+    Imported,
+    ImportedResource,
+    NotKept,
+    Source,
+    Written,
+    text,
+)
+from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY
+
+_FILTER = re.compile(r'\s*([A-Z_]+)\s*(?:\{([^}]*)\})?\s*(==|!=|\+=|-=|:=|=)\s*"([^"]*)"\s*(?:,|$)')
+_GLOBS = {"SUBSYSTEM": "subsystem", "KERNEL": "kernel", "ATTR": "attr", "ENV": "env"}
+"""The fields that libudev compares with patterns."""
+_EXPRESSIONS = {
+    "DRIVER": "driver",
+    "SUBSYSTEMS": "subsystems",
+    "KERNELS": "kernels",
+    "DRIVERS": "drivers",
+    "ATTRS": "attrs",
+}
+"""The fields that Akri compares with regular expressions."""
+_WITH_KEYS = {"attr", "env", "attrs"}
+_PLAIN = re.compile(r"[\w:/ -]*")
+_RECURSIVE = (
+    "a device and all devices below it are one there; here that needs rules with ATTRS, KERNELS, DRIVERS or "
+    'SUBSYSTEMS, which name the common ancestor: write group: "{kernels}" with them'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UdevDetails:
+    """The details of a Configuration for udev."""
+
+    udevRules: tuple[str, ...]
+    groupRecursive: bool = False
+    permissions: Literal["r", "w", "m", "rw", "rm", "rwm", "wm"] = "rwm"
+
+
+@dataclass(frozen=True, slots=True)
+class AkriConfiguration:
+    """A Configuration, as far as it concerns devices of a node."""
+
+    name: str
+    details: UdevDetails
+    capacity: int = 1
+    brokerProperties: Mapping[str, str] = field(default_factory=dict)
+    brokerSpec: Mapping[str, Any] = field(default_factory=dict)
+    brokerPodSpec: Mapping[str, Any] = field(default_factory=dict)
+
+
+def akri(source: Source) -> Imported:
+    """Converts its Configurations. Raises InvalidConfiguration."""
+    found, not_kept = list[Written](), list[NotKept]()
+    found += (*_objects(source, not_kept), *_values(source))
+    nothing = source.nothing("an object of the kind Configuration with udevRules")
+    if not found and not_kept:
+        return Imported((), tuple(not_kept))
+    entries = Entries.of(found, AkriConfiguration, nothing)
+    not_kept += entries.not_kept
+    resources = []
+    for written, one in entries.read:
+        name = f"akri.sh/{one.name}"
+        lost = [NotKept(written.at(key), what, why, name) for key, what, why in _lost(written, one)]
+        matches = [match for rule in one.details.udevRules if (match := _match(rule)) is not None]
+        not_kept += lost
+        if matches:
+            resources.append(ImportedResource(name, written.place, DRIVER, _options(one, matches), _more(one)))
+    return Imported(tuple(resources), tuple(not_kept))
+
+
+def _objects(source: Source, not_kept: list[NotKept]) -> Iterator[Written]:
+    for one in source.objects("Configuration"):
+        spec, name = one.part("spec"), one.part("metadata", "name")
+        details = spec.part("discoveryHandler", "discoveryDetails")
+        if isinstance(details.value, str):
+            parsed = source.inner(details)
+            details = parsed[0] if parsed else details
+        old = spec.part("protocol", "udev")
+        details = old if old.value else details
+        handler = text(spec.part("discoveryHandler").below("name"))
+        if not text(one.below("apiVersion")).startswith("akri.sh/"):
+            continue
+        if not details.below("udevRules"):
+            why = "it finds devices that no node of the host stands for, and shares them among machines"
+            not_kept.append(NotKept(spec.place, f"the discovery handler {handler}", why, f"akri.sh/{text(name)}"))
+            continue
+        keys = ("capacity", "brokerProperties", "brokerSpec", "brokerPodSpec")
+        more = {key: value for key in keys if (value := spec.below(key)) is not None}
+        yield Written({"name": name, "details": details, **more}, one.place)
+
+
+def _values(source: Source) -> Iterator[Written]:
+    """The Configuration of the chart's values."""
+    for one in source.holding("discoveryDetails"):
+        details, name = one.part("discoveryDetails"), one.part("name")
+        if isinstance(details.value, dict) and details.below("udevRules") and text(name):
+            more = {key: value for key in ("capacity", "brokerProperties") if (value := one.below(key)) is not None}
+            for key in ("brokerPod", "brokerJob"):
+                if one.part(key, "image", "repository").value:
+                    more["brokerSpec"] = one.part(key)
+            yield Written({"name": name, "details": details, **more}, one.place)
+
+
+def _options(one: AkriConfiguration, matches: list[dict[str, Any]]) -> dict[str, Any]:
+    options: dict[str, Any] = {"match": matches[0] if len(matches) == 1 else matches}
+    options["permissions"] = one.details.permissions
+    if one.details.groupRecursive and all(map(_of_ancestor, matches)):
+        options["group"] = "{kernels}"
+    elif not one.details.groupRecursive:
+        options["id"] = "{env:DEVNAME}"  # Akri's own, a path in sysfs, ends with the kernel's name, too
+        options["env"] = {"UDEV_DEVNODE": "{devnode}"}
+    return options
+
+
+def _more(one: AkriConfiguration) -> dict[str, Any]:
+    env: dict[str, Any] = {"env": dict(one.brokerProperties)} if one.brokerProperties else {}
+    return {"shares": min(one.capacity, MOST_SHARES)} | env if one.capacity > 1 else env
+
+
+def _of_ancestor(match: Mapping[str, Any]) -> bool:
+    return bool({"subsystems", "kernels", "drivers", "attrs"} & match.keys())
+
+
+def _match(rule: str) -> dict[str, Any] | None:
+    """A rule as an alternative of match; None if match can't say it. Only objects with a node are devices."""
+    match: dict[str, Any] = {"subsystem": "*"}
+    tests: dict[str, dict[str, Any]] = {"env": {"DEVNAME": {"present": True}}}
+    for name, key, operation, value in _FILTER.findall(rule):
+        test = _test(name, operation, value)
+        field_of = _GLOBS.get(name) or _EXPRESSIONS.get(name)
+        if test is None or field_of is None:
+            return None
+        group, step = (tests.setdefault(field_of, {}), key) if field_of in _WITH_KEYS else (match, field_of)
+        both = _both(group.get(step), test)
+        if both is None:
+            return None
+        group[step] = both
+    return match | tests if _FILTER.sub("", rule).strip() == "" and rule.strip() else None
+
+
+def _both(one: Any, other: Any) -> Any:  # noqa: ANN401  tests of match
+    """The test that passes if both pass; None if one can't say that."""
+    if one in (None, "*"):
+        return other
+    tests = [{"glob": test} if isinstance(test, str) else test for test in (one, other)]
+    return tests[0] | tests[1] if not tests[0].keys() & tests[1].keys() else None
+
+
+def _test(name: str, operation: str, value: str) -> Any:  # noqa: ANN401  a test of match, or None
+    if operation == "==":
+        return value if name in _GLOBS or _PLAIN.fullmatch(value) else {"regex": value}
+    # that no ancestor passes a test can't be said
+    if operation == "!=" and name in {"ATTR", "KERNEL", "DRIVER"}:
+        absent = {"or_absent": True} if name in {"ATTR", "DRIVER"} else {}
+        return (
+            {"none_of": value, **absent} if (name in _GLOBS and name != "KERNEL") or _PLAIN.fullmatch(value) else None
+        )
+    return None
+
+
+def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, str]]:
+    """What isn't kept: its key, what it is, and why."""
+    for rule in one.details.udevRules:
+        if _match(rule) is None:
+            yield "details", f"the rule {rule}", "it has a field or a comparison that match hasn't"
+    if one.details.groupRecursive and not all(_of_ancestor(_match(rule) or {}) for rule in one.details.udevRules):
+        yield "details", "groupRecursive", _RECURSIVE
+    if one.capacity > MOST_SHARES:
+        yield "capacity", f"a capacity of {one.capacity}", TOO_MANY
+    for key in ("brokerSpec", "brokerPodSpec"):
+        if getattr(one, key):
+            yield key, key, "the gateway starts no pods: write a Deployment or a Job that asks for the resource"
+    yield "name", "the ids", f"there they are slots of an instance; {RUNNING}"
+    why = "a device has no resource of its own: write one with a narrower match"
+    yield "name", f"akri.sh/{one.name}-<hash>", why
+    why = "there is no template for a path in sysfs, and the suffixes are hashes that Akri makes"
+    yield "name", "UDEV_DEVPATH, and variables with suffixes", why

@@ -1,0 +1,378 @@
+"""Intel's device plugins: the operator's objects, charts' values and containers' flags, as resources of this driver.
+
+Each plugin has a few settings, under the same names wherever they are written but for the spelling of flags. What the
+plugins offer, byte by byte, is in the examples of this repository.
+
+Source: intel/intel-device-plugins-for-kubernetes, pkg/apis/deviceplugin/v1, cmd/*_plugin; intel/helm-charts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from dpgateway.importing import (
+    Entries,
+    Imported,
+    ImportedResource,
+    NotKept,
+    Source,
+    Written,
+    flags,
+    in_any_case,
+    items,
+    text,
+)
+from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY
+
+_PLUGINS = "gpu|qat|sgx|dsa|iaa|dlb|npu|fpga"
+_KINDS = tuple(f"{plugin.capitalize()}DevicePlugin" for plugin in _PLUGINS.split("|"))
+_IMAGE = re.compile(rf"(?:.*/)?intel-({_PLUGINS})-plugin(?:[:@].*)?")
+_CHART = re.compile(rf"(?:.*/)?intel-device-plugins-({_PLUGINS})")
+_OWN_NAME = re.compile(rf"(?:intel-)?({_PLUGINS})-?(?:device-?)?plugin.*")
+_FLAGS = {
+    "allocation-policy": "preferredAllocationPolicy",
+    "allow-ids": "allowIDs",
+    "bypath": "bypathMode",
+    "dcap-infra-resources": "dcapInfraResources",
+    "deny-ids": "denyIDs",
+    "dpdk-driver": "dpdkDriver",
+    "driver": "driver",
+    "enable-monitoring": "enableMonitoring",
+    "enclave-limit": "enclaveLimit",
+    "kernel-vf-drivers": "kernelVfDrivers",
+    "max-num-devices": "maxNumDevices",
+    "monitoring-mode": "monitoringMode",
+    "provision-limit": "provisionLimit",
+    "shared-dev-num": "sharedDevNum",
+}
+"""The names in objects, by those of flags."""
+_SGX_OF_FLAGS, _SGX_OF_OBJECT = 110, 1
+"""The limits, if none is written: of the plugin, and of the operator, which writes the flags."""
+_VFIO: list[Any] = [
+    {"host_path": ["/dev/vfio/{attr:iommu_group}", "/dev/vfio/noiommu-{attr:iommu_group}"]},
+    "/dev/vfio/vfio",
+]
+_QAT = {
+    "dh895xccvf": ["0442", "0443"],
+    "c4xxxvf": ["18a1"],
+    "c3xxxvf": ["19e3"],
+    "4xxxvf": ["4941", "4943", "4945"],
+    "420xxvf": ["4947"],
+    "6xxxvf": ["4949"],
+    "c6xxvf": ["37c9"],
+    "d15xxvf": ["6f55"],
+}
+"""The functions of a kernel driver."""
+_SERVICES = {"cy": ["sym;asym", "asym;sym"], "dc": ["dc"], "sym": ["sym"], "asym": ["asym"], "dcc": ["dcc"]}
+_QAT_FILE = "/sys/kernel/debug/qat_{attr:physfn/driver}_{attr:physfn}/"
+_NPUS = ["0x7e4c", "0x643e", "0xad1d", "0x7d1d", "0xb03e", "0xfd3e", "0xd71d"]
+_IDXD = ["0x0b25", "0x11fb", "0x1212"]
+
+_PREFERENCES = {"balanced": "spread", "packed": "packed"}
+_SET_UP = "it sets the devices up before the plugin starts, and the gateway changes none: do that by other means"
+_BALANCED = "there it takes functions of different PFs, and the gateway doesn't know which belong together"
+
+
+@dataclass(frozen=True, slots=True)
+class IntelPlugin:
+    """The settings of one of the plugins that decide what it offers."""
+
+    sharedDevNum: int = 1
+    preferredAllocationPolicy: str = ""
+    # gpu
+    allowIDs: str = ""
+    denyIDs: str = ""
+    bypathMode: str = "single"
+    enableMonitoring: bool = False
+    monitoringMode: str = ""
+    # qat
+    dpdkDriver: str = "vfio-pci"
+    kernelVfDrivers: tuple[str, ...] = ("4xxxvf", "420xxvf")
+    maxNumDevices: int = 0
+    # sgx
+    enclaveLimit: int = _SGX_OF_OBJECT
+    provisionLimit: int = _SGX_OF_OBJECT
+    dcapInfraResources: bool = False
+    # dsa
+    driver: str = "idxd"
+    # of objects only
+    initImage: str = ""
+    provisioningConfig: str = ""
+    nodeSelector: Mapping[str, str] = field(default_factory=dict)
+
+
+_KEYS = tuple(IntelPlugin.__dataclass_fields__)
+
+
+def intel_device_plugins(source: Source) -> Imported:
+    """Converts their configuration. Raises InvalidConfiguration."""
+    found = list(_settings(source))
+    expected = "an object such as GpuDevicePlugin, a container of intel-gpu-plugin, or values of its chart"
+    entries = Entries.of([settings for _, settings in found], IntelPlugin, source.nothing(expected))
+    plugins = {id(settings): plugin for plugin, settings in found}
+    resources, not_kept = list[ImportedResource](), list(entries.not_kept)
+    for written, one in entries.read:
+        plugin = plugins[id(written)]
+        made = list(_TRANSLATORS[plugin](one))
+        more: dict[str, Any] = {"nodes": [node]} if (node := one.nodeSelector.get("kubernetes.io/hostname")) else {}
+        if plugin == "gpu" and one.preferredAllocationPolicy in _PREFERENCES:
+            more["preference"] = _PREFERENCES[one.preferredAllocationPolicy]
+        for name, options, shares in made:
+            counts: dict[str, Any] = {"shares": shares} if shares else {}
+            warnings = tuple(_warnings(one))
+            resources.append(ImportedResource(name, written.place, DRIVER, options, more | counts, warnings))
+        first = made[0][0] if made else ""
+        for key, why in _lost(plugin, one):
+            place = (written.below(key) or written).place
+            not_kept.append(NotKept(place, key, why, first))
+    return Imported(tuple(resources), tuple(not_kept))
+
+
+# where the settings are
+
+
+def _settings(source: Source) -> Iterator[tuple[str, Written]]:
+    """The plugins, each with a mapping of its settings by their names in objects."""
+    objects = list(source.objects(*_KINDS))
+    yield from ((_plugin_of_kind(one), _known(one.part("spec"))) for one in objects)
+    specs = {id(one.below("spec")) for one in objects}
+    for one in source.everywhere("intel"):
+        image = one.below("image")
+        name = text(image) or text(image and image.below("repository"))
+        if (match := _IMAGE.fullmatch(name)) and id(one) not in specs:
+            yield match[1], _of_flags(one)
+    yield from _of_charts(source)
+
+
+def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
+    """Those of charts: of releases, whose chart's name is somewhere in them, and of files of values."""
+    for one in source.objects("HelmRelease", "Application", "HelmChart"):
+        chart = next((found for part in one.parts() if (found := _CHART.fullmatch(text(part)))), None)
+        if chart is not None:
+            whole = replace(source, documents=(one,)).everywhere(*_KEYS)
+            yield chart[1], _known(next(filter(_holds, whole), Written({}, one.place)))
+    for one in source.documents:
+        named = _OWN_NAME.fullmatch(text(one.below("name"))) if _holds(one) else None
+        if named is not None:
+            yield named[1], _known(one)
+        for key, part in one.value.items() if isinstance(one.value, dict) else ():
+            if chart := _CHART.fullmatch(key):  # a chart in a chart
+                yield chart[1], _known(part)
+
+
+def _plugin_of_kind(written: Written) -> str:
+    return text(written.below("kind")).removesuffix("DevicePlugin").lower()
+
+
+def _holds(one: Written) -> bool:
+    keys = one.value if isinstance(one.value, dict) else {}
+    return bool({"sharedDevNum", "enclaveLimit", "provisionLimit", "kernelVfDrivers", "nodeFeatureRule"} & set(keys))
+
+
+def _known(spec: Written) -> Written:
+    """The settings of an object or a chart that decide something; a chart's initImage is a mapping."""
+    found = {key: value for key in _KEYS if (value := in_any_case(spec, key)) is not None}
+    policy = in_any_case(spec, "allocationPolicy")
+    init = found.get("initImage")
+    if init is not None and isinstance(init.value, dict):
+        found["initImage"] = replace(init, value="yes" if init.part("enable").value else "")
+    return Written(found | ({"preferredAllocationPolicy": policy} if policy else {}), spec.place)
+
+
+def _of_flags(container: Written) -> Written:
+    """The settings that are flags of a container."""
+    words = [part for key in ("command", "args") for part in items(container.below(key))]
+    limits = {key: Written(_SGX_OF_FLAGS, container.place) for key in ("enclaveLimit", "provisionLimit")}
+    given: dict[str, Written] = {}
+    for name, value in flags(words):
+        key = _FLAGS.get(name)
+        if key == "kernelVfDrivers":
+            given[key] = replace(value, value=[replace(value, value=one) for one in value.value.split(",")])
+        elif key is not None:
+            given[key] = replace(value, value=_typed(value.value))
+    return Written(limits | given, container.place)
+
+
+def _typed(value: str) -> object:
+    if value.isdecimal():
+        return int(value)
+    return value == "true" if value in {"true", "false"} else value
+
+
+# what they are here
+
+
+_Made = tuple[str, dict[str, Any], Any]
+"""A resource: its name, the options, the shares."""
+
+
+def _shares(count: int) -> dict[str, Any]:
+    return {"count": min(max(count, 1), MOST_SHARES), "ids": "{id}-{share}"}
+
+
+def _gpu(one: IntelPlugin) -> Iterator[_Made]:
+    for kernel in ("i915", "xe"):
+        match = _card(one, kernel)
+        nodes: list[Any] = ["/dev/dri/{each:device/drm/card*}", "/dev/dri/{each:device/drm/renderD*}"]
+        if one.bypathMode != "none":
+            link = "/dev/dri/by-path/pci-{attr:device}-"
+            nodes += [{"host_path": f"{link}{end}", "optional": True} for end in ("card", "render")]
+        yield (
+            f"gpu.intel.com/{kernel}",
+            {"match": match, "id": "{attr:device}", "nodes": nodes},
+            _shares(one.sharedDevNum),
+        )
+    if one.enableMonitoring:
+        split = one.monitoringMode == "split"
+        for name, kernels in {"i915_monitoring": ["i915"], "xe_monitoring": ["xe"]}.items() if split else ():
+            yield f"gpu.intel.com/{name}", _monitoring(one, kernels), None
+        if not split:
+            yield "gpu.intel.com/monitoring", _monitoring(one, ["i915", "xe"]), None
+
+
+def _card(one: IntelPlugin, kernel: Any) -> dict[str, Any]:  # noqa: ANN401  a driver or several
+    allowed, denied = (_ids(text) for text in (one.allowIDs, one.denyIDs))
+    models = ({"glob": allowed} if allowed else {}) | ({"none_of": denied} if denied else {})
+    attr: dict[str, Any] = {"device/vendor": "0x8086", "device/driver": kernel}
+    attr |= {"device/device": models} if models else {}
+    attr["device/sriov_numvfs"] = {"glob": "0", "or_absent": True}  # no PF that has VFs
+    return {"subsystem": "drm", "kernel": {"regex": "card[0-9]+"}, "attr": attr}
+
+
+def _ids(text: str) -> list[str]:
+    return [one.strip().lower() for one in text.split(",") if one.strip()]
+
+
+def _monitoring(one: IntelPlugin, kernels: list[str]) -> dict[str, Any]:
+    optional = ("/dev/dri/{each:device/drm/renderD*}", "/dev/{each:device/*.mei-*/mei/*}")
+    return {
+        "match": _card(one, kernels),
+        "group": "all",
+        "nodes": ["/dev/dri/{each:device/drm/card*}", *({"host_path": path, "optional": True} for path in optional)],
+    }
+
+
+def _qat(one: IntelPlugin) -> Iterator[_Made]:
+    models = [f"0x{model}" for driver in one.kernelVfDrivers for model in _QAT.get(driver, ())]
+    function: dict[str, Any] = {"subsystem": "pci", "driver": one.dpdkDriver}
+    attr: dict[str, Any] = {"vendor": "0x8086", "device": models}
+    config = f"{_QAT_FILE}dev_cfg#ServicesEnabled"
+    unsaid = function | {"attr": attr | {"physfn/qat/state": {"none_of": "up", "or_absent": True}}}
+    alone: dict[str, Any] = function | {"attr": attr | {"physfn": {"present": False}}}  # in a virtual machine
+    kinds: dict[str, list[dict[str, Any]]] = {
+        service: [
+            function | {"attr": attr | {"physfn/qat/state": "up", "physfn/qat/cfg_services": values}},
+            unsaid | {"file": {config: values}},
+        ]
+        for service, values in _SERVICES.items()
+    }
+    kinds["generic"] = [alone, unsaid | {"file": {config: {"present": False}}}]
+    nodes = _VFIO if one.dpdkDriver == "vfio-pci" else ["/dev/{entry:uio/*}"]
+    heartbeat = {"host_path": f"{_QAT_FILE}heartbeat/status", "text": {"none_of": "-1", "or_absent": True}}
+    for service, matches in kinds.items():
+        options: dict[str, Any] = {"match": matches, "nodes": nodes, "env": {"QAT{index}": "{kernel}"}}
+        if service != "generic":
+            options["requires"] = [heartbeat]
+        if one.dpdkDriver != "vfio-pci":
+            device = "/sys/class/uio/{entry:uio/*}/device"
+            options["mounts"] = [{"host_path": device, "container_path": device}]
+        yield f"qat.intel.com/{service}", options, None
+
+
+def _sgx(one: IntelPlugin) -> Iterator[_Made]:
+    for name, limit in (("enclave", one.enclaveLimit), ("provision", one.provisionLimit)):
+        match = {"subsystem": "misc", "kernel": f"sgx_{name}"}
+        options: dict[str, Any] = {"match": match, "group": f"sgx-{name}", "nodes": ["{devnode}"]}
+        yield f"sgx.intel.com/{name}", options, _shares(limit)
+
+
+def _idxd(one: IntelPlugin, domain: str, devices: str) -> Iterator[_Made]:
+    for kind, mode in product(("user", "kernel"), ("shared", "dedicated")):
+        name = f"wq-{kind}-{mode}"
+        attr = {"state": "enabled", "mode": mode, "type": kind}
+        match = {"subsystem": "dsa", "kernel": "wq*", "attr": attr, "kernels": f"{devices}*"}
+        path = f"/dev/{devices}/{{kernel}}"
+        nodes: list[Any] = [path, {"host_path": path, "container_path": "/dev/char/{major}:{minor}"}]
+        options = {"match": match, "id": f"{name}-{{kernel}}", "nodes": nodes if kind == "user" else []}
+        yield f"{domain}/{name}", options, _shares(one.sharedDevNum if mode == "shared" else 1)
+
+
+def _dsa(one: IntelPlugin) -> Iterator[_Made]:
+    if one.driver != "vfio-pci":
+        yield from _idxd(one, "dsa.intel.com", "dsa")
+        return
+    match = {"subsystem": "pci", "driver": "vfio-pci", "attr": {"vendor": "0x8086", "device": _IDXD}}
+    nodes = ["/dev/vfio/{attr:iommu_group}", "/dev/vfio/vfio"]
+    yield "dsa.intel.com/vfio", {"match": match, "nodes": nodes, "env": {"VFIO_BDF{index}": "{kernel}"}}, None
+
+
+def _iaa(one: IntelPlugin) -> Iterator[_Made]:
+    yield from _idxd(one, "iaa.intel.com", "iax")
+
+
+def _dlb(_: IntelPlugin) -> Iterator[_Made]:
+    kinds: dict[str, dict[str, Any]] = {
+        "pf": {"device/sriov_numvfs": "0"},
+        "vf": {"device/*": {"present": True}, "device/sriov_numvfs": {"present": False}},
+    }
+    for name, attr in kinds.items():
+        match = {"subsystem": "dlb2", "kernel": "dlb*", "attr": attr}
+        yield f"dlb.intel.com/{name}", {"match": match, "id": "/dev/{kernel}", "nodes": ["/dev/{kernel}"]}, None
+
+
+def _npu(one: IntelPlugin) -> Iterator[_Made]:
+    attr = {"device/vendor": "0x8086", "device/device": _NPUS}
+    match = {"subsystem": "accel", "kernel": {"regex": "accel[0-9]+"}, "attr": attr}
+    options: dict[str, Any] = {"match": match, "id": "{attr:device}", "nodes": ["/dev/accel/{kernel}"]}
+    yield "npu.intel.com/accel", options, _shares(one.sharedDevNum)
+
+
+def _fpga(_: IntelPlugin) -> Iterator[_Made]:
+    yield from ()
+
+
+_TRANSLATORS: Mapping[str, Callable[[IntelPlugin], Iterator[_Made]]] = {
+    "gpu": _gpu,
+    "qat": _qat,
+    "sgx": _sgx,
+    "dsa": _dsa,
+    "iaa": _iaa,
+    "dlb": _dlb,
+    "npu": _npu,
+    "fpga": _fpga,
+}
+
+
+# what of it isn't kept
+
+
+def _lost(plugin: str, one: IntelPlugin) -> Iterator[tuple[str, str]]:
+    """The settings that aren't kept, with reasons."""
+    counted = {"sgx": ("enclaveLimit", "provisionLimit")}.get(plugin, ("sharedDevNum",))
+    others = [driver for driver in one.kernelVfDrivers if driver not in _QAT]
+    lost: list[tuple[str, object, str, str]] = [
+        ("fpga", True, "mode", "boards need the driver fpga of dpgateway-fpga, whose README says how to name them"),
+        ("gpu npu", True, "the ids", f"there they are the kernel's numbers, which another start may change; {RUNNING}"),
+        ("qat dsa iaa dlb", one.initImage, "initImage", _SET_UP),
+        ("qat dsa iaa dlb", one.provisioningConfig, "provisioningConfig", _SET_UP),
+        ("gpu", one.bypathMode == "all", "bypathMode", "a container gets the links of its own GPU, not those of all"),
+        ("qat", True, "other services", f"a resource is for one service, and here are {', '.join(_SERVICES)}, generic"),
+        ("qat", one.maxNumDevices, "maxNumDevices", "all functions that match are offered"),
+        ("qat", others, "kernelVfDrivers", f"the functions of {', '.join(others)} aren't known"),
+        ("qat", one.preferredAllocationPolicy == "balanced", "preferredAllocationPolicy", _BALANCED),
+        ("sgx", one.dcapInfraResources, "dcapInfraResources", "write qe and registration with both nodes of SGX"),
+        *((plugin, getattr(one, key) > MOST_SHARES, key, TOO_MANY) for key in counted),
+    ]
+    yield from ((key, why) for plugins, is_so, key, why in lost if is_so and plugin in plugins.split())
+
+
+def _warnings(one: IntelPlugin) -> Iterator[str]:
+    own = ("intel.feature.node.kubernetes.io/", "kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
+    if labels := [key for key in one.nodeSelector if not key.startswith(own)]:
+        yield f"nodeSelector has {', '.join(labels)}: say `nodes` here, or let the gateway's pods have that selector"
+    if one.enableMonitoring and not one.monitoringMode:
+        yield "monitoring is one resource since 0.36, and i915_monitoring and xe_monitoring before"

@@ -1,0 +1,128 @@
+from functools import partial
+
+import pytest
+
+VIDEO = """\
+apiVersion: akri.sh/v0
+kind: Configuration
+metadata: {name: video}
+spec:
+  discoveryHandler:
+    name: udev
+    discoveryDetails: |+
+      udevRules:
+      - 'SUBSYSTEM=="video4linux", KERNEL=="video[0-9]*", ENV{ID_V4L_CAPABILITIES}=="*:capture:*"'
+      permissions: rw
+  brokerProperties: {FORMAT: MJPG}
+  capacity: 5
+"""
+
+
+@pytest.fixture
+def imported(importing):
+    return partial(importing, "akri")
+
+
+@pytest.fixture(autouse=True)
+def stick(tree):
+    """A camera with two nodes, in a USB stick."""
+    here = "/sys/devices/pci0000:00/usb1/1-1"
+    tree.write(f"""
+        {here}/subsystem -> /sys/bus/usb
+        {here}/idVendor = 046d
+        {here}/product = Camera
+        {here}/dev = 189:1
+        {here}/uevent = DEVNAME=bus/usb/001/002
+        /sys/bus/usb/devices/1-1 -> {here}
+        c /dev/bus/usb/001/002 189:1
+    """)
+    for number, capabilities in enumerate((":capture:", ":")):
+        video = f"{here}/1-1:1.0/video4linux/video{number}"
+        tree.write(f"""
+            {video}/subsystem -> /sys/class/video4linux
+            {video}/dev = 81:{number}
+            {video}/uevent = DEVNAME=video{number}\\nID_V4L_CAPABILITIES={capabilities}
+            /sys/class/video4linux/video{number} -> {video}
+            c /dev/video{number} 81:{number}
+        """)
+
+
+def test_rules_of_udev(imported):
+    written = imported(VIDEO)
+    (given,) = written.given("akri.sh/video").values()
+    assert [(one.host_path, one.permissions) for one in given.device_nodes] == [("/dev/video0", "rw")]
+    assert given.env == {"UDEV_DEVNODE": "/dev/video0"}
+    one = written.resources["akri.sh/video"]
+    assert (one.shares.count, one.env) == (5, {"FORMAT": "MJPG"})
+    assert [one["what"] for one in written.not_kept] == [
+        "the ids",
+        "akri.sh/video-<hash>",
+        "UDEV_DEVPATH, and variables with suffixes",
+    ]
+
+
+def nodes(written, name):
+    return [sorted(host for host, _, _ in one) for one in written.nodes(name).values()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ('SUBSYSTEM=="usb", ATTR{idVendor}=="046d"', ["/dev/bus/usb/001/002"]),
+        ('KERNEL=="video*", ATTRS{product}=="Cam.*"', ["/dev/video0", "/dev/video1"]),
+        ('KERNEL=="video*" , ENV{ID_V4L_CAPABILITIES}==":"', ["/dev/video1"]),
+        ('KERNEL=="video*", KERNEL!="video0"', ["/dev/video1"]),
+        ('SUBSYSTEM!="usb", ATTRS{idVendor}=="046d"', None),
+        ('KERNEL=="video*", ATTRS{idVendor}!="046d"', None),
+        ('TAG=="uaccess"', None),
+        ('KERNEL=="video0", MODE="0666"', None),
+        ("nonsense", None),
+    ],
+)
+def test_comparisons(imported, rule, found):
+    written = imported(VIDEO.replace(VIDEO.splitlines()[8], f"      - '{rule}'"))
+    if found is None:
+        assert written.resources == {}
+        assert written.not_kept[0]["what"] == f"the rule {rule}"
+    else:
+        assert sorted(path for one in nodes(written, "akri.sh/video") for path in one) == found
+
+
+def test_a_device_and_all_below_it(imported):
+    text = VIDEO.replace("      permissions: rw", "      groupRecursive: true")
+    rule = 'ATTRS{idVendor}=="046d"'
+    written = imported(text.replace(VIDEO.splitlines()[8], f"      - '{rule}'"))
+    assert nodes(written, "akri.sh/video") == [["/dev/bus/usb/001/002", "/dev/video0", "/dev/video1"]]
+    assert "groupRecursive" in [one["what"] for one in imported(text).not_kept]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+udev:
+  configuration:
+    enabled: true
+    name: video
+    discoveryDetails: {udevRules: ['KERNEL=="video0"'], groupRecursive: false}
+    brokerPod: {image: {repository: example.org/broker}}
+""",
+        """
+apiVersion: akri.sh/v0alpha1
+kind: Configuration
+metadata: {name: video}
+spec: {protocol: {udev: {udevRules: ['KERNEL=="video0"']}}, brokerPodSpec: {containers: [{name: a}]}}
+""",
+    ],
+)
+def test_other_forms(imported, text):
+    written = imported(text)
+    assert nodes(written, "akri.sh/video") == [["/dev/video0"]]
+    assert any("the gateway starts no pods" in one["why"] for one in written.not_kept)
+
+
+def test_devices_of_the_network(imported):
+    onvif = VIDEO.replace("udev\n", "onvif\n").replace("udevRules", "ipAddresses").replace("name: video", "name: net")
+    written = imported(f"{onvif}---\n{VIDEO}")
+    assert set(written.resources) == {"akri.sh/video"}
+    assert written.not_kept[0]["what"] == "the discovery handler onvif"

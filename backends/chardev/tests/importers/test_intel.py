@@ -1,0 +1,112 @@
+"""The examples say what Intel's plugins give; the same is made of the operator's objects."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dpgateway.drivers import discovery
+from tests.support.configurations import complete, load
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+OBJECTS = """\
+kind: GpuDevicePlugin
+spec: {sharedDevNum: 2, enableMonitoring: true, monitoringMode: split}
+---
+kind: QatDevicePlugin
+spec: {dpdkDriver: vfio-pci, kernelVfDrivers: [4xxxvf, 420xxvf, 6xxxvf], maxNumDevices: 8, initImage: a}
+---
+kind: SgxDevicePlugin
+spec: {enclaveLimit: 110, provisionLimit: 110}
+---
+kind: DsaDevicePlugin
+spec: {sharedDevNum: 10}
+---
+kind: IaaDevicePlugin
+spec: {sharedDevNum: 10, provisioningConfig: a}
+---
+kind: DlbDevicePlugin
+spec: {}
+---
+kind: NpuDevicePlugin
+spec: {sharedDevNum: 10}
+---
+kind: FpgaDevicePlugin
+spec: {mode: af}
+"""
+
+
+@pytest.fixture
+def imported(importing):
+    return partial(importing, "intel-device-plugins")
+
+
+def example(name):
+    document = load(EXAMPLES / f"intel-{name}.yaml")
+    drivers = {name: one.load() for name, one in discovery.named(document.drivers).items()}
+    return complete(document, drivers).resources
+
+
+@pytest.mark.parametrize("name", ["gpu", "gpu-monitoring", "qat", "sgx", "dsa", "dlb", "npu"])
+def test_as_the_examples(imported, name):
+    made = imported(OBJECTS).resources
+    for one in example(name):
+        if one.name != "qat.intel.com/generic":  # whose example has no test of the services' file
+            assert made[one.name].options.match == one.options.match
+            assert made[one.name].options.nodes == one.options.nodes
+            assert made[one.name].options.env == one.options.env
+            assert made[one.name].shares == one.shares
+
+
+def test_functions_of_dsa(imported):
+    made = imported("kind: DsaDevicePlugin\nspec: {driver: vfio-pci}").resources
+    assert {name: one.options for name, one in made.items()} == {one.name: one.options for one in example("dsa-vfio")}
+
+
+def test_what_is_not_kept(imported):
+    assert {(one["what"], one["resource"]) for one in imported(OBJECTS).not_kept} == {
+        ("the ids", "gpu.intel.com/i915"),
+        ("initImage", "qat.intel.com/cy"),
+        ("other services", "qat.intel.com/cy"),
+        ("maxNumDevices", "qat.intel.com/cy"),
+        ("provisioningConfig", "iaa.intel.com/wq-user-shared"),
+        ("the ids", "npu.intel.com/accel"),
+        ("mode", ""),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: List\nitems: [{kind: GpuDevicePlugin, spec: {sharedDevNum: 3, image: intel/intel-gpu-plugin:0.36.0}}]",
+        "kind: DaemonSet\nspec: {containers: [{image: 'intel/intel-gpu-plugin:0.30.0', args: [-shared-dev-num=3]}]}",
+        "a: {image: {repository: ghcr.io/intel/intel-gpu-plugin}, args: [-shared-dev-num, 3]}",
+        "kind: HelmRelease\nspec: {chart: {spec: {chart: intel-device-plugins-gpu}}, values: {sharedDevNum: 3}}",
+        "kind: Application\nspec: {source: {chart: intel-device-plugins-gpu, helm: {values: 'sharedDevNum: 3'}}}",
+        "intel-device-plugins-gpu: {sharedDevNum: 3}",
+        "name: intel-gpu-plugin\nsharedDevNum: 3",
+    ],
+)
+def test_what_wraps_it(imported, text):
+    written = imported(text)
+    assert {name: one.shares.count for name, one in written.resources.items()} == {
+        "gpu.intel.com/i915": 3,
+        "gpu.intel.com/xe": 3,
+    }
+
+
+def test_one_bad_object(imported):
+    written = imported("kind: NpuDevicePlugin\nspec: {sharedDevNum: many}\n---\nkind: DlbDevicePlugin\nspec: {}\n")
+    assert set(written.resources) == {"dlb.intel.com/pf", "dlb.intel.com/vf"}
+    assert [(one["line"], one["what"]) for one in written.not_kept] == [(2, "the entry of line 2")]
+
+
+def test_settings_of_a_gpu(imported):
+    more = "allowIDs: '0x56C0,0x56C1', bypathMode: none, preferredAllocationPolicy: balanced"
+    text = f"kind: GpuDevicePlugin\nspec: {{{more}, nodeSelector: {{kubernetes.io/hostname: w1, zone: a}}}}"
+    written = imported(text)
+    (one,) = (one for name, one in written.resources.items() if name == "gpu.intel.com/i915")
+    assert one.options.match[0].attr["device/device"].glob == ("0x56c0", "0x56c1")
+    assert len(one.options.nodes) == 2
+    assert (one.preference, one.nodes) == ("spread", ("w1",))
+    assert "# NodeSelector has zone: say `nodes` here" in written.text
