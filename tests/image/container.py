@@ -5,6 +5,7 @@ qemu is registered for the other architecture's programs, so the gateway's child
 and nothing changes outside.
 """
 
+import hashlib
 import json
 import subprocess
 import tarfile
@@ -59,10 +60,12 @@ class Archive:
         with tarfile.open(path) as tar:
             (described,) = json.loads(self._read(tar, "index.json"))["manifests"]
             self.name = described["annotations"]["io.containerd.image.name"]
-            self._manifests = {
-                one["platform"]["architecture"]: json.loads(self._blob(tar, one))
-                for one in json.loads(self._blob(tar, described))["manifests"]
+            parts = {
+                one["platform"]["architecture"]: one for one in json.loads(self._blob(tar, described))["manifests"]
             }
+            self.digests = {self.name: described["digest"]}
+            self.digests |= {f"linux/{architecture}": one["digest"] for architecture, one in parts.items()}
+            self._manifests = {architecture: json.loads(self._blob(tar, one)) for architecture, one in parts.items()}
             self.configs = {name: json.loads(self._blob(tar, one["config"])) for name, one in self._manifests.items()}
             """By architecture."""
 
@@ -77,7 +80,9 @@ class Archive:
         return json.loads(self.path.with_suffix(f".{architecture}.spdx.json").read_text())
 
     def _blob(self, tar: tarfile.TarFile, described: dict[str, Any]) -> bytes:
-        return self._read(tar, "blobs/" + described["digest"].replace(":", "/"))
+        content = self._read(tar, "blobs/" + described["digest"].replace(":", "/"))
+        assert described["digest"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return content
 
     @staticmethod
     def _read(tar: tarfile.TarFile, name: str) -> bytes:

@@ -111,7 +111,14 @@ def test_a_release_is_complete(archive):
     version, _ = release()
     names = ("dpgateway", "dpgateway_chardev", "dpgateway_fpga", "dpgateway_simulated")
     packages = {f"{name}-{version}{end}" for name in names for end in (".tar.gz", "-py3-none-any.whl")}
-    others = {f"dpgateway-chart-{version}.tgz", f"dpgateway-release-notes-{version}.md", archive.path.name}
+    digests = archive.path.with_suffix(".digests")
+    assert [line.split() for line in digests.read_text().splitlines()] == [[v, k] for k, v in archive.digests.items()]
+    others = {
+        digests.name,
+        f"dpgateway-chart-{version}.tgz",
+        f"dpgateway-release-notes-{version}.md",
+        archive.path.name,
+    }
     parts = {f"dpgateway-image-{version}.{architecture}.spdx.json" for architecture in ARCHITECTURES}
     listed = (archive.path.parent / "SHA256SUMS").read_text().split()[1::2]
     assert set(listed) == packages | others | parts

@@ -1,7 +1,7 @@
 """python -m tools.image [--driver DRIVER]... [--platform linux/ARCH]... [--name NAME:TAG] ARCHIVE: an OCI archive.
 
-Beside the archive it writes an SBOM for each architecture. With --root it makes only the root file system, of one
-platform, in that folder, as a stage of deploy/image/Dockerfile does.
+Beside the archive it writes an SBOM for each architecture, and the digests. With --root it makes only the root file
+system, of one platform, in that folder, as a stage of deploy/image/Dockerfile does.
 """
 
 import argparse
@@ -44,7 +44,9 @@ def main() -> int:
                 rootfs.make(root, given.drivers, architecture)
                 shutil.copy(root / rootfs.SBOM, given.archive.with_suffix(f".{architecture}.spdx.json"))
             labels = {"org.opencontainers.image.title": "dpgateway", "org.opencontainers.image.version": version}
-            archive.write(given.archive, given.name, roots, labels)
+            digests = archive.write(given.archive, given.name, roots, labels)
+            lines = (f"{digest}  {what}\n" for what, digest in digests.items())
+            given.archive.with_suffix(".digests").write_text("".join(lines))
     except rootfs.ImageError as error:
         return print(f"no image: {error}", file=sys.stderr) or 1
     print(

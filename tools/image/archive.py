@@ -28,15 +28,20 @@ CONFIG = {
 """The image's configuration, as at the end of deploy/image/Dockerfile."""
 
 
-def write(path: Path, name: str, roots: Mapping[str, Path], labels: Mapping[str, str]) -> None:
-    """Writes the archive. `name`: the image's name after its import, with a tag. `roots`: by architecture."""
+def write(path: Path, name: str, roots: Mapping[str, Path], labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Writes the archive; returns the digests by which a registry has the image, and its part for each platform.
+
+    `name`: the image's name after its import, with a tag. `roots`: by architecture.
+    """
     with tarfile.open(path, "w") as tar:
         _add(tar, "oci-layout", io.BytesIO(b'{"imageLayoutVersion":"1.0.0"}'))
-        manifests = [_image(tar, architecture, root, labels) for architecture, root in sorted(roots.items())]
+        parts = [_image(tar, architecture, root, labels) for architecture, root in sorted(roots.items())]
         # The name belongs to the list of all architectures, from which an engine takes that of its machine.
-        image = _blob(tar, "index.v1+json", _index(manifests))
+        image = _blob(tar, "index.v1+json", _index(parts))
         names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
         _add(tar, "index.json", _index([image | {"annotations": names}]))
+    platforms = {f"linux/{part['platform']['architecture']}": part["digest"] for part in parts}
+    return {name: image["digest"], **platforms}
 
 
 def _image(tar: tarfile.TarFile, architecture: str, root: Path, labels: Mapping[str, str]) -> dict[str, Any]:
