@@ -100,6 +100,16 @@ class TestCheck:
         assert any("hostPath" in volume for volume in pod["volumes"])
         assert pod["priorityClassName"] == spec(objects)["priorityClassName"] == "high"
 
+    def test_helm_test_asks_a_node_with_a_gateways_rights_and_mounts(self, render):
+        context = {"seLinuxOptions": {"type": "spc_t"}}
+        objects = render(profiles={"boards": BOARDS | {"podSecurityContext": context, "kubeletDir": "/root-dir"}})
+        pod, gateway = objects["Pod", "dpgateway-boards-preflight"]["spec"], spec(objects, "dpgateway-boards")
+        assert pod["volumes"][1:] == gateway["volumes"][1:]
+        assert pod["containers"][0]["volumeMounts"][1:] == gateway["containers"][0]["volumeMounts"][1:]
+        assert pod["containers"][0]["securityContext"] == gateway["containers"][0]["securityContext"]
+        assert pod["securityContext"] == context
+        assert pod["volumes"][0]["name"] != gateway["volumes"][0]["name"]  # or gateways would take it for one of them
+
     def test_or_it_is_left_out(self, render):
         assert ("Pod", "dpgateway-check") not in render(checkConfig=False)
 

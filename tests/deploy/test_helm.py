@@ -69,7 +69,7 @@ def test_the_reference_names_the_keys_of_the_file():
 
 def test_specs_of_cdi_devices_are_mounted_where_the_gateway_looks_for_them():
     directories = " ".join(f'"{path}"' for path in CDI_DIRS)  # in the image /var/run is no link to /run
-    assert f'dig "runtime" "cdi_dirs" (list {directories})' in (CHART / "templates/daemonset.yaml").read_text()
+    assert f'dig "runtime" "cdi_dirs" (list {directories})' in (CHART / "templates/_helpers.tpl").read_text()
 
 
 async def test_the_clean_up_ends_a_gateway_that_lingers_and_removes_all_that_it_kept(short_path):

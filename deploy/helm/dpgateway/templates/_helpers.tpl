@@ -155,3 +155,68 @@ volumes:
   - name: directories-of-the-host
     hostPath: {path: /dev}
 {{- end -}}
+
+{{- /* Where the gateway looks for CDI specs, if it may. Takes the profile's values. */ -}}
+{{- define "dpgateway.cdiDirectories" -}}
+{{- if or .cdiDirectories .cdiSpecs -}}
+{{- dig "runtime" "cdi_dirs" (list "/etc/cdi" "/var/run/cdi") .config | toJson -}}
+{{- else -}}
+[]
+{{- end -}}
+{{- end -}}
+
+{{- /* What a gateway sees of its node. Takes the profile's values. */ -}}
+{{- define "dpgateway.volumeMounts" -}}
+- {name: config, mountPath: /etc/dpgateway, readOnly: true}
+- {name: device-plugins, mountPath: /var/lib/kubelet/device-plugins}
+- {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true}
+{{- if .podsDirectory }}
+# What the kubelet unmounts must go here, too, or a volume would stay busy.
+- {name: pods, mountPath: /var/lib/kubelet/pods, readOnly: true, mountPropagation: HostToContainer}
+{{- end }}
+- {name: state, mountPath: /var/lib/dpgateway}
+- {name: dev, mountPath: /dev, readOnly: true, mountPropagation: HostToContainer}
+- {name: udev, mountPath: /run/udev, readOnly: true}
+{{- $directories := include "dpgateway.cdiDirectories" . | fromJsonArray }}
+{{- range $index, $directory := $directories }}
+- {name: cdi-{{ $index }}, mountPath: {{ $directory }}, readOnly: {{ or (not $.cdiSpecs) (ne $directory (last $directories)) }}}
+{{- end }}
+{{- with .runtimeSocket }}
+# Its directory, because a runtime that starts again makes another socket. It is seen under the same path.
+- {name: runtime, mountPath: {{ dir . }}, readOnly: true}
+{{- end }}
+{{- with .volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The volumes of these mounts. Takes the profile's "values", and the "configMap". */ -}}
+{{- define "dpgateway.volumes" -}}
+- name: config
+  configMap: {name: {{ .configMap }}}
+- name: device-plugins
+  hostPath: {path: /var/lib/kubelet/device-plugins, type: Directory}
+- name: pod-resources
+  hostPath: {path: {{ .values.kubeletDir }}/pod-resources, type: DirectoryOrCreate}
+{{- if .values.podsDirectory }}
+- name: pods
+  hostPath: {path: {{ .values.kubeletDir }}/pods, type: Directory}
+{{- end }}
+- name: state
+  hostPath: {path: /var/lib/dpgateway, type: DirectoryOrCreate}
+- name: dev
+  hostPath: {path: /dev, type: Directory}
+- name: udev
+  hostPath: {path: /run/udev, type: DirectoryOrCreate}
+{{- range $index, $directory := include "dpgateway.cdiDirectories" .values | fromJsonArray }}
+- name: cdi-{{ $index }}
+  hostPath: {path: {{ $directory }}, type: DirectoryOrCreate}
+{{- end }}
+{{- with .values.runtimeSocket }}
+- name: runtime
+  hostPath: {path: {{ dir . }}, type: Directory}
+{{- end }}
+{{- with .values.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
