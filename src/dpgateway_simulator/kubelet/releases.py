@@ -1,4 +1,4 @@
-"""The changes of each kubelet release, as a change log with one row per release.
+"""The changes of each kubelet release after 1.8, as a change log with one row per release.
 
 Rows come from the releases' sources (package `devicemanager`, `deviceplugin` up to 1.9) and from running them. A row's
 key is (minor, patch), its fields are those of `Behaviour`. Other modules ask a Behaviour and compare no versions. A fix
@@ -6,72 +6,18 @@ that was backported has a row in each minor release, and the next minor's row se
 """
 
 import re
+from dataclasses import replace
+from typing import Any
 
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 
 OLDEST, NEWEST = 8, 37  # minor versions
 _NEWEST_PATCH = 99
 
-
-FIRST: dict[str, object] = {
-    "api": "0.1",
-    "user_agent": "grpc-go/1.3.0",
-    "authority": "path",
-    "receive_limit": None,
-    "version_error": "unsupported API version by the Kubelet registry",
-    "empty_name_error": "invalid Empty ResourceName",
-    "name_error": "the ResourceName is invalid",
-    "qualified_names": False,
-    "clients": "first list",
-    "blocking_dial": False,
-    "synchronous": False,
-    "register_context": False,
-    "options_stay": True,
-    "replaced_keep_health": False,
-    "disconnect_crashes": False,
-    "list_replaces": False,
-    "hides_unhealthy": True,
-    "grace": None,
-    "topology": False,
-    "directory_mode": 0o755,
-    "removes_socket": False,
-    "cleans": "files",
-    "deprecation_file": False,
-    "checkpoint_writes": "per device",
-    "checkpoint_reads": ("per device",),
-    "checkpoint_renamed": False,
-    "checkpoint_each_list": False,
-    "checkpoint_each_container": True,
-    "no_numa_key": 0,
-    "allocates": "start",
-    "admission_error": "{}",
-    "ignores_unknown": False,
-    "unregistered_error": "can't allocate unregistered device {}",
-    "unknown_plugin_error": "Unknown Device Plugin {}",
-    "empty_answer_error": None,
-    "vanished_crashes": False,
-    "needs_healthy": False,
-    "spares_running": False,
-    "sidecars": False,
-    "pre_start": False,
-    "zero_pre_starts": True,
-    "reallocates": "never",
-    "preferred": False,
-    "cdi": False,
-    "cdi_annotation": False,
-    "topology_policies": False,
-    "health_status": False,
-    "resource_status": False,
-    "lists": (),
-    "list_entries": "resource",
-    "lists_finished": True,
-    "list_burst": None,
-}
-
 _VERSION_ERROR = 'requested API version {} is not supported by kubelet. Supported version is "v1alpha2"'
 _NO_CONTAINERS = "no containers return in allocation response "
 
-CHANGES: dict[tuple[int, int], dict[str, object]] = {
+CHANGES: dict[tuple[int, int], dict[str, Any]] = {
     (9, 0): {
         "api": "v1alpha2",
         "version_error": _VERSION_ERROR,
@@ -202,11 +148,11 @@ def behaviour(version: str) -> Behaviour:
             f"unknown kubelet version {version!r}, expected 1.{OLDEST} to 1.{NEWEST}, such as 1.24"
         )
     minor, patch = int(match[1]), int(match[2] or _NEWEST_PATCH)
-    known = dict(FIRST)
+    known = Behaviour(version.strip().removeprefix("v"), minor)
     for since, changes in CHANGES.items():
         if since <= (minor, patch):
-            known.update(changes)
-    return Behaviour(version=version.strip().removeprefix("v"), minor=minor, **known)  # type: ignore[arg-type]
+            known = replace(known, **changes)
+    return known
 
 
 def versions() -> tuple[str, ...]:
