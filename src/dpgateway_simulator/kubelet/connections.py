@@ -110,7 +110,7 @@ class ReplacingConnections(PluginConnections):
         if self.endpoints.get(endpoint.resource) is not old:
             endpoint.stop(self._incarnation.now())
             return self._failed(endpoint, "some other endpoint is added while this one is initialized")
-        endpoint.options = request.options or (old.options if old else None)
+        endpoint.options = old.options if old is not None and request.options is None else request.options
         self._connected(endpoint)
         if old is not None:
             old.stop(self._incarnation.now())

@@ -59,8 +59,7 @@ class PluginClient:
     async def options(self, deadline: Deadline | None = None) -> Options:
         """GetDevicePluginOptions."""
         path, empty = self._path("GetDevicePluginOptions"), v1beta1.Empty()
-        answer = await self._call(self._unary(path, empty, v1beta1.DevicePluginOptions, deadline=deadline))
-        return Options(answer.pre_start_required, answer.get_preferred_allocation_available)
+        return await self._call(self._unary(path, empty, Options, deadline=deadline))
 
     async def allocate(self, ids: Sequence[str]) -> Answer | None:
         """Allocate for one container, without a deadline; None if the answer contains no container."""

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import click
 
 from dpgateway_simulator.kubelet import store
+from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import NEWEST, UnknownVersionError, behaviour
 from dpgateway_simulator.kubelet.topology import POLICIES
 from dpgateway_simulator.prompt import foreground, script, verbs
-from dpgateway_simulator.prompt.foreground import RunPlan
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.wire import sockets
 
@@ -94,13 +94,13 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
     except script.ScriptError as error:
         raise click.UsageError(str(error)) from error
     _check(directory.absolute())
-    plan = RunPlan(version, directory, policy, numa, patience)
+    kubelet = Kubelet(version, directory, policy=policy, numa=numa)
     if todo is None and foreground.at_terminal():
         from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  it takes a tenth of a second
 
-        sys.exit(asyncio.run(prompt.run(plan, output)))
+        sys.exit(asyncio.run(prompt.run(kubelet, patience, output)))
     work = foreground.forever if todo is None else partial(script.do, todo=todo)
-    sys.exit(asyncio.run(foreground.run(plan, Printer(output), work)))
+    sys.exit(asyncio.run(foreground.run(kubelet, patience, Printer(output), work)))
 
 
 def _check(directory: Path) -> None:

@@ -5,8 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dpgateway_simulator.kubelet.kubelet import Kubelet
@@ -19,28 +17,18 @@ Work = Callable[[Session], Coroutine[Any, Any, int]]
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(frozen=True)
-class RunPlan:
-    """The kubelet to run, and the patience of its steps in seconds."""
-
-    version: str
-    directory: Path
-    policy: str = "none"
-    numa: int = 1
-    patience: float = 30.0
-
-
 def at_terminal() -> bool:
     """Whether input and output are terminals and this process is in their foreground."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
-async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING) -> int:
-    """Runs a kubelet until a signal, or until `work` returns; returns the exit code.
+async def run(
+    kubelet: Kubelet, patience: float, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING
+) -> int:
+    """Runs a kubelet until a signal, or until `work` returns; returns the exit code. `patience`: of a step, in seconds.
 
     Raises OSError if the printer can't write.
     """
-    kubelet = Kubelet(plan.version, plan.directory, policy=plan.policy, numa=plan.numa)
     kubelet.journal.listen(printer.event)
     ended = asyncio.Event()
     printer.gave_up = ended.set
@@ -50,7 +38,7 @@ async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[sig
 
     # The first of signal and work cancels the other. The kubelet ends after both, in order.
     waiting = asyncio.create_task(ended.wait(), name="until a signal")
-    session = Session(kubelet, printer.answer, plan.patience)
+    session = Session(kubelet, printer.answer, patience)
     working = asyncio.create_task(work(session), name="work")
     await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -24,9 +24,9 @@ from prompt_toolkit.styles import Style
 
 from dpgateway_simulator.kubelet.errors import Crashed
 from dpgateway_simulator.kubelet.events import KubeletEvent
+from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.prompt import foreground, printing, verbs
 from dpgateway_simulator.prompt.completion import LineCompleter
-from dpgateway_simulator.prompt.foreground import RunPlan
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.prompt.session import Session, WordsError
 from dpgateway_simulator.prompt.terminal_verbs import KNOWN, Quit, usage
@@ -35,11 +35,12 @@ WELCOME = "`help` lists the commands, Tab completes, Ctrl-C gives up a line or a
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhite", "bad": "bg:ansired"})
 
 
-async def run(plan: RunPlan, output: str) -> int:
+async def run(kubelet: Kubelet, patience: float, output: str) -> int:
     """Runs a kubelet with a prompt until the user quits or a signal arrives; returns the exit code."""
     screen = Screen(wraps=output != "json")
     signals = (*foreground.ENDING, signal.SIGHUP)  # SIGHUP: the terminal is closed
-    return await foreground.run(plan, Printer(output, screen.write), lambda one: Prompt(one, screen).run(), signals)
+    printer = Printer(output, screen.write)
+    return await foreground.run(kubelet, patience, printer, lambda one: Prompt(one, screen).run(), signals)
 
 
 class Screen:

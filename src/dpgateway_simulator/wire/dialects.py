@@ -19,15 +19,8 @@ from dpgateway_simulator.wire.client import GoChannel
 from dpgateway_simulator.wire.deviceplugin import v0_1
 
 Answer = v1beta1.ContainerAllocateResponse
+Options = v1beta1.DevicePluginOptions
 Service = v1beta1.RegistrationBase | v1alpha2.RegistrationBase
-
-
-@dataclass(frozen=True)
-class Options:
-    """DevicePluginOptions."""
-
-    pre_start_required: bool = False
-    get_preferred_allocation_available: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,9 +108,8 @@ class _Beta(v1beta1.RegistrationBase):
         self._register = register
 
     async def register(self, register_request: v1beta1.RegisterRequest) -> v1beta1.Empty:
-        one, options = register_request, None
-        if betterproto.serialized_on_wire(one.options):
-            options = Options(one.options.pre_start_required, one.options.get_preferred_allocation_available)
+        one = register_request
+        options = one.options if betterproto.serialized_on_wire(one.options) else None
         await self._register(Registration(one.version, one.endpoint, one.resource_name, options, _DEADLINE.get()))
         return v1beta1.Empty()
 
