@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,44 +28,6 @@ PLACEHOLDERS: Mapping[str, str] = {
     "dfl_port": "the directory of the board's port in /sys, with DFL drivers",
 }
 _OF_IMAGES = frozenset({"file", "text", "sha256", "uuid", "accelerator"})
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One tool. Its arguments may contain placeholders."""
-
-    argv: tuple[str, ...]
-    read: tuple[str, ...] = ()
-    pattern: str = r"(?s)(.*)"
-    expect: str = ""
-
-
-PRESETS: Mapping[str, Tool] = {
-    # aws-fpga, sdk/userspace/fpga-mgmt-tools/README
-    "fpga-load-local-image": Tool(
-        argv=("fpga-load-local-image", "-S", "{address}", "-I", "{text}"),
-        read=("fpga-describe-local-image", "-S", "{address}", "-H"),
-        pattern=r"(?m)^AFI\s+\S+\s+(\S+)\s+loaded\s",
-        expect="{text}",
-    ),
-    # opae-sdk, doc/src/fpga_tools/fpgaconf; without --force it leaves an open port alone
-    "fpgaconf": Tool(
-        argv=(
-            "fpgaconf", "--segment", "0x{segment}", "--bus", "0x{bus}", "--device", "0x{device}",
-            "--function", "0x{function}", "{file}",
-        ),
-        read=("cat", "{dfl_port}/afu_id"),
-        expect="{accelerator}",
-    ),
-    # openFPGALoader(1): loads the FPGA's memory, not flash, by default; it can't read an image back
-    "openFPGALoader": Tool(argv=("openFPGALoader", "--ftdi-serial", "{address}", "{file}")),
-    # XRT, src/runtime_src/core/tools/xbutil2, and core/pcie/driver/linux/xocl: xclbinuuid
-    "xrt-smi": Tool(
-        argv=("xrt-smi", "program", "--device", "{address}", "--user", "{file}"),
-        read=("cat", "{sysfs}/bus/pci/devices/{address}/xclbinuuid"),
-        expect="{uuid}",
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +62,12 @@ class Command:
         refuse(self._problems())
 
     @property
-    def tool(self) -> Tool:
+    def tool(self) -> Command:
+        """The command without a preset: its own, or the preset's with its ``arguments``."""
         if self.preset is None:
-            return Tool(self.argv, self.read, self.pattern, self.expect)
+            return self
         known = PRESETS[self.preset]
-        return Tool((known.argv[0], *self.arguments, *known.argv[1:]), known.read, known.pattern, known.expect)
+        return replace(known, argv=(known.argv[0], *self.arguments, *known.argv[1:]))
 
     def _problems(self) -> Iterator[str]:
         if self.preset is not None:
@@ -138,3 +101,31 @@ def _wrong_placeholders(key: str, texts: Sequence[str], known: frozenset[str] | 
             continue
         if wrong := [name for name in names if name not in known]:
             yield f"{key}: expected one of {', '.join(sorted(known))} in braces, found {wrong[0]!r}"
+
+
+PRESETS: Mapping[str, Command] = {
+    # aws-fpga, sdk/userspace/fpga-mgmt-tools/README
+    "fpga-load-local-image": Command(
+        argv=("fpga-load-local-image", "-S", "{address}", "-I", "{text}"),
+        read=("fpga-describe-local-image", "-S", "{address}", "-H"),
+        pattern=r"(?m)^AFI\s+\S+\s+(\S+)\s+loaded\s",
+        expect="{text}",
+    ),
+    # opae-sdk, doc/src/fpga_tools/fpgaconf; without --force it leaves an open port alone
+    "fpgaconf": Command(
+        argv=(
+            "fpgaconf", "--segment", "0x{segment}", "--bus", "0x{bus}", "--device", "0x{device}",
+            "--function", "0x{function}", "{file}",
+        ),
+        read=("cat", "{dfl_port}/afu_id"),
+        expect="{accelerator}",
+    ),
+    # openFPGALoader(1): loads the FPGA's memory, not flash, by default; it can't read an image back
+    "openFPGALoader": Command(argv=("openFPGALoader", "--ftdi-serial", "{address}", "{file}")),
+    # XRT, src/runtime_src/core/tools/xbutil2, and core/pcie/driver/linux/xocl: xclbinuuid
+    "xrt-smi": Command(
+        argv=("xrt-smi", "program", "--device", "{address}", "--user", "{file}"),
+        read=("cat", "{sysfs}/bus/pci/devices/{address}/xclbinuuid"),
+        expect="{uuid}",
+    ),
+}  # fmt: skip

@@ -39,31 +39,26 @@ class ExitStatus:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    process: subprocess.Popen[bytes]
-    since: float
-
-
 class Processes:
     """The processes of one programmer. Calls for different boards may run concurrently."""
 
     def __init__(self, patience: timedelta, env: Mapping[str, str] = _ENVIRONMENT) -> None:
         """``env`` extends or overrides PATH and LC_ALL, the whole environment of the processes."""
         self.patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
-        self._left: dict[str, _Left] = {}
+        self._left: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+        """The abandoned process, and when it began, keyed by the board's key."""
 
     def left(self, board: Board) -> str | None:
         """Why a board is out of use: an abandoned process still works on it. None if none does."""
-        left = self._left.get(board.key)
-        if left is None:
+        if board.key not in self._left:
             return None
-        if left.process.poll() is not None:
+        process, since = self._left[board.key]
+        if process.poll() is not None:
             self._left.pop(board.key, None)
             return None
         return (
-            f"process {left.process.pid} hangs, which began to program the board {time.monotonic() - left.since:.0f} s "
-            "ago; the board can be used again when that process has ended"
+            f"process {process.pid} hangs, which began to program the board {time.monotonic() - since:.0f} s ago; the "
+            "board can be used again when that process has ended"
         )
 
     def steps(
@@ -100,7 +95,7 @@ class Processes:
             except OSError as error:
                 raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
             if not _wait(process, since + self.patience, lambda: progress(_tail(output).rpartition("\n")[2])):
-                self._left[board.key] = _Left(process, since)
+                self._left[board.key] = process, since
                 raise Failed(
                     f"{argv[0]} (process {process.pid}) hasn't ended after {self.patience:g} s; it is left behind, "
                     "because it can't be stopped without harm, and the board can be used again when it has ended",
