@@ -29,17 +29,18 @@ def test_start_of_a_resource_that_never_comes(seconds, overdue):
 def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -> Any:
     """What a snapshot reads of one."""
     standing = Standing("deviceplugin", "serving", streaming=streaming, listed=streaming)
-    usual = {"failed_since": 0.0, "elsewhere": "", "unsaved": ""}
     resource = SimpleNamespace(
-        **{name: others.get(name, value) for name, value in usual.items()},
+        failed_since=0.0,
+        unsaved="",
+        elsewhere=Observable(others.get("elsewhere", "")),
         served=served,
         failure=failure,
         driver=SimpleNamespace(state=SimpleNamespace(value=SimpleNamespace(listed=None, failure="", error=""))),
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
     )
     return SimpleNamespace(
-        rival=others.get("rival", ""),
-        refused=others.get("refused"),
+        rival=Observable(others.get("rival", "")),
+        refused=Observable(others.get("refused")),
         resource=resource,
         registrar=SimpleNamespace(standing=SimpleNamespace(value=standing)),
     )
@@ -92,7 +93,7 @@ class TestDevices:
         ledger = Ledger(Observable(configured(keep_lost=10)))
         ledger.take([Device("a"), Device("b")], 100)
         inventory = SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers()))
-        return SimpleNamespace(resource=SimpleNamespace(inventory=inventory), outdated={})
+        return SimpleNamespace(resource=SimpleNamespace(inventory=inventory), outdated=Observable({}))
 
     def test_anew_after_another_list(self, one):
         devices, holdings = Devices(), Holdings()
@@ -109,9 +110,9 @@ class TestDevices:
     def test_anew_after_an_outdated_container(self, one):
         devices, holdings = Devices(), Holdings()
         devices.look(one, holdings)
-        one.outdated = {"a": "this container was given /dev/0, and it is /dev/1 now"}
+        one.outdated.value = {"a": "this container was given /dev/0, and it is /dev/1 now"}
         devices.look(one, holdings)
-        assert [device.outdated for device in devices.all] == [one.outdated["a"], None]
+        assert [device.outdated for device in devices.all] == [one.outdated.value["a"], None]
 
     def test_anew_after_another_holder_only(self, one):
         devices, holder = Devices(), Holder("team", "encoder-0", "main")

@@ -49,11 +49,12 @@ def outdated(given: Answer, now: Answer, complete: Answer) -> str:
     """The first difference between a stored answer and the present one; empty if there is none. ``now``: the driver's
     answer alone, ``complete``: with the configuration's additions.
     """
+    away = [name for name in given.cdi_devices if name not in now.cdi_devices]
     if given.nodes or given.cdi_devices or now.nodes or now.mounts or now.cdi_devices:
         differences = (
             *_other_nodes(given.nodes, now.nodes),
             *_changed(given.mounts, now.mounts, complete.mounts),
-            *_other_names(given.cdi_devices, now.cdi_devices),
+            *((f"the CDI device {one}", _some(now.cdi_devices)) for one in away),
         )
     else:
         differences = (
@@ -98,12 +99,6 @@ def _changed(
     for name, value in given.items():
         if name in now and value != now[name] and complete.get(name) == now[name]:
             yield text.format(name, value), text.format(name, now[name])
-
-
-def _other_names(given: Iterable[str], now: Iterable[str]) -> _Differences:
-    for name in given:
-        if name not in now:
-            yield f"the CDI device {name}", _some(now)
 
 
 def _some(found: Iterable[str]) -> str:

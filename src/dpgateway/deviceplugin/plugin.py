@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -79,6 +78,10 @@ class Plugin:
         self.registrar = Registrar(self._calls, self._endpoint, front.client, group, log)
         self._rival = Rival(name, log)
 
+        self.refused, self.outdated = self._handlers.refused, self._calls.answers.outdated
+        self.rival = self._rival.complaint
+        """The warning that another plugin has registered this resource; empty if none has."""
+
         self._backoff = front.handover.backoff(name)
         self._newer = NewerSide(resource.ownership, self._endpoint.next, self._backoff, log)
         parked = self._newer.parked
@@ -101,21 +104,6 @@ class Plugin:
         return self._callers.opened(partial(self.registrar.stream_opened, agent))
 
     @property
-    def rival(self) -> str:
-        """The warning that another plugin has registered this resource; empty if none has."""
-        return self._rival.complaint.value
-
-    @property
-    def outdated(self) -> Mapping[str, str]:
-        """Why the container of an id can't restart, by offered id."""
-        return self._calls.answers.outdated.value
-
-    @property
-    def refused(self) -> tuple[str, float] | None:
-        """Why calls are refused, and since when; None if they aren't (``Handlers.refused``)."""
-        return self._handlers.refused.value
-
-    @property
     def values(self) -> tuple[Signal, ...]:
         """Everything observable about it, for subscribers to all changes."""
         resource = self.resource
@@ -125,11 +113,11 @@ class Plugin:
             self.registrar.standing,
             resource.inventory.misfit,
             resource.driver.state,
-            self._handlers.refused,
+            self.refused,
             resource.trouble,
-            self._rival.complaint,
-            self._calls.answers.outdated,
-            resource.ownership.other,
+            self.rival,
+            self.outdated,
+            resource.elsewhere,
         )
 
     # life cycle

@@ -84,6 +84,8 @@ class Resource:
         self._calls: Lanes | None = None
         """The driver's calls at the last look; another value means another driver."""
         self.ownership = Ownership(common.directory, name, log)
+        self.elsewhere = self.ownership.other
+        """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
         self.journal = JournalWriter(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
         self._config, self._known = config, config.value
         self._log, self._pools = log, common.pools
@@ -101,7 +103,7 @@ class Resource:
         # In its pool before anything can be granted.
         self._pools.join(self.inventory)
         self.ownership.join(config.value.pool or "", self._pools.elsewhere.after(name))
-        self.ownership.other.subscribe(self._owner_changed)
+        self.elsewhere.subscribe(self._owner_changed)
         for value in (driver.state, self.inventory.misfit, self.trouble):
             value.subscribe(lambda: self._reminder.set(self.failure))
         config.subscribe(self._configured)
@@ -216,11 +218,6 @@ class Resource:
         return self._reminder.since
 
     @property
-    def elsewhere(self) -> str:
-        """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
-        return self.ownership.other.value
-
-    @property
     def unsaved(self) -> str:
         """Why the last grants aren't on disk; empty if they are."""
         return self.journal.complaint
@@ -237,7 +234,7 @@ class Resource:
 
     def _owner_changed(self) -> None:
         """Keeps ``elsewhere`` up to date; begin() drops the resource there, once the journal has been read."""
-        if text := self.elsewhere:
+        if text := self.elsewhere.value:
             self._pools.elsewhere.add(self.name, text)
         elif self.served:
             self._pools.elsewhere.drop(self.name)

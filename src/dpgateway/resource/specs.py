@@ -50,6 +50,7 @@ class SpecKeeper:
 
     async def run(self) -> None:
         """Never returns."""
+        # All specs were needed when the last gateway ended, so all are restored at first.
         await self._try(self._restore)
         await self._orphans.known.wait()
         while True:
@@ -57,7 +58,6 @@ class SpecKeeper:
             await asyncio.sleep(aligned(self._pause))
 
     async def _restore(self) -> None:
-        """Restores all specs: all were needed when the last gateway ended."""
         await self._on_thread(self._specs.sweep)
         await self._on_thread(partial(self._specs.keep, await self._on_thread(self._specs.all)))
 

@@ -98,7 +98,7 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
         plugin.rpcs.read(),
         calls.stats.read() if calls is not None else {},
         calls.preparing.running if calls is not None else 0,
-        len(plugin.outdated),
+        len(plugin.outdated.value),
     )
 
 

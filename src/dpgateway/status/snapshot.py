@@ -49,7 +49,7 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     if plugin is None:
         driver = DriverStatus(name, version, None, config.failure or None, None)
         return ResourceStatus(config.name, overdue, (UNSERVED,), None, driver)
-    one, refused, elsewhere = plugin.resource, plugin.refused, plugin.resource.elsewhere
+    one, refused, elsewhere = plugin.resource, plugin.refused.value, plugin.resource.elsewhere.value
     said = one.driver.state.value
     error = Failure(said.error, stamped(said.erred)) if said.error else None
     failure = Failure(one.failure, stamped(one.failed_since)) if one.failure else None
@@ -57,7 +57,7 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     return ResourceStatus(
         config.name,
         failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
-        (_registration(plugin.registrar.standing.value, elsewhere or plugin.rival),),
+        (_registration(plugin.registrar.standing.value, elsewhere or plugin.rival.value),),
         failure,
         DriverStatus(name, version, stamped(said.listed), said.failure or None, error),
         unsaved=plugin.resource.unsaved or None,
@@ -86,7 +86,7 @@ class Devices:
         self._holdings, self._held = Holdings(), _held(Holdings())
 
     def look(self, plugin: Plugin, holdings: Holdings) -> None:
-        offers, outdated = plugin.resource.inventory.list.value, plugin.outdated
+        offers, outdated = plugin.resource.inventory.list.value, plugin.outdated.value
         if offers is self._offers and holdings is self._holdings and outdated is self._outdated:
             return
         held = _held(holdings)
@@ -122,7 +122,7 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
         _holders(offer.id, holdings) if held else (),
         offer.numa_nodes,
         _NO_ATTRIBUTES if device is None else device.attributes,
-        plugin.outdated.get(offer.id),
+        plugin.outdated.value.get(offer.id),
     )
 
 

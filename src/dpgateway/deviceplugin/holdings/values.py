@@ -187,7 +187,7 @@ class Holdings(InUse):
     def holder(self, id_: str) -> str:
         if (listed := self.listed.get(id_)) is not None:
             return f"{listed.namespace}/{listed.pod}"
-        if id_ in self.granted or self._flies(id_):
+        if id_ in self.fresh:
             return ""  # the note may name its predecessor
         entry, noted = self.unreleased.get(id_), (self.note or {}).get(id_)
         pods = noted.pods if noted is not None else entry.pods if entry is not None else frozenset()
@@ -272,16 +272,14 @@ class Holdings(InUse):
     def heard(self, listed: Mapping[str, Holder], asked: float) -> Holdings:
         """``listed`` is the answer to the List begun at ``asked``."""
         # An id that was allocated after the question, or is being allocated, may be listed with its predecessor.
-        told = {i: h for i, h in listed.items() if self.granted.get(i, LONG_AGO) < asked and not self._flies(i)}
+        flying = frozenset().union(*self.in_flight)
+        told = {i: h for i, h in listed.items() if self.granted.get(i, LONG_AGO) < asked and i not in flying}
         # The first miss counts for LINGER, however often the id is missed.
         missing = [i for i in (*self.listed, *self.unlisted) if i not in listed]
         unlisted = {i: self.unlisted.get(i, asked) for i in missing}
         last = {**{i: holder for i, holder in self.last_listed.items() if i in self.unreleased}, **told}
         new = replace(self, listed=told, unlisted=unlisted, asked=asked, last_listed=last)
         return replace(new, doubted=asked) if new.in_doubt and asked - self.doubted >= DOUBT else new
-
-    def _flies(self, id_: str) -> bool:
-        return any(id_ in ids for ids in self.in_flight)
 
     def prepared(self, hardware: Behind) -> Holdings:
         """A container starts again, with the present ``hardware`` of its ids. Its predecessor has ended, so the old
