@@ -63,7 +63,7 @@ async def test_a_gateway_that_ended_lets_its_process_live(gateway, kubelet):
 
 
 @in_virtual_time
-async def test_what_is_free_goes_back_to_the_kernel_once_a_start_is_over(short_path):
+async def test_memory_is_given_back_after_a_start(short_path):
     async with Node(short_path).running():
         with hole():
             await advance(SETTLED - 1)
@@ -72,7 +72,7 @@ async def test_what_is_free_goes_back_to_the_kernel_once_a_start_is_over(short_p
             assert full - resident() > 15
 
 
-async def test_every_resource_is_offered_to_the_kubelet_that_is_there(gateway, kubelet):
+async def test_every_resource_is_offered(gateway, kubelet):
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
     assert (await kubelet.admit("p", {"c": {R: 2, S: 1}}))["ok"]
@@ -95,7 +95,7 @@ async def test_no_kubelet_is_told_of_a_resource_without_a_list(gateway, kubelet,
 
 
 @pytest.mark.parametrize("change", ["touched", "renamed away and back", "deleted"])
-async def test_whatever_happens_to_the_file_a_live_stream_outweighs_it(gateway, kubelet, short_path, change):
+async def test_a_live_stream_outweighs_the_file(gateway, kubelet, short_path, change):
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
     if change == "touched":
@@ -110,9 +110,7 @@ async def test_whatever_happens_to_the_file_a_live_stream_outweighs_it(gateway, 
     assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
 
 
-async def test_a_file_of_the_same_kubelet_that_is_back_is_registered_with_by_whoever_lost_its_stream(
-    gateway, kubelet, short_path, caplog
-):
+async def test_a_file_of_the_same_kubelet_that_is_back(gateway, kubelet, short_path, caplog):
     caplog.set_level(logging.DEBUG, "dpgateway")
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
@@ -126,7 +124,7 @@ async def test_a_file_of_the_same_kubelet_that_is_back_is_registered_with_by_who
     assert registered(kubelet, S) == 1
 
 
-async def test_a_socket_made_anew_while_streams_are_open_is_a_new_kubelet(gateway, kubelet):
+async def test_a_socket_made_anew_is_a_new_kubelet(gateway, kubelet):
     gateway.start(Scripted)
     await offered(kubelet)
     for count in range(2, 12):
@@ -134,7 +132,7 @@ async def test_a_socket_made_anew_while_streams_are_open_is_a_new_kubelet(gatewa
         await kubelet.wait_for(lambda count=count: registered(kubelet) >= count)
 
 
-async def test_a_lost_stream_is_registered_anew_and_the_other_resource_is_not_touched(gateway, kubelet):
+async def test_a_lost_stream_is_registered_anew(gateway, kubelet):
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
     kubelet.drop_streams(R)
@@ -143,7 +141,7 @@ async def test_a_lost_stream_is_registered_anew_and_the_other_resource_is_not_to
     assert registered(kubelet, S) == 1
 
 
-async def test_a_driver_that_fails_in_every_way_leaves_the_others_alone(gateway, kubelet, gate):
+async def test_a_driver_that_fails_in_every_way(gateway, kubelet, gate):
     def fails(*_):
         raise BaseExceptionGroup("everything", [SystemExit(1), KeyboardInterrupt()])
 
@@ -158,7 +156,7 @@ def of(resource):
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(resource)]
 
 
-async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_touched(gateway, kubelet, short_path):
+async def test_one_resource_that_is_stopped(gateway, kubelet, short_path):
     closed = threading.Event()
     gateway.start(Scripted, scripted(prepare=lambda _: None, release=lambda _: None, close=closed.set))
     await offered(kubelet, R, S)
@@ -197,7 +195,7 @@ async def test_a_stop_that_is_interrupted_leaves_nothing_either(gateway, kubelet
     assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
 
 
-async def test_a_resource_that_fails_by_a_bug_starts_again_and_the_other_is_not_touched(gateway, kubelet, caplog):
+async def test_a_resource_that_fails_by_a_bug(gateway, kubelet, caplog):
     bugs: list[Exception] = []
 
     def buggy(record):
@@ -249,7 +247,7 @@ async def test_restarts_leave_no_task_thread_or_name_behind(gateway, kubelet, sh
     await until(lambda: names(short_path) == [".lock"] * 2 + [".next"] * 2 + [".sock"] * 4)
 
 
-async def test_a_folder_that_can_not_be_used_is_told_and_used_when_it_can(gateway, kubelet, short_path, caplog):
+async def test_a_folder_that_cannot_be_used(gateway, kubelet, short_path, caplog):
     blocking = short_path / "dpgateway"
     blocking.write_text("in the way")
     gateway.start(Scripted)
@@ -258,7 +256,7 @@ async def test_a_folder_that_can_not_be_used_is_told_and_used_when_it_can(gatewa
     await offered(kubelet)
 
 
-async def test_a_kubelet_that_restarts_never_makes_it_unready_though_its_resources_are(short_path):
+async def test_ready_through_a_restart_of_the_kubelet(short_path):
     node = Node(short_path, configured(name=R, driver_class=Scripted), configured(name=S, driver_class=Scripted))
     seen = []
 
@@ -292,7 +290,7 @@ async def test_all_who_ask_hear_that_it_lingers(short_path):
         )
 
 
-async def test_a_driver_that_fails_is_told_where_there_were_devices(short_path):
+async def test_a_driver_that_fails_after_devices(short_path):
     contexts, broken = [], threading.Event()
 
     class Driver(Scripted):
@@ -322,7 +320,7 @@ async def test_a_driver_that_fails_is_told_where_there_were_devices(short_path):
         await until(lambda: reason() is None)
 
 
-async def test_a_changed_configuration_that_is_not_served_yet_is_told_and_it_stays_ready(short_path):
+async def test_ready_while_a_change_is_not_served_yet(short_path):
     node = Node(short_path, configured(driver_class=Scripted))
     async with node.running(), Kubelet("1.31", short_path) as kubelet:
         overview = node.gateway.overview
@@ -336,7 +334,7 @@ async def test_a_changed_configuration_that_is_not_served_yet_is_told_and_it_sta
         assert not any("its new configuration" in one.reason for one in overview.status().troubles)
 
 
-async def test_it_ends_with_no_name_no_task_and_no_registration_left(gateway, kubelet, short_path):
+async def test_it_ends_and_leaves_nothing(gateway, kubelet, short_path):
     before = len(asyncio.all_tasks())
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
@@ -347,7 +345,7 @@ async def test_it_ends_with_no_name_no_task_and_no_registration_left(gateway, ku
     await until(lambda: len(asyncio.all_tasks()) <= before + 3)  # the simulator's, and gRPC's poller
 
 
-async def test_what_an_earlier_gateway_left_of_resources_that_are_not_configured_is_removed(gateway, kubelet, caplog):
+async def test_leftovers_are_removed(gateway, kubelet, caplog):
     left = gateway.directory / "dpgateway" / "0123456789abcdef.sock"
     left.parent.mkdir(mode=0o700)
     left.touch()
@@ -360,7 +358,7 @@ async def test_what_an_earlier_gateway_left_of_resources_that_are_not_configured
     assert names(gateway.directory) == []
 
 
-async def test_what_an_earlier_gateway_left_where_the_kubelet_comes_later_is_removed(gateway, short_path):
+async def test_leftovers_before_the_kubelet_comes(gateway, short_path):
     folder = short_path / "later/dpgateway"
     folder.mkdir(mode=0o700, parents=True)
     (folder / "0123456789abcdef.sock").touch()
@@ -371,7 +369,7 @@ async def test_what_an_earlier_gateway_left_where_the_kubelet_comes_later_is_rem
     await until(lambda: not (gateway.directory / "dpgateway/0123456789abcdef.sock").exists())
 
 
-async def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(gateway, kubelet, caplog):
+async def test_leftovers_that_cannot_be_removed(gateway, kubelet, caplog):
     folder = gateway.directory / "dpgateway"
     stays, left = folder / "0123456789abcdef.lock", folder / "fedcba9876543210-1.new"
     folder.mkdir(mode=0o700)

@@ -116,7 +116,7 @@ def test_the_containers_that_hold_an_id(document):
     assert found["b"].containers == {Container("1a", "d")}
 
 
-def test_an_init_container_and_another_one_may_hold_the_same_id():
+def test_two_containers_with_the_same_id():
     entries = [entry(THING, container=name, DeviceIDs={"-1": ["a"]}) for name in ("init", "c")]
     document = {"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1}
     found = notes(json.dumps(document).encode())[THING]["a"]

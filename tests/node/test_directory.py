@@ -24,7 +24,7 @@ def test_a_file_is(tmp_path):
     assert misplaced(tmp_path / "kubelet.sock").endswith(f"expected its directory: {tmp_path}")
 
 
-async def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):
+async def test_a_path_too_long_for_sockets_below_it(tmp_path):
     await (ownership := Ownership(tmp_path, "example.com/a")).acquire()
     names = SocketNames(ownership)
     names.base.touch()

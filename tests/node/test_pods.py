@@ -28,13 +28,13 @@ def test_a_directory_that_was_seen_and_removed(pods, folder):
     assert pods.gone(["1"], started=False) == {"1"}, "and it stays gone"
 
 
-def test_a_directory_that_was_never_seen_may_not_have_come_yet(pods, folder):
+def test_a_directory_that_was_never_seen(pods, folder):
     (folder / "2").mkdir()
     assert pods.gone(["1", "2"], started=False) == frozenset()
     assert pods.gone(["1", "2"], started=True) == {"1"}
 
 
-def test_a_pod_is_starting_while_its_directory_may_still_come(pods, folder):
+def test_a_pod_that_is_starting(pods, folder):
     (folder / "2").mkdir()
     pods.gone(["1", "2"], started=False)
     assert pods.starting == {"1"}

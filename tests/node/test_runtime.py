@@ -137,7 +137,7 @@ async def test_what_is_no_runtime_may_know_anything(short_path):
     assert (await Runtime(short_path / "a.sock").cdi()).by_name is None
 
 
-async def test_without_a_socket_the_only_one_in_a_usual_place_counts(serve, short_path):
+async def test_the_only_socket_in_a_usual_place(serve, short_path):
     usual = short_path / "a.sock", short_path / "b.sock"
     found = Runtime(None, usual)
     await serve(usual[1], runtime("cri-o", "1.34.0"))

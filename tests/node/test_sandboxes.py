@@ -32,7 +32,7 @@ async def cri(short_path):
         ([], [EXITED], False),
     ],
 )
-async def test_a_pod_has_ended_if_nothing_of_it_runs_or_may_begin_to(cri, sandboxes, containers, ended):
+async def test_a_pod_of_which_nothing_runs(cri, sandboxes, containers, ended):
     cri.sandboxes = {"uid-a": sandboxes, "uid-b": [READY]}
     cri.containers = {"uid-a": containers, "uid-b": [RUNNING]}
     found = await Sandboxes([cri.socket], print).ended(["uid-a", "uid-b"])
@@ -69,7 +69,7 @@ async def test_only_sandboxes_that_stop_are_told(cri):
     await asyncio.wait([task])
 
 
-async def test_events_without_an_end_are_heard_a_hundred_at_a_time(cri):
+async def test_events_without_an_end(cri):
     told: list[str] = []
     task = asyncio.create_task(Sandboxes([cri.socket], told.append, pause=3600).run())
     await until(lambda: cri.listeners)

@@ -173,7 +173,7 @@ def test_nothing_is_offered_until_the_driver_answers(node):
     assert node.listed == {"a": True, "b": True}
 
 
-def test_a_driver_that_is_overdue_is_offered_with_what_is_held(make):
+def test_an_overdue_driver(make):
     node = make(on_file=frozenset({"a"}))
     node.fail("no answer", overdue=True)
     assert node.listed == {"a": False}
@@ -187,7 +187,7 @@ def test_a_truly_empty_list_is_offered(node):
     assert node.listed == {}
 
 
-def test_a_driver_that_fails_later_makes_all_unhealthy_and_removes_nothing(node):
+def test_a_driver_that_fails_later(node):
     node.take(A, B)
     node.fail("no answer")
     assert {i: offer.health.reason for i, offer in node.offers.items()} == dict.fromkeys("ab", "no answer")
@@ -205,7 +205,7 @@ def test_a_lost_id_leaves_on_time_by_itself(node):
     assert node.listed == {"b": True}
 
 
-def test_the_checkpoint_is_read_before_an_id_is_dropped(node):
+def test_the_checkpoint_is_read_before_a_drop(node):
     node.take(A)
     node.take()
     node.on_file, node.written = frozenset({"a"}), node.clock.monotonic()  # and nobody noticed the file's change
@@ -216,7 +216,7 @@ def test_the_checkpoint_is_read_before_an_id_is_dropped(node):
 
 
 @pytest.mark.parametrize("unknown", ["damaged", "missing"])
-def test_nothing_leaves_while_the_checkpoint_tells_nothing_of_what_was_held(make, unknown):
+def test_nothing_leaves_without_a_checkpoint(make, unknown):
     node = make(on_file=frozenset({"a"}))
     node.take(A)
     node.take()
@@ -226,7 +226,7 @@ def test_nothing_leaves_while_the_checkpoint_tells_nothing_of_what_was_held(make
     assert node.listed == {"a": False}
 
 
-def test_a_damaged_checkpoint_that_is_deleted_tells_nothing_either(make):
+def test_a_damaged_checkpoint_that_is_deleted(make):
     # the usual remedy, while the kubelet that holds the device still lives
     node = make(on_file=frozenset({"a"}))
     node.take(A)
@@ -240,7 +240,7 @@ def test_a_damaged_checkpoint_that_is_deleted_tells_nothing_either(make):
     assert node.listed == {}
 
 
-def test_without_a_checkpoint_from_the_start_nobody_holds_anything(make):
+def test_no_checkpoint_from_the_start(make):
     node = make(on_file="missing")
     node.take(A)
     node.take()
@@ -261,7 +261,7 @@ def test_an_id_whose_allocate_is_in_flight_stays_listed(node):
     end()
 
 
-def test_what_was_allocated_is_held_until_a_newer_checkpoint_says_otherwise(node):
+def test_held_until_a_newer_checkpoint(node):
     node.take(A)
     node.write(NOBODY)
     node.sleep(1)
@@ -276,7 +276,7 @@ def test_what_was_allocated_is_held_until_a_newer_checkpoint_says_otherwise(node
     assert node.listed == {}
 
 
-def test_a_checkpoint_written_just_after_allocate_may_not_know_of_it_yet(make):
+def test_a_checkpoint_just_after_an_allocate(make):
     node = make(keep_lost=3)
     node.take(A)
     node.allocate("a")
@@ -288,7 +288,7 @@ def test_a_checkpoint_written_just_after_allocate_may_not_know_of_it_yet(make):
     assert node.listed == {}
 
 
-def test_a_file_stamped_with_the_last_tick_knows_what_happened_in_that_tick(make):
+def test_a_checkpoint_of_the_same_tick(make):
     node = make(keep_lost=3)
     node.take(A)
     node.allocate("a")
@@ -333,7 +333,7 @@ def test_a_device_is_released_when_its_last_share_is(make):
     assert node.freed == ["a"]
 
 
-def test_a_device_that_no_checkpoint_ever_named_is_released_too(node):
+def test_a_device_that_no_checkpoint_named(node):
     # the pod failed in admission: the kubelet allocated another of its resources in vain
     node.take(A)
     node.allocate("a")
@@ -343,7 +343,7 @@ def test_a_device_that_no_checkpoint_ever_named_is_released_too(node):
 
 
 @pytest.mark.parametrize("unknown", ["damaged", "missing"])
-def test_nothing_is_released_while_it_isnt_known_who_holds_what(node, unknown):
+def test_nothing_is_released_without_a_checkpoint(node, unknown):
     node.take(A)
     node.write(frozenset({"a"}))
     node.on_file = unknown
@@ -364,7 +364,7 @@ def test_what_another_kubelet_forgot_is_not_released(node):
     assert node.freed == ["a"]
 
 
-def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_free(node):
+def test_an_allocate_in_flight_that_fails(node):
     node.take(A, B)
     end, end_other = node.begin("a"), node.begin("b")
     node.write(frozenset({"b"}))
@@ -376,7 +376,7 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
     assert node.freed == ["b"]  # and not a, which nobody had
 
 
-def test_what_the_driver_does_not_list_when_it_is_freed_is_called_a_leak_once(node, caplog):
+def test_a_leak_is_said_once(node, caplog):
     node.run(node.holdings.set, node.holdings.value.given_by("fpga"))
     node.take(A, B)
     node.allocate("a")
@@ -406,7 +406,7 @@ def test_what_a_driver_without_release_gave_is_no_leak(node, caplog, gave):
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_what_is_freed_while_another_share_is_being_given_away_is_told_if_no_container_gets_that(make, works):
+def test_freed_while_another_share_is_in_flight(make, works):
     node = make(shares=2)
     node.take(A)
     node.allocate("a")
@@ -422,7 +422,7 @@ def test_what_is_freed_while_another_share_is_being_given_away_is_told_if_no_con
     assert node.freed == ["a"]
 
 
-def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(make):
+def test_still_free_without_a_checkpoint(make):
     node = make(shares=2)
     node.take(A, B)
     node.write(frozenset({"a"}))
@@ -435,7 +435,7 @@ def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(mak
     assert node.releases.still_free([A, B]) == [B]
 
 
-def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):
+def test_the_same_devices_are_no_news(node):
     devices = (A, B)
     node.take(*devices)
     version = node.inventory.list.version
@@ -448,7 +448,7 @@ def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):
         assert node.listed == {"a": True, "b": True}
 
 
-def test_a_device_that_changes_beside_others_is_offered_as_it_is_now(make):
+def test_a_device_that_changes_beside_others(make):
     node = make(shares=2)
     node.take(A, B)
     before = node.offers
@@ -462,7 +462,7 @@ def test_a_device_that_changes_beside_others_is_offered_as_it_is_now(make):
     assert node.listed == {"a": False, "a::1": False, "b": True, "b::1": True, "c": True, "c::1": True}
 
 
-def test_devices_that_begin_to_share_hardware_exclude_each_other(node):
+def test_devices_that_begin_to_share_hardware(node):
     one, other = (replace(device, hardware=("char 1:1",)) for device in (A, B))
     node.take(A, B)
     node.take(one, B)
@@ -472,7 +472,7 @@ def test_devices_that_begin_to_share_hardware_exclude_each_other(node):
     assert node.listed == {"a": True, "b": False}
 
 
-def test_numbers_of_nodes_that_make_a_list_too_long_are_noticed_though_its_ids_stay(node):
+def test_numa_nodes_that_make_a_list_too_long(node):
     long = [Device(str(number).zfill(83)) for number in range(33_000)]
     node.take(*long)
     assert not node.inventory.misfit.value
@@ -495,7 +495,7 @@ def test_after_the_end_no_timer_is_set_whatever_happens(node):
 # another configuration
 
 
-def test_more_shares_are_offered_with_the_same_list_and_fewer_leave_as_vanished_devices_do(node):
+def test_more_and_fewer_shares(node):
     devices = (A, B)
     node.take(*devices)
     node.amend(2, 10)
@@ -513,7 +513,7 @@ def test_more_shares_are_offered_with_the_same_list_and_fewer_leave_as_vanished_
     assert node.listed == {"a": True, "b": True}
 
 
-def test_a_shorter_time_for_lost_ids_counts_at_once_and_a_longer_one_too(node):
+def test_another_time_for_lost_ids(node):
     node.take(A)
     node.take()
     node.sleep(5)
@@ -525,7 +525,7 @@ def test_a_shorter_time_for_lost_ids_counts_at_once_and_a_longer_one_too(node):
     assert node.listed == {}
 
 
-def test_a_list_that_fewer_shares_make_short_enough_is_offered(make):
+def test_fewer_shares_make_a_list_fit(make):
     node, devices = make(shares=2), tuple(many(3000))
     node.take(*devices)
     assert not node.listed
@@ -572,7 +572,7 @@ def test_whoever_follows_the_list_is_told_why_there_is_none(node):
 
 
 @pytest.mark.parametrize("length", [105, 106, 107])
-def test_the_longest_first_list_is_one_that_fits_with_all_of_it_unhealthy(make, length):
+def test_the_longest_first_list_fits_unhealthy(make, length):
     """Lengths around 106, at which the word that is longer makes the number of bytes longer, too."""
 
     def listed(count):
@@ -609,7 +609,7 @@ def test_a_much_too_long_list_is_not_made(make):
     assert len(node.listed) == 1000
 
 
-def test_a_list_that_grows_too_long_keeps_its_ids_and_follows_their_health(node):
+def test_a_list_that_grows_too_long(node):
     node.take(*many(3000))
     node.take(*many(2000), *many(2500, first=2500, health=WET))
     listed = list(node.listed.values())
@@ -649,7 +649,7 @@ def test_ids_that_are_lost_count_until_they_leave(node):
     assert list(node.listed.values()) == [True] * 2500
 
 
-def test_a_list_fits_even_when_everything_on_it_turns_unhealthy(node):
+def test_a_list_fits_when_all_turn_unhealthy(node):
     (device,) = many(1)
     healthy, unhealthy = (len(APIS[0].to_offer(Offer(device.id, health))) for health in (HEALTHY, WET))
     node.take(*many(LARGEST // healthy))
@@ -660,7 +660,7 @@ def test_a_list_fits_even_when_everything_on_it_turns_unhealthy(node):
     assert LARGEST - 20 * unhealthy < sent(node) <= LARGEST
 
 
-def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(node, caplog):
+def test_held_ids_are_listed_before_others(node, caplog):
     held = [device.id for device in many(2000, first=2500)]
     node.take(*many(2500))
     node.write({*held, many(1)[0].id})
@@ -676,7 +676,7 @@ def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(n
     assert [record.levelname for record in caplog.records if record.levelno > logging.INFO] == ["ERROR"]
 
 
-def test_what_containers_hold_keeps_a_first_list_that_is_too_long_from_failing_twice(node, caplog):
+def test_held_ids_beside_a_too_long_first_list(node, caplog):
     node.take(*many(4100))
     node.write({"z"})
     assert node.listed is None
@@ -685,7 +685,7 @@ def test_what_containers_hold_keeps_a_first_list_that_is_too_long_from_failing_t
 
 
 @pytest.mark.parametrize("id_", ["", "\0", "a\0b", "\x7f\u2028"])
-def test_an_id_of_the_checkpoint_that_no_driver_may_have_is_listed_like_any_other(node, id_):
+def test_an_id_that_no_driver_may_have(node, id_):
     node.take(A)
     node.write({id_})
     assert node.listed == {"a": True, id_: False}
@@ -877,7 +877,7 @@ TestEvents = Events.TestCase
 TestEvents.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
 
 
-def test_another_reason_is_no_new_list_because_no_kubelet_would_see_a_difference(node):
+def test_another_reason_is_no_new_list(node):
     node.take(Device("a", WET), Device("b"))
     version = node.inventory.list.version
     node.take(Device("a", Health.unhealthy("frozen")), Device("b"))

@@ -53,7 +53,7 @@ class Started(JournalWriter):
         self.task = asyncio.create_task(self.follow())
 
 
-async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(disk, holdings, log):
+async def test_nothing_is_written_before_the_load(disk, holdings, log):
     disk.save({"a": Unreleased("")})
     give(holdings, "b")
     waiting = JournalWriter(disk, holdings, Threads(), log)
@@ -61,14 +61,14 @@ async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(
     assert set(disk.load()) == {"a"}
 
 
-async def test_what_was_given_away_just_now_is_held_although_the_checkpoint_lacks_it(disk, holdings, log):
+async def test_a_fresh_grant_is_held(disk, holdings, log):
     now = int(time.time())
     disk.save({"new": Unreleased("", since=now), "old": Unreleased("", since=now - 60)})
     await JournalWriter(disk, holdings, Threads(), log).load()
     assert holdings.value.held == {"new"}
 
 
-async def test_what_the_checkpoint_has_already_is_held_as_long_as_it_says_so(disk, holdings, log):
+async def test_held_as_the_checkpoint_says(disk, holdings, log):
     disk.save({"new": Unreleased("", since=int(time.time()))})
     now = time.monotonic()
     holdings.set(holdings.value.noted({"new": Noted()}, now, now))
@@ -106,7 +106,7 @@ async def test_what_an_earlier_gateway_wrote_is_taken(one, disk, holdings):
     assert holdings.value.unreleased["a"].hardware == {"char 188:0"}
 
 
-async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdings, log, records):
+async def test_without_a_thread(disk, holdings, log, records):
     threads = Scarce()
     one = JournalWriter(disk, holdings, threads, log)
     await one.load()
@@ -133,7 +133,7 @@ async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, rec
     assert aside.read_text() == "{"
 
 
-async def test_what_could_not_be_read_at_first_is_read_before_anything_is_written(disk, holdings, log, records):
+async def test_a_late_load_before_a_write(disk, holdings, log, records):
     disk.save({"earlier": Unreleased("", hardware=frozenset(["char 188:0"]))})
     threads = Scarce()
     one = JournalWriter(disk, holdings, threads, log)
@@ -147,7 +147,7 @@ async def test_what_could_not_be_read_at_first_is_read_before_anything_is_writte
     assert holdings.value.unreleased["earlier"].hardware == {"char 188:0"}
 
 
-async def test_what_could_not_be_read_at_first_is_read_although_nothing_changes(disk, holdings, log):
+async def test_a_late_load_without_a_change(disk, holdings, log):
     disk.save({"earlier": Unreleased("")})
     threads = Scarce()
     one = Started(disk, holdings, threads, log, again=0.01)
@@ -174,7 +174,7 @@ async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdi
     assert str(records.texts()).count("nobody will remember") == 1
 
 
-async def test_a_disk_that_refused_is_tried_again_although_nothing_else_changes(disk, holdings, log, records):
+async def test_a_disk_that_refused_is_tried_again(disk, holdings, log, records):
     disk.path.parent.mkdir(mode=0o700)
     disk.path.parent.chmod(0o777)
     one = Started(disk, holdings, Threads(), log, again=0.01)
@@ -190,7 +190,7 @@ async def test_a_disk_that_refused_is_tried_again_although_nothing_else_changes(
     await asyncio.wait({one.task})
 
 
-async def test_a_disk_that_refused_has_nothing_to_write_once_all_is_as_before(disk, holdings, log):
+async def test_a_disk_that_refused_and_nothing_to_write(disk, holdings, log):
     disk.path.parent.mkdir(mode=0o700)
     disk.path.parent.chmod(0o777)
     one = Started(disk, holdings, Threads(), log, again=0.01)
@@ -206,7 +206,7 @@ async def test_a_disk_that_refused_has_nothing_to_write_once_all_is_as_before(di
     await asyncio.wait({one.task})
 
 
-async def test_the_last_change_follows_one_that_is_still_being_written(one, disk, holdings):
+async def test_a_change_during_a_write(one, disk, holdings):
     await one.start()
     disk.free.clear()
     give(holdings, "a")

@@ -30,7 +30,7 @@ def refused(answer):
     return answer.id, answer.reason
 
 
-def test_every_share_is_offered_with_its_devices_health_and_nodes():
+def test_every_share_is_offered():
     assert ledger(A, Device("b", WET), shares=2).offers() == {
         "a": Offer("a", numa_nodes=(1,)),
         "a::1": Offer("a::1", numa_nodes=(1,)),
@@ -51,7 +51,7 @@ def test_a_device_that_changes_is_offered_as_it_is_now():
         assert some.offers() == {"a": Offer("a", changed.health, changed.numa_nodes), "b": Offer("b")}
 
 
-def test_a_vanished_device_stays_listed_unhealthy_where_it_was():
+def test_a_vanished_device_stays_listed():
     some = ledger(A, B)
     some.take([B], 101)
     assert some.offers() == {
@@ -69,7 +69,7 @@ def test_since_when_an_id_can_not_be_given_away():
     assert [some.unhealthy_since(id_) for id_ in "ab"] == [None, 102]
 
 
-def test_what_was_lost_and_what_came_back_is_counted_by_id():
+def test_losses_and_returns_are_counted():
     some = ledger(A, B, shares=2)
     some.take([B], 101)
     some.take([B], 102)
@@ -79,7 +79,7 @@ def test_what_was_lost_and_what_came_back_is_counted_by_id():
     assert (some.losses, some.returns) == (3, 2)
 
 
-def test_it_leaves_when_it_was_lost_for_long_enough_and_nobody_holds_it():
+def test_a_lost_id_leaves_when_nobody_holds_it():
     some = ledger(A, B)
     some.take([B], 101)
     some.hold(NOBODY, 110.9)
@@ -90,7 +90,7 @@ def test_it_leaves_when_it_was_lost_for_long_enough_and_nobody_holds_it():
     assert some.next_drop(NOBODY) is None
 
 
-def test_even_without_keeping_it_is_unhealthy_for_a_moment_first():
+def test_unhealthy_for_a_moment_without_keeping():
     some = ledger(A, keep_lost=0)
     some.take([], 101)
     some.hold(NOBODY, 101)
@@ -98,7 +98,7 @@ def test_even_without_keeping_it_is_unhealthy_for_a_moment_first():
     assert some.next_drop(NOBODY) == 101 + LEAVING
 
 
-def test_a_held_id_stays_for_as_long_as_it_is_held_and_leaves_then_at_once():
+def test_a_held_id_stays():
     some = ledger(A)
     some.take([], 101)
     held = frozenset({"a"})
@@ -117,7 +117,7 @@ def test_nothing_leaves_while_it_isnt_known_what_is_held():
     assert set(some.offers()) == {"a"}
 
 
-def test_a_device_that_returns_is_what_it_was_and_is_lost_anew_later():
+def test_a_device_that_returns():
     some = ledger(A)
     some.take([], 101)
     some.take([A], 105)
@@ -127,7 +127,7 @@ def test_a_device_that_returns_is_what_it_was_and_is_lost_anew_later():
     assert some.next_drop(NOBODY) == 119
 
 
-def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers():
+def test_held_ids_after_a_restart():
     some = Ledger(Observable(configured(keep_lost=10)))
     held = frozenset({"a::2", "gone::1"})
     some.hold(held, 100, {"gone::1": (0, 1), "a::2": (7,)}.__getitem__)
@@ -142,7 +142,7 @@ def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers
     }
 
 
-def test_a_share_that_is_no_longer_offered_still_means_its_device():
+def test_an_old_share_means_its_device():
     # a 1.8 kubelet allocates again at each start of a container
     some = ledger(A)
     some.hold(frozenset({"a::2"}), 101)
@@ -151,7 +151,7 @@ def test_a_share_that_is_no_longer_offered_still_means_its_device():
     assert refused(some.resolve(["a::2"], 201)) == ("a::2", "unknown: this resource doesn't offer it")
 
 
-def test_while_the_driver_fails_nothing_is_healthy_and_nothing_leaves_the_list():
+def test_while_the_driver_fails():
     some = ledger(A, Device("b", WET))
     some.fail("no answer", 101)
     some.fail("no answer for 5 s", 106)
@@ -187,7 +187,7 @@ def test_the_first_id_that_cannot_be_given_is_named():
     assert some.resolve([], 100) == {}
 
 
-def test_a_list_that_is_too_long_may_follow_health_but_not_grow():
+def test_a_too_long_list_follows_health():
     some = ledger(A, B)
     some.take([Device("a", WET), Device("c")], 101, only={"a", "b"})
     assert {i: offer.health.reason for i, offer in some.offers().items()} == {"a": "wet", "b": "its device is gone"}
@@ -340,7 +340,7 @@ def test_an_id_is_never_split(name):
     assert some.resolve([f"{name}::1"], 100) == {f"{name}::1": Device(name)}
 
 
-def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning():
+def test_other_ids_of_shares():
     config = Observable(configured(shares=2, keep_lost=10))
     some = Ledger(config)
     some.take([A], 100)
@@ -360,7 +360,7 @@ def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning()
     assert some.offers()["a-1"] == Offer("a-1", Health.unhealthy("its device is gone"), (1,), "a-0")
 
 
-def test_pods_of_another_plugin_keep_their_devices_under_its_ids():
+def test_ids_of_another_plugin():
     some = Ledger(Observable(configured(shares=Shares(8, ids="kvm{share}"), keep_lost=10)))
     some.hold(frozenset({"kvm5", "kvm9"}), 100)  # what the kubelet's checkpoint has, before the driver has answered
     assert not some.offers()["kvm5"].health.ok

@@ -35,7 +35,7 @@ def test_the_bound_is_never_less_than_an_unhealthy_list(api, devices, shares):
     assert ListLimit(LARGEST, api.largest).bound(devices, [device.id for device in devices], shares) >= exact
 
 
-def test_the_whole_list_is_made_only_where_it_may_be_too_long():
+def test_the_whole_list_is_seldom_made():
     def never():
         raise AssertionError("nobody need make that list")
 

@@ -75,7 +75,7 @@ def told(records):
     return [(record.levelno, record.getMessage(), record.devices) for record in records.records]
 
 
-async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, records):
+async def test_each_line_names_its_devices(followed, records):
     followed.inventory.set(listed(a="wet", b="wet", c="dry"))
     await until(records.texts)
     followed.inventory.set(listed("a", b="wet", c="dry"))
@@ -87,7 +87,7 @@ async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, re
     ]
 
 
-async def test_what_is_worse_names_its_holders_by_any_share_and_what_is_better_does_not(followed, records):
+async def test_what_is_worse_names_its_holders(followed, records):
     followed.holders = {"a::1": ("shop/till-0 (app)",), "b": ("shop/till-1 (app)",), "c": ("pod 1-2-3 (c)",)}
     followed.inventory.set(listed("a", "a::1", "b", "c", d="dry"))
     await until(records.texts)
@@ -179,7 +179,7 @@ FIRST = [text for _ in range(FEW) for text in ("the device is Unhealthy: wet", "
 
 
 @in_virtual_time
-async def test_a_device_that_goes_on_changing_is_summed_up_after_a_minute(log, records):
+async def test_a_flapping_device_is_summed_up(log, records):
     device = Flapping(log)
     await advance(1)
     await device.flap(30, 2)
@@ -236,7 +236,7 @@ async def test_a_flapping_device_is_summed_up_as_it_is_now(log, records):
 
 
 @in_virtual_time
-async def test_a_driver_that_fails_again_and_again_makes_no_flapping_devices(log, records):
+async def test_a_flapping_driver(log, records):
     device = Flapping(log)
     await advance(1)
     device.followed.quiet = True

@@ -58,7 +58,7 @@ async def watched(tmp_path):
     await one.end()
 
 
-async def test_journals_of_earlier_gateways_say_which_resources_are_left(watched):
+async def test_journals_name_the_orphans(watched):
     watched.journal(GONE)
     watched.journal(SERVED)
     assert not watched.left.known.is_set()
@@ -71,7 +71,7 @@ async def test_journals_of_earlier_gateways_say_which_resources_are_left(watched
     await until(lambda: watched.changes)
 
 
-async def test_a_journal_that_another_gateway_has_written_since_is_found_by_another_look(watched):
+async def test_a_journal_written_since(watched):
     watched.run()
     await watched.left.known.wait()
     watched.journal(GONE)
@@ -82,7 +82,7 @@ async def test_a_journal_that_another_gateway_has_written_since_is_found_by_anot
     assert not watched.node.by_resource[SERVED].value.unreleased
 
 
-async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_left_already(watched):
+async def test_a_grant_of_an_orphan_since(watched):
     watched.journal(GONE)
     watched.run()
     await watched.left.known.wait()
@@ -91,7 +91,7 @@ async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_lef
     assert watched.left.usages[GONE].value.unreleased.keys() == {"b0", "b1"}
 
 
-async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_could_not(watched, caplog):
+async def test_a_look_tells_whether_it_read_all(watched, caplog):
     watched.journal(GONE)
     (watched.state_dir / "broken.json").write_text("{")
     for _ in range(2):
@@ -100,7 +100,7 @@ async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_coul
     assert caplog.text.count("broken.json") == 1
 
 
-async def test_a_journal_that_cannot_be_read_is_told_of_and_the_others_count(watched, caplog):
+async def test_one_journal_that_cannot_be_read(watched, caplog):
     watched.journal(GONE)
     (watched.state_dir / "broken.json").write_text("{")
     watched.run()
@@ -137,7 +137,7 @@ async def test_a_disk_that_hangs_is_waited_for_a_little_while(tmp_path, caplog):
     await one.end()
 
 
-async def test_what_a_resource_holds_as_it_goes_is_left_until_it_is_free(watched):
+async def test_a_resource_that_goes_is_an_orphan(watched):
     watched.run()
     await watched.left.known.wait()
     watched.publish(SERVED, lambda value: value.remembered({}).began(("b0",)).gave(("b0",), time.monotonic()))
@@ -160,7 +160,7 @@ async def test_a_resource_that_holds_nothing_leaves_nothing(watched):
     assert (watched.left.usages, watched.node.by_resource) == ({}, {})
 
 
-async def test_a_resource_that_is_configured_again_is_not_left_and_keeps_what_it_holds(watched):
+async def test_an_orphan_configured_again(watched):
     watched.journal(GONE)
     watched.run()
     await watched.left.known.wait()
@@ -172,7 +172,7 @@ async def test_a_resource_that_is_configured_again_is_not_left_and_keeps_what_it
     assert GONE in watched.node.by_resource, "its new owner decides"
 
 
-async def test_what_pools_ask_for_is_told_again_whenever_it_changes(watched):
+async def test_changes_of_orphans_are_told(watched):
     watched.journal(GONE)
     watched.run()
     await watched.left.known.wait()
@@ -184,7 +184,7 @@ async def test_what_pools_ask_for_is_told_again_whenever_it_changes(watched):
 
 
 @pytest.mark.parametrize(("driver", "named"), [("fpga", "driver fpga"), (None, "its driver"), ("", "")])
-async def test_what_is_free_although_no_driver_can_be_told_is_a_leak(watched, caplog, driver, named):
+async def test_a_leak_of_an_orphan(watched, caplog, driver, named):
     entry = CLAIMS["b0"]._replace(device="board", driver=driver)
     watched.journal(GONE, {"b0": entry})
     watched.run()

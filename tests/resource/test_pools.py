@@ -68,7 +68,7 @@ async def make(pool):
         one.end()
 
 
-async def test_what_is_being_given_as_one_resource_is_unhealthy_in_the_others_at_once(make):
+async def test_in_flight_is_unhealthy_in_the_others(make):
     aes, fft = await make(AES), await make(FFT, shares=2)
     given = aes.allocate("b0")
     await asyncio.sleep(0)
@@ -94,7 +94,7 @@ async def pair():
 
 
 @in_virtual_time
-async def test_the_kubelet_hears_of_it_once_a_quick_allocate_is_over_because_it_writes_both_down():
+async def test_the_list_waits_for_a_quick_allocate():
     aes, fft = await pair()
     lists = fft.inventory.list
     version = lists.version
@@ -111,7 +111,7 @@ async def test_the_kubelet_hears_of_it_once_a_quick_allocate_is_over_because_it_
 
 
 @in_virtual_time
-async def test_an_allocate_that_fails_at_once_is_no_news_for_the_kubelet():
+async def test_an_allocate_that_fails_at_once():
     aes, fft = await pair()
     lists = fft.inventory.list
     version = lists.version
@@ -126,7 +126,7 @@ async def test_an_allocate_that_fails_at_once_is_no_news_for_the_kubelet():
     fft.end()
 
 
-async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(make):
+async def test_of_two_allocates_at_once_one_wins(make):
     aes, fft = await make(AES), await make(FFT, devices=[BOTH])
     first, second = aes.allocate("b1"), fft.allocate("both")
     await turns()
@@ -138,7 +138,7 @@ async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(
     assert fft.reasons.keys() == {"both"}
 
 
-async def test_what_is_free_again_is_healthy_again_and_its_own_driver_was_told_before(make):
+async def test_free_again_after_its_driver_was_told(make):
     aes, fft = await make(AES), await make(FFT)
     await aes.give("b0")
     aes.note("b0")
@@ -151,7 +151,7 @@ async def test_what_is_free_again_is_healthy_again_and_its_own_driver_was_told_b
     await fft.give("b0")
 
 
-async def test_shares_of_a_device_are_given_to_many_under_one_name_and_to_nobody_under_another(make):
+async def test_shares_under_one_name(make):
     aes, fft = await make(AES, shares=3), await make(FFT)
     await aes.give("b0")
     await aes.give("b0::2")
@@ -159,7 +159,7 @@ async def test_shares_of_a_device_are_given_to_many_under_one_name_and_to_nobody
     assert fft.reasons.keys() == {"b0"}
 
 
-async def test_a_kubelet_that_may_have_refused_a_pod_gets_the_list_again_because_it_then_writes_that_down(make):
+async def test_the_list_again_after_a_refused_pod(make):
     aes = await make(AES)
     await aes.give("b0")
     aes.note("b0", pod="refused")
@@ -174,7 +174,7 @@ async def test_a_kubelet_that_may_have_refused_a_pod_gets_the_list_again_because
     assert aes.inventory.list.version == lists + 1
 
 
-async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_given(make, pool):
+async def test_nothing_is_given_of_an_unknown_pool(make, pool):
     aes = await make(AES)
     assert pool.known.is_set()
     fft = await make(FFT, known=False)
@@ -186,7 +186,7 @@ async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_give
     assert aes.reasons == {"b0": "held as example.com/fft by pod 1a"}
 
 
-async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp_path):
+async def test_hardware_of_a_removed_resource(tmp_path):
     threads = Threads()
     told = Told([AES, FFT])
     pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, threads), CallsAfterClose())
@@ -214,7 +214,7 @@ async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp
     following.cancel()
 
 
-async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_it(make):
+async def test_hardware_of_another_is_not_prepared(make):
     aes, fft = await make(AES), await make(FFT, known=False)
     await asyncio.wait_for(aes.calls.prepare(["b0"]), 20)
     fft.remember()
@@ -226,7 +226,7 @@ async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_i
     assert (aes.lanes.prepared, fft.lanes.prepared) == (["b0"], ["b0"])
 
 
-async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_told_of_what_they_have(make):
+async def test_a_driver_that_is_not_there(make):
     aes, fft = await make(AES), await make(FFT)
     await aes.give("b0")
     aes.driver.calls = None
@@ -258,7 +258,7 @@ async def slow(make, gate):
         held.open()
 
 
-async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocate_has_ended(make, slow):
+async def test_a_prepare_that_outlived_its_allocate(make, slow):
     (aes, held), fft = slow, await make(FFT)
     with pytest.raises(DriverTimeout):
         await aes.calls.allocate([["b0"]], APIS[1])
@@ -274,7 +274,7 @@ async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocat
     await fft.give("b0")
 
 
-async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_its_deadline_has_ended(make, slow):
+async def test_a_prepare_that_outlived_its_deadline(make, slow):
     (aes, held), fft = slow, await make(FFT)
     await aes.calls.allocate([["b0"]], APIS[0])
     with pytest.raises(DriverTimeout):
@@ -288,7 +288,7 @@ async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_i
     await until(lambda: not fft.reasons)
 
 
-async def test_what_a_failed_allocate_gave_is_nobodys_before_its_driver_was_told(make):
+async def test_a_failed_allocate_before_its_release(make):
     """What a driver does at a release it may do to another container otherwise."""
     aes, fft = await make(AES), await make(FFT)
     told = []
@@ -311,7 +311,7 @@ LINK, NODE = (Device(name, hardware=("char 188:0",)) for name in ("by-id-1", "tt
 
 
 @pytest.mark.parametrize("free", ["by-id-1", "ttyUSB0"])
-async def test_two_that_have_the_same_hardware_keep_it_from_everybody_until_both_are_free(make, free):
+async def test_two_that_have_the_same_hardware(make, free):
     """A gateway that knew nothing of hardware gave it away under both names, and nobody wrote down what it was."""
     serial = await make(AES, devices=[LINK, NODE], shares=2)
     serial.note("by-id-1", "ttyUSB0")
@@ -328,7 +328,7 @@ async def test_two_that_have_the_same_hardware_keep_it_from_everybody_until_both
     assert serial.reasons == {}
 
 
-async def test_of_two_that_had_the_same_hardware_the_one_that_has_it_still_is_named(make):
+async def test_of_two_holders_the_last_is_named(make):
     aes, fft = await make(AES, shares=2), await make(FFT)
     aes.lanes.release = lambda devices, free, told: None  # it takes its time
     for number in (0, 1):
@@ -340,7 +340,7 @@ async def test_of_two_that_had_the_same_hardware_the_one_that_has_it_still_is_na
 
 
 @pytest.mark.parametrize("board", ["b0", "b1"])
-async def test_what_an_earlier_driver_works_on_hides_nobody_who_has_a_part_of_it(pool, make, board):
+async def test_an_earlier_drivers_call_hides_no_holder(pool, make, board):
     """They were given away while these resources were in no pool."""
     pool._besides = lambda: [worked_on(FFT, "prepare", [BOTH])]
     aes, fft = await make(AES), await make(FFT, devices=[BOTH], shares=2)
@@ -350,14 +350,14 @@ async def test_what_an_earlier_driver_works_on_hides_nobody_who_has_a_part_of_it
     assert fft.reasons["both::1"] == f"{board} is held as example.com/aes by pod 1a"
 
 
-async def test_a_name_without_hardware_is_excluded_by_a_device_that_has_it_behind_it(make):
+async def test_a_name_behind_a_device(make):
     aes = await make(AES, devices=[BOARDS[0], BOTH])
     await aes.give("both")
     assert aes.reasons == {"b0": "b0 is held as both"}
 
 
 @pytest.mark.parametrize("known", ["a list", "a journal"])
-async def test_what_was_given_under_a_name_that_is_gone_counts_though_no_device_names_hardware_now(make, known):
+async def test_a_grant_under_a_name_that_is_gone(make, known):
     if known == "a list":
         aes = await make(AES, devices=[BOTH])
         await aes.give("both")
@@ -372,7 +372,7 @@ async def test_what_was_given_under_a_name_that_is_gone_counts_though_no_device_
     assert "b0 is held as both" in await aes.refusal("b0")
 
 
-async def test_what_another_name_of_the_resource_has_is_neither_prepared_nor_released(make):
+async def test_hardware_of_another_name(make):
     """The link means another port by now, which a container has under the port's own name."""
     serial = await make(AES, devices=[replace(LINK, hardware=("char 188:1",)), NODE])
     await serial.give("by-id-1")
@@ -406,7 +406,7 @@ async def test_a_restarted_container_has_what_its_name_means_now(make, others, e
     assert serial.reasons.keys() == excluded
 
 
-async def test_two_links_that_swap_start_again_one_after_the_other(make):
+async def test_two_links_that_swap(make):
     """Each wants what the other one had. Who is refused doesn't run, so the other one may start."""
     one, two = ("char 188:0",), ("char 188:1",)
     serial = await make(AES, devices=[Device("a", hardware=one), Device("b", hardware=two)])
@@ -429,7 +429,7 @@ def write_down(member, containers):
     member.holdings.set(member.holdings.value.noted(noted, now, now))
 
 
-async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the_pool_is_known(make):
+async def test_other_hardware_waits_for_the_pool(make):
     aes, fft = await make(AES), await make(FFT, known=False)
     aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b1"]))})
     aes.note("b0")
@@ -442,7 +442,7 @@ async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the
     await aes.calls.prepare(["b0"])
 
 
-async def test_what_is_being_given_is_what_its_name_meant_when_the_driver_was_asked(make):
+async def test_in_flight_is_what_the_driver_was_asked(make):
     serial = await make(AES, devices=[LINK, NODE])
     given = serial.allocate("by-id-1")
     await turns()
@@ -454,7 +454,7 @@ async def test_what_is_being_given_is_what_its_name_meant_when_the_driver_was_as
         await given
 
 
-async def test_a_device_that_got_more_hardware_while_it_was_given_away_is_held_with_all_of_it(make):
+async def test_a_device_that_got_more_hardware(make):
     serial = await make(AES, devices=[LINK, replace(NODE, hardware=("char 188:1",))])
     given = serial.allocate("by-id-1")
     await turns()
@@ -468,7 +468,7 @@ async def test_a_device_that_got_more_hardware_while_it_was_given_away_is_held_w
 
 
 @in_virtual_time
-async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet_names_it_still():
+async def test_what_is_gone_and_whose_pod_ended():
     """A kubelet of an idle node writes its checkpoint again when the next pod comes, and none fits until then."""
     loop: Any = asyncio.get_running_loop()
     aes = served(AES, Pool(), loop.clock, [BOTH], keep_lost=60)
@@ -487,7 +487,7 @@ async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet
     aes.end()
 
 
-async def test_a_name_that_means_other_hardware_than_its_container_has_waits_for_the_rest_of_the_pool(make):
+async def test_a_name_of_other_hardware_waits(make):
     """A gateway was killed, and what the name means changed meanwhile."""
     aes, fft = await make(AES, known=False, shares=2), await make(FFT, known=False)
     aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b1"]))})
@@ -500,7 +500,7 @@ async def test_a_name_that_means_other_hardware_than_its_container_has_waits_for
     assert "held as example.com/fft by pod 1a" in await aes.refusal("b0::1")
 
 
-async def test_what_only_an_old_journal_knows_is_given_to_nobody_before_the_rest_of_the_pool_is_known(make):
+async def test_what_only_an_old_journal_knows(make):
     """A gateway was killed before it wrote down that the driver had been told, and that another name was given away."""
     raw, aes = await make(RAW, known=False, devices=[BOTH]), await make(AES, known=False)
     raw.remember({"both": Unreleased("", hardware=frozenset({"b0", "b1"}))})
@@ -574,7 +574,7 @@ async def remove(life, name):
     await turns()
 
 
-async def test_a_resource_that_leaves_the_pool_keeps_nothing_from_it(live):
+async def test_a_resource_that_leaves_the_pool(live):
     life = await live(AES, FFT)
     await give(life, AES, "b0")
     assert life.served[FFT].reasons.keys() == {"b0"}
@@ -585,7 +585,7 @@ async def test_a_resource_that_leaves_the_pool_keeps_nothing_from_it(live):
     assert life.served[AES].reasons == {}
 
 
-async def test_resources_that_come_into_one_pool_keep_from_each_other_what_they_have_at_once(live):
+async def test_resources_that_come_into_one_pool(live):
     life = await live(AES, FFT)
     life.truth.settings[AES] = replace(life.truth.settings[AES], pool=None)
     life.amend(AES)
@@ -595,7 +595,7 @@ async def test_resources_that_come_into_one_pool_keep_from_each_other_what_they_
     assert life.served[FFT].reasons == {"b0": "held as example.com/aes by pod 1a"}
 
 
-async def test_nothing_of_a_pool_is_given_away_before_a_new_resource_of_it_is_known(live):
+async def test_a_new_resource_of_a_pool(live):
     life = await live(FFT)
     life.usages.add(AES)
     life.pools.add(configured(name=AES, pool="boards"))
@@ -609,7 +609,7 @@ class Slow(Inline):
         return asyncio.get_running_loop().create_future() if name == "journals" else super().call(name, function)
 
 
-async def test_nothing_of_a_pool_is_given_away_before_the_journals_of_all_resources_are_known(live):
+async def test_a_pool_waits_for_all_journals(live):
     life = await live(FFT, threads=Slow())
     assert "a resource that isn't configured any more" in await refusal(life, FFT)
 
@@ -651,7 +651,7 @@ async def waiting(live, tmp_path):
         yield SimpleNamespace(life=life, lock=lock, tasks=tasks, threads=threads)
 
 
-async def test_resources_that_wait_for_another_gateway_together_look_once_for_what_it_left(waiting):
+async def test_one_look_for_many_that_wait(waiting):
     waiting.lock.close()
     await until(lambda: waiting.threads.looks)
     await turns()
@@ -660,7 +660,7 @@ async def test_resources_that_wait_for_another_gateway_together_look_once_for_wh
     assert len(waiting.threads.looks) == 1
 
 
-async def test_a_resource_that_comes_while_the_journals_are_read_has_them_read_again(waiting):
+async def test_a_resource_that_comes_during_a_look(waiting):
     """The other gateway may have written since."""
     waiting.lock.close()
     await until(lambda: waiting.threads.looks)
@@ -675,7 +675,7 @@ async def test_a_resource_that_comes_while_the_journals_are_read_has_them_read_a
 
 
 @pytest.mark.parametrize("reading", [False, True])
-async def test_a_resource_that_is_stopped_while_it_looks_leaves_the_others_waiting(waiting, reading):
+async def test_a_resource_that_stops_during_a_look(waiting, reading):
     if reading:
         waiting.lock.close()
         await until(lambda: waiting.threads.looks)
@@ -689,7 +689,7 @@ async def test_a_resource_that_is_stopped_while_it_looks_leaves_the_others_waiti
     await asyncio.gather(*others)
 
 
-async def test_of_what_a_removed_resource_gave_that_is_free_which_no_container_has(live):
+async def test_free_hardware_of_a_removed_resource(live):
     life = await live(AES, FFT)
     await give(life, AES, "b0", "b1")
     await remove(life, AES)
@@ -699,7 +699,7 @@ async def test_of_what_a_removed_resource_gave_that_is_free_which_no_container_h
     assert life.served[FFT].reasons == {"b1": "held as example.com/aes by pod 2b"}
 
 
-async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_ends(live):
+async def test_a_removed_resource_that_is_back(live):
     life = await live(AES, FFT)
     await give(life, AES, "b0")
     await remove(life, AES)
@@ -715,7 +715,7 @@ async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_e
     assert life.served[FFT].reasons == {} == life.served[AES].reasons
 
 
-async def test_what_a_driver_prepares_that_has_ended_is_nobodys_although_its_resource_and_its_pod_are_gone(live):
+async def test_a_prepare_of_a_driver_that_has_ended(live):
     life = await live(AES, FFT)
     await give(life, AES, "b0")
     preparing = asyncio.ensure_future(life.served[AES].calls.prepare(["b0"]))

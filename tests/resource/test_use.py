@@ -31,7 +31,7 @@ def test_nothing_is_excluded_while_nothing_is_given_away():
     assert out([LINK, NODE, OTHER, PLAIN], noted()) == {}
 
 
-def test_the_other_names_of_what_is_held_or_being_given_are_excluded():
+def test_other_names_are_excluded():
     reason = {"ttyUSB0": "char 188:0 is held as by-id-1"}
     assert out([LINK, NODE, OTHER, PLAIN], noted("by-id-1")) == reason
     flying = noted().began(("by-id-1",))
@@ -49,24 +49,24 @@ def test_shares_of_one_device_do_not_exclude_each_other():
     assert out([LINK, OTHER], noted("by-id-1::1")) == {}
 
 
-def test_what_was_behind_an_id_when_it_was_given_away_counts_though_its_device_is_gone():
+def test_hardware_at_the_grant_counts():
     entry = Unreleased("", hardware=frozenset(["char 188:0"]))
     assert out([NODE, OTHER], noted("by-id-1", **{"by-id-1": entry})) == {"ttyUSB0": "char 188:0 is held as by-id-1"}
 
 
-def test_a_name_that_means_other_hardware_now_excludes_what_it_meant():
+def test_a_name_excludes_what_it_meant():
     moved = Device("by-id-1", hardware=("char 188:1",))
     entry = Unreleased("", hardware=frozenset(["char 188:0"]))
     assert out([moved, NODE, OTHER], noted("by-id-1", **{"by-id-1": entry})).keys() == {"ttyUSB0"}
 
 
-def test_of_an_unhealthy_device_that_says_nothing_it_is_not_known_what_is_behind_it():
+def test_an_unhealthy_device_that_says_nothing():
     absent = Device("by-id-1", Health.unhealthy("its link is gone"))
     assert "may be what a container holds as by-id-1" in out([absent, NODE], noted("by-id-1"))["ttyUSB0"]
     assert out([PLAIN, NODE], noted("plain")) == {}
 
 
-def test_what_nobody_remembers_may_be_any_hardware_that_is_not_held_itself():
+def test_unknown_hardware_may_be_any():
     excludes = out([NODE, OTHER, PLAIN], noted("by-id-1", "ttyUSB1"))
     assert excludes.keys() == {"ttyUSB0"}
     assert "may be what a container holds as by-id-1" in excludes["ttyUSB0"]
@@ -77,14 +77,14 @@ def test_an_id_is_hardware_if_the_driver_says_no_more():
     assert out([composite, PLAIN], noted("plain")) == {"both": "plain is held as plain"}
 
 
-def test_what_is_freed_excludes_until_its_driver_was_told():
+def test_freed_hardware_excludes_other_names():
     freed = noted("by-id-1").noted({}, NOW + 1, NOW + 1)
     assert freed.freed == {"by-id-1"}
     assert out([LINK, NODE], freed).keys() == {"ttyUSB0"}
     assert out([LINK, NODE], freed.released(freed.freed)) == {}
 
 
-def test_two_devices_of_one_request_may_be_the_same_hardware():
+def test_same_hardware_twice_in_a_request():
     assert shared([LINK, OTHER, PLAIN]) is None
     assert shared([OTHER, LINK, NODE]) == (LINK, NODE)
 
@@ -129,7 +129,7 @@ def beside(holdings, **more):
     return out([BOARD, SECOND], known(), use([BOARD, SECOND], holdings, AES, **more))
 
 
-def test_what_is_held_or_being_given_in_one_resource_is_excluded_in_the_others():
+def test_excluded_in_other_resources():
     reason = {"b0": "held as example.com/aes by a container"}
     assert beside(known()) == {}
     assert beside(known("b0")) == beside(known("b0::1")) == reason
@@ -138,7 +138,7 @@ def test_what_is_held_or_being_given_in_one_resource_is_excluded_in_the_others()
     assert beside(flying.failed(("b0",))) == {}
 
 
-def test_what_an_earlier_driver_still_works_on_is_nobodys_but_whose_container_has_it():
+def test_hardware_of_an_earlier_drivers_call():
     earlier = worked_on(AES, "prepare", [BOARD])
     reason = {"b0": "held as example.com/aes by prepare() of its driver, which ended before that call did"}
     boards = [BOARD, SECOND]
@@ -157,7 +157,7 @@ def test_the_pod_is_named_or_else_its_uid():
     assert beside(listed)["b0"] == "held as example.com/aes by team/encoder-0"
 
 
-def test_who_has_what_nobody_saw_is_named_only_if_it_can_be_no_other():
+def test_the_holder_named_if_it_can_be_no_other():
     holdings = known().remembered({"b0": Unreleased("earlier", frozenset(["1a", "2b"]))})
     assert beside(holdings)["b0"] == "held as example.com/aes by a container"
     assert beside(holdings.ended(frozenset(["1a"])))["b0"] == "held as example.com/aes by pod 2b"
@@ -176,35 +176,35 @@ def test_drivers_meet_where_they_say_the_same_name():
     assert out([whole, PLAIN], known(), use([function], known("vf1"), AES)) == {"gpu0": reason}
 
 
-def test_until_it_is_known_what_another_resource_holds_only_what_containers_have_already_is_given():
+def test_while_another_resource_is_unknown():
     reason = "it isn't known yet what containers hold as example.com/aes"
     for unknown in Holdings(), noted(), Holdings().remembered({}):
         assert beside(unknown) == dict.fromkeys(["b0", "b1"], reason)
     assert out([BOARD, SECOND], known("b0"), use([], Holdings(), AES)) == {"b1": reason}
 
 
-def test_what_nobody_remembers_of_another_resource_may_be_any_hardware():
+def test_unknown_hardware_of_another_resource():
     reason = "it may be what a container holds as b7 of example.com/aes, because nobody remembers what that was"
     assert out([BOARD, SECOND], known("b1"), use([BOARD], known("b7"), AES)) == {"b0": reason}
     entry = Unreleased("", hardware=frozenset(["b7"]))
     assert out([BOARD, SECOND], known(), use([BOARD], known("b7", b7=entry), AES)) == {}
 
 
-def test_what_nobody_remembers_excludes_nothing_once_no_container_has_it():
+def test_unknown_hardware_that_is_free():
     """A gateway starts with a checkpoint that names a pod which has ended; then the kubelet writes another one."""
     freed = known("b7").noted({}, NOW + 1, NOW + 1)
     assert freed.freed == {"b7"}
     assert beside(freed) == out([BOARD, SECOND], freed) == {}
 
 
-def test_what_is_freed_excludes_others_until_its_driver_was_told_if_there_is_one():
+def test_freed_hardware_excludes_other_resources():
     freed = known("b0").noted({}, NOW + 1, NOW + 1)
     assert freed.freed == {"b0"}
     assert beside(freed).keys() == {"b0"}
     assert beside(freed, untold=False) == beside(freed.released(freed.freed)) == {}
 
 
-def test_a_held_share_is_of_its_device_whatever_it_is_called():
+def test_a_held_share_under_an_old_form():
     other = Device("other", hardware=("char 188:2",))
     own = used("example.com/serial", noted("x0", "nobody-knows"), {"x0": LINK}.get)
     assert own.forgotten == "nobody-knows"
@@ -214,7 +214,7 @@ def test_a_held_share_is_of_its_device_whatever_it_is_called():
 # shares of one device
 
 
-def test_a_share_that_is_not_offered_any_more_takes_the_last_free_one_of_its_device():
+def test_an_old_share_takes_the_last_free_one():
     def taken(holdings, shares):
         return crowded({"plain": PLAIN}, lambda name: share_ids(name, shares), use([PLAIN], holdings))
 
@@ -227,7 +227,7 @@ def test_a_share_that_is_not_offered_any_more_takes_the_last_free_one_of_its_dev
     assert taken(named, 1) == {"plain": "its share is held as plain::3, which isn't offered any more, by pod 1a"}
 
 
-def test_an_id_counts_for_the_device_that_was_given_away_under_it():
+def test_an_id_counts_for_the_device_it_meant():
     entry = Unreleased("", hardware=frozenset(["char 188:0"]), device="by-id-1")
     holdings = noted("ttyUSB0", ttyUSB0=entry)
     own = use([LINK, OTHER], holdings)
@@ -237,7 +237,7 @@ def test_an_id_counts_for_the_device_that_was_given_away_under_it():
     assert crowded({"by-id-1": moved}, lambda name: (name,), own) == {}
 
 
-def test_what_nobody_remembers_may_be_any_device_if_ids_have_a_form():
+def test_unknown_ids_where_ids_have_a_form():
     holdings = noted("0/gone")
     assert excluded([PLAIN], use([PLAIN], holdings)) == {}
     assert excluded([PLAIN], use([PLAIN], holdings), formed=True).keys() == {"plain"}

@@ -29,7 +29,7 @@ async def test_devices_break_and_heal(kubelet: Kubelet, served: Gateway) -> None
     await kubelet.wait_for_devices(2)
 
 
-async def test_the_log_names_the_pod_that_holds_a_device_that_breaks(kubelet: Kubelet, served: Gateway) -> None:
+async def test_the_log_names_the_holder_of_a_broken_device(kubelet: Kubelet, served: Gateway) -> None:
     held = devices(await kubelet.admit("p1", ONE))
     await kubelet.noted()
     served.suffer({"indexes": [int(next(iter(held))[-1])], "unhealthy": "burnt"})
@@ -120,7 +120,7 @@ async def test_of_two_lost_devices_only_the_held_one_stays(kubelet: Kubelet, gat
     assert (await kubelet.start_container("p1"))["ok"]
 
 
-async def test_a_driver_that_lists_late_is_offered_with_what_is_held(kubelet: Kubelet, gateway: Gateway) -> None:
+async def test_a_driver_that_lists_late(kubelet: Kubelet, gateway: Gateway) -> None:
     """At the deadline of the first list the first message has the held ids, Unhealthy, and is never empty."""
     await kubelet.start()
     await gateway.start()

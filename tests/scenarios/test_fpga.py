@@ -128,9 +128,7 @@ async def event(node: Node, pod: str, *texts: str) -> None:
     await until(f"event of {pod} with {texts}", told)
 
 
-async def test_a_container_runs_on_its_image_and_another_function_waits_for_its_end(
-    node: Node, gateway: Gateway, board: Manager
-) -> None:
+async def test_another_function_waits_for_the_first(node: Node, gateway: Gateway, board: Manager) -> None:
     gate = board.hold("write")
     await run(node, "a", AES)
     await at(gate)
@@ -164,9 +162,7 @@ async def test_a_container_runs_on_its_image_and_another_function_waits_for_its_
     assert board.at_once == 1
 
 
-async def test_why_a_load_failed_is_an_event_of_the_pod_and_it_heals_by_itself(
-    node: Node, gateway: Gateway, board: Manager
-) -> None:
+async def test_a_failed_load_is_an_event_of_the_pod(node: Node, gateway: Gateway, board: Manager) -> None:
     board.fail = "write"
     await run(node, "a", AES)
     await event(node, "a", "Failed", "b0", "Input/output error", "write error", "reconfig CRC error")
@@ -178,7 +174,7 @@ async def test_why_a_load_failed_is_an_event_of_the_pod_and_it_heals_by_itself(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("who", ["kubelet", "gateway"])
-async def test_who_ends_while_a_board_is_programmed_finds_it_right_afterwards(
+async def test_an_end_while_a_board_is_programmed(
     node: Node, gateway: Gateway, board: Manager, who: str, number: signal.Signals
 ) -> None:
     gate = board.hold("write")
@@ -221,9 +217,7 @@ async def healthy(node: Node, resource: str) -> None:
 
 
 @pytest.mark.parametrize("containers", [1, 2])
-async def test_a_board_is_soon_free_after_a_pod_that_wanted_it_twice(
-    node: Node, gateway: Gateway, board: Manager, containers: int
-) -> None:
+async def test_a_board_that_a_pod_wanted_twice(node: Node, gateway: Gateway, board: Manager, containers: int) -> None:
     """One container asks for both names, or each of two for one: the kubelet has given the first when it refuses."""
     wanted = [{AES: 1}, {FFT: 1}] if containers == 2 else [{AES: 1, FFT: 1}]
     await node.run_pod("a", {f"c{number}": limits for number, limits in enumerate(wanted)})

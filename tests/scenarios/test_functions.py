@@ -34,9 +34,7 @@ def runs(folder: Path, name: str) -> bool:
     return bool(state == {"state": "loaded", "sha256": hashlib.sha256(name.encode()).hexdigest()})
 
 
-async def test_another_function_is_refused_while_the_first_lives_and_had_after_it(
-    kubelet: Kubelet, gateway: Gateway, folder: Path
-) -> None:
+async def test_another_function_after_the_first(kubelet: Kubelet, gateway: Gateway, folder: Path) -> None:
     first = folder / "pods" / "p1"  # a device manager alone doesn't make it
     first.parent.mkdir()
     await kubelet.start()

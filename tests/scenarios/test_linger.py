@@ -57,9 +57,7 @@ async def ended(older: Gateway) -> int:
         return await older.process.wait()
 
 
-async def test_it_serves_until_a_gateway_that_comes_later_has_taken_over(
-    kubelet: Kubelet, older: Gateway, newer: Gateway
-) -> None:
+async def test_it_serves_until_another_has_taken_over(kubelet: Kubelet, older: Gateway, newer: Gateway) -> None:
     with watched(kubelet) as seen:
         await lingers(older)
         assert (await kubelet.admit("p0", ONE))["ok"]
@@ -118,7 +116,7 @@ async def test_one_that_sees_no_pod_of_another_gateway_ends_soon(
     assert await ended(patient) == 0
 
 
-async def test_what_such_a_file_said_of_an_earlier_gateway_is_forgotten(kubelet: Kubelet, gateway: Gateway) -> None:
+async def test_what_a_file_said_of_an_earlier_gateway(kubelet: Kubelet, gateway: Gateway) -> None:
     await kubelet.start()
     last = kubelet.directory / FOLDER / LAST
     last.parent.mkdir(mode=0o700)
@@ -140,7 +138,7 @@ async def test_one_that_serves_nothing_ends_at_once(older: Gateway, newer: Gatew
     assert older.running
 
 
-async def test_what_the_newer_gateway_does_not_serve_is_served_on_and_the_rest_again_when_that_one_ends(
+async def test_a_newer_gateway_with_fewer_resources(
     kubelet: Kubelet, patient: Gateway, newer: Gateway, folder: Path
 ) -> None:
     newer.folder = folder / "newer"  # the two have different configurations

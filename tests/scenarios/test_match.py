@@ -28,9 +28,7 @@ def plug(tree: FakeTree, port: str, tty: str, minor: int) -> None:
 
 
 @pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True)
-async def test_a_pod_gets_what_matches_also_when_it_comes_back_elsewhere(
-    kubelet: Kubelet, gateway: Gateway, folder: Path
-) -> None:
+async def test_a_device_that_comes_back_elsewhere(kubelet: Kubelet, gateway: Gateway, folder: Path) -> None:
     tree = FakeTree(folder)
     plug(tree, "1-1", "ttyUSB3", 3)
     gateway.resource |= {"driver": "chardev", "refresh": "100ms"}

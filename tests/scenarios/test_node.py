@@ -163,7 +163,7 @@ async def known(holdings: ResourceHoldings, condition: Callable[[Holdings], obje
             version = await holdings.wait(version)
 
 
-async def test_a_pod_is_the_holder_of_its_device_until_it_is_deleted(
+async def test_a_pod_holds_its_device_until_it_is_deleted(
     node: Node, gateway: Gateway, holdings: ResourceHoldings
 ) -> None:
     await node.run_pod("a", ONE)
@@ -208,9 +208,7 @@ async def test_devices_of_deleted_pods_are_soon_released(
         record(f"seconds from a pod {what} to its device released", "1.37", p50=hundredths[49], p99=hundredths[98])
 
 
-async def test_nothing_is_released_while_a_pod_gets_new_containers_or_another_sandbox(
-    node: Node, gateway: Gateway
-) -> None:
+async def test_no_release_while_containers_are_replaced(node: Node, gateway: Gateway) -> None:
     await node.run_pod("a", ONE, restartPolicy="Always")
     first = (await node.wait_for_pod("a")).container_id("c")
     await node.kill_container(first)
@@ -299,7 +297,7 @@ async def test_a_pod_that_is_deleted_while_the_kubelet_is_down(node: Node, gatew
         assert ended.done(), "released while its container ran"
 
 
-async def test_a_device_of_which_another_pod_has_a_share_is_not_released(node: Node, gateway: Gateway) -> None:
+async def test_no_release_while_another_pod_has_a_share(node: Node, gateway: Gateway) -> None:
     gateway.options["count"], gateway.resource["shares"] = 1, 2
     before = node.kubelet_log().count(LISTED)
     await gateway.restart()

@@ -18,9 +18,7 @@ CLEANING = 1.0
 
 
 @pytest.mark.parametrize("killed", [False, True] if REAL else [True], ids=lambda killed: "killed" if killed else "")
-async def test_a_pod_of_another_name_is_refused_while_the_first_lives(
-    kubelet: Kubelet, gateway: Gateway, folder: Path, killed: bool
-) -> None:
+async def test_a_pod_of_another_name_is_refused(kubelet: Kubelet, gateway: Gateway, folder: Path, killed: bool) -> None:
     first = folder / "pods" / "p1"  # a device manager alone doesn't make it
     first.parent.mkdir()
     gateway.resource["pool"] = "things"

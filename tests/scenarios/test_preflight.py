@@ -56,9 +56,7 @@ async def says(gateway: Gateway, to: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kubelet", "new"), CHOSEN, indirect=["kubelet"], ids=map("-".join, CHOSEN))
-async def test_who_holds_what_is_forgotten_if_the_preflight_says_so(
-    kubelet: Kubelet, served: Gateway, new: str
-) -> None:
+async def test_forgotten_if_the_preflight_says_so(kubelet: Kubelet, served: Gateway, new: str) -> None:
     old = kubelet.minor
     held = devices(await kubelet.admit("p1", ONE))
     await kubelet.end()

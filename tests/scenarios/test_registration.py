@@ -8,7 +8,7 @@ from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 ONE = {"c": {RESOURCE: 1}}
 
 
-async def test_both_devices_are_there_and_go_when_the_gateway_ends(kubelet: Kubelet, served: Gateway) -> None:
+async def test_devices_go_when_the_gateway_ends(kubelet: Kubelet, served: Gateway) -> None:
     """And they are written down, but 1.8 writes only what it allocates."""
     assert await kubelet.counts() == (2, 2)
     path = kubelet.directory / "kubelet_internal_checkpoint"
