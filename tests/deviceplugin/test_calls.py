@@ -86,13 +86,11 @@ async def refusal(awaitable):
         (("prepare", "prefer"), "spread", Options(prepare=True, prefer=True)),
     ],
 )
-async def test_the_kubelet_is_asked_for_what_the_driver_can_and_the_configuration_wants(
-    make, abilities, preference, options
-):
+async def test_options_of_driver_and_configuration(make, abilities, preference, options):
     assert make(FakeLanes(*abilities), preference=preference).options() == options
 
 
-async def test_without_a_driver_the_kubelet_is_asked_to_prepare(make):
+async def test_options_without_a_driver(make):
     # containers that were allocated before must not start unprepared
     assert make(None).options() == Options(prepare=True)
     assert make(None, preference="packed").options() == Options(prepare=True, prefer=True)
@@ -117,7 +115,7 @@ async def test_the_same_question_has_the_same_answer(make, api):
     assert await resource.allocate([("a", "b")], api) == await resource.allocate([("a", "b")], api)
 
 
-async def test_a_driver_sees_a_device_once_however_many_of_its_shares_are_asked_for(make):
+async def test_a_driver_sees_a_device_once(make):
     calls = FakeLanes()
     (grant,) = await make(calls, shares=Shares(3)).allocate([("a::1", "b", "a", "a::1")], NEW)
     assert grant.ids == ("a::1", "b", "a")
@@ -130,7 +128,7 @@ async def test_a_container_that_asks_for_nothing_gets_nothing(make):
     assert calls.asked == []
 
 
-async def test_what_cannot_be_given_is_refused_and_the_driver_not_asked(make, clock):
+async def test_what_cannot_be_given_is_refused(make, clock):
     calls = FakeLanes()
     resource = make(calls)
     clock.now += 10
@@ -172,7 +170,7 @@ async def test_a_drivers_error_is_passed_on(make, kind):
     assert caught.value is error
 
 
-async def test_shares_of_one_device_may_be_forbidden_to_a_container(make):
+async def test_shares_of_one_device_forbidden(make):
     calls = FakeLanes()
     resource = make(calls, shares=Shares(2, "require"))
     text = await refusal(resource.allocate([("a", "b", "a::1")], NEW))
@@ -182,11 +180,11 @@ async def test_shares_of_one_device_may_be_forbidden_to_a_container(make):
     assert len(calls.asked) == 2
 
 
-async def test_shares_of_one_device_are_given_where_they_are_only_unwanted(make):
+async def test_shares_of_one_device_unwanted(make):
     await make(FakeLanes(), shares=Shares(2, "prefer")).allocate([("a", "a::1")], NEW)
 
 
-async def test_shares_with_another_plugins_ids_are_given_with_environment_by_their_number(make):
+async def test_shares_with_another_plugins_ids(make):
     calls = FakeLanes()
     shares = Shares(4, ids="{id}/vgpu{share}", env={"PERCENT": "{part:100}", "WINS": "{granted}"})
     a = Device("a", hardware=("char 195:0",))
@@ -207,7 +205,7 @@ async def test_shares_with_another_plugins_ids_are_given_with_environment_by_the
     [([B], "lost: its device is gone, for 0 s"), ([Device("a", WET), B], "unhealthy for 0 s: wet")],
     ids=["lost", "unhealthy"],
 )
-async def test_a_device_that_dies_while_it_is_allocated_is_not_given(make, then, reason):
+async def test_a_device_that_dies_while_it_is_allocated(make, then, reason):
     calls = FakeLanes("release")
     resource = make(calls)
     calls.meanwhile = lambda: resource.inventory.take(tuple(then))
@@ -238,7 +236,7 @@ async def test_a_device_that_is_away_for_a_moment_is_not_free(make):
     assert resource.releases.still_free([A]) == []
 
 
-async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it_again(make):
+async def test_a_held_device_allocated_again(make):
     """Kubelet 1.8 does that at each start of the container."""
     calls = FakeLanes("prepare")
     resource = make(calls)
@@ -254,7 +252,7 @@ async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_an_answer_that_no_kubelet_takes_is_refused_and_what_was_allocated_is_released(make, api):
+async def test_an_answer_that_no_kubelet_takes(make, api):
     calls = FakeLanes("release", allocation=Allocation(env={"A": "x" * 5_000_000}))
     resource = make(calls)
     note(resource)
@@ -266,7 +264,7 @@ async def test_an_answer_that_no_kubelet_takes_is_refused_and_what_was_allocated
     assert not resource.inventory.usage.value.held
 
 
-async def test_what_takes_too_long_to_prepare_is_released_for_there_may_be_no_next_try(make):
+async def test_what_takes_too_long_to_prepare_is_released(make):
     calls = FakeLanes("prepare")
     resource = make(calls)
 
@@ -308,7 +306,7 @@ async def test_an_id_stays_listed_while_it_is_allocated_and_after(make, clock):
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-async def test_where_the_kubelet_cannot_ask_for_it_allocating_prepares(make, api):
+async def test_allocating_prepares_for_an_old_kubelet(make, api):
     calls = FakeLanes("prepare")
     resource = make(calls, shares=Shares(2))
     for ids in ("a", "a::1"), ("b",):
@@ -343,7 +341,7 @@ async def test_the_configuration_wins_and_that_is_said_once(make, records):
     ]
 
 
-async def test_what_an_old_kubelet_cannot_be_told_is_warned_of_once(make, records):
+async def test_what_an_old_kubelet_cannot_be_told(make, records):
     resource = make(FakeLanes(), annotations={"n": "1"})
     for _ in range(2):
         await resource.allocate([("a",)], V1ALPHA2)
@@ -364,7 +362,7 @@ async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make, tmp_path, api, records):
+async def test_a_kubelet_that_may_not_know_cdi(make, tmp_path, api, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["E=cdi", "F=1"], "deviceNodes": [{"path": "/dev/null"}]}))
     resource = make(FakeLanes(allocation=NAMED), env={"E": "config"}, specs=[tmp_path])
     resource.listed_for("grpc-go/1.54.0")
@@ -373,7 +371,7 @@ async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make,
     assert grant.allocation == Allocation({"E": "cdi", "F": "1"}, (FULL.device_nodes[0], null), FULL.mounts, {"n": "1"})
 
 
-async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_written(make, tmp_path):
+async def test_always_gives_a_cdi_name_of_its_own(make, tmp_path):
     resource = make(FakeLanes(allocation=FULL), specs=(tmp_path,), runtime=True)
     (plain,) = await resource.allocate([("a",)], NEW)
     assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
@@ -386,7 +384,7 @@ async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_writt
 
 
 @pytest.mark.parametrize("api", [NEW, V1ALPHA1])
-async def test_a_cdi_name_that_stands_for_nothing_fails_the_allocate_before_anything_is_prepared(make, tmp_path, api):
+async def test_a_cdi_name_that_stands_for_nothing(make, tmp_path, api):
     calls = FakeLanes("prepare", "release", allocation=NAMED)
     resource = make(calls, specs=[tmp_path])
     told = await refusal(resource.allocate([("a",)], api))
@@ -395,7 +393,7 @@ async def test_a_cdi_name_that_stands_for_nothing_fails_the_allocate_before_anyt
     assert calls.released == ["a"]
 
 
-async def test_a_cdi_name_that_may_not_arrive_is_expanded_or_the_allocate_fails(make, tmp_path, records):
+async def test_a_cdi_name_that_may_not_arrive(make, tmp_path, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["F=1"]}))
     resource = make(FakeLanes(allocation=NAMED), specs=[tmp_path], cdi="always")
     resource.listed_for("grpc-go/1.58.3")
@@ -463,7 +461,7 @@ async def test_the_configured_order_answers_without_the_driver(make):
     assert calls.asked == []
 
 
-async def test_shares_of_different_devices_are_preferred_unless_the_driver_prefers_itself(make):
+async def test_shares_of_different_devices_are_preferred(make):
     resource = make(FakeLanes(), shares=Shares(2))
     assert resource.options() == Options(prepare=True, prefer=True)
     question = Preference(("a", "a::1", "b", "b::1"), ("a",), 2)
@@ -472,14 +470,14 @@ async def test_shares_of_different_devices_are_preferred_unless_the_driver_prefe
     assert make(FakeLanes(), shares=Shares(1)).options() == Options(prepare=True)
 
 
-async def test_a_driver_that_must_choose_different_devices_sees_each_once(make):
+async def test_a_driver_that_must_choose_different_devices(make):
     calls = FakeLanes("prefer", preferred=(B, A))
     question = Preference(("b", "b::1", "a", "a::1"), (), 2)
     assert await make(calls, shares=Shares(2, "require")).prefer([question]) == (("b", "a"),)
     assert calls.asked == [("prefer", ([B, A], [], 2))]
 
 
-async def test_ids_that_the_resource_does_not_offer_are_never_preferred_however_many_there_are(make):
+async def test_unknown_ids_are_never_preferred(make):
     resource = make(FakeLanes(), preference="packed")
     unknown = tuple(f"x{number}" for number in range(1000))
     assert await resource.prefer([Preference((*unknown, "b"), (), 1)]) == (("b",),)
@@ -521,7 +519,7 @@ async def test_a_choice_from_many_ids_is_made_on_a_thread(looked, count, thread)
     assert Looked.threads == {thread}
 
 
-async def test_a_choice_that_takes_too_long_is_left_to_the_kubelet(looked, records):
+async def test_a_choice_that_takes_too_long(looked, records):
     resource, question = looked(FEW + 1, timeouts=Timeouts(prefer=timedelta(seconds=0.05)))
     Looked.open.clear()
     assert await resource.prefer([question]) == ((),)
@@ -529,7 +527,7 @@ async def test_a_choice_that_takes_too_long_is_left_to_the_kubelet(looked, recor
     assert text.endswith("so the kubelet chooses: choosing from 1001 ids takes more than 0.05 s")
 
 
-async def test_the_driver_is_asked_when_the_configuration_has_no_preference(make):
+async def test_the_driver_is_asked_without_a_preference(make):
     calls = FakeLanes("prefer", preferred=(B, A, A))
     question = Preference(("b::1", "a", "a::1", "b"), ("b",), 3)
     assert await make(calls, shares=Shares(2)).prefer([question]) == (("b", "a", "a::1"),)
@@ -553,27 +551,27 @@ async def test_a_device_that_must_be_included_may_be_chosen_again(make):
     ],
     ids=["too few", "one twice", "not the compulsory one", "not available", "none"],
 )
-async def test_an_answer_that_does_not_fit_leaves_the_choice_to_the_kubelet(make, records, preferred, question):
+async def test_a_preference_that_does_not_fit(make, records, preferred, question):
     assert await make(FakeLanes("prefer", preferred=preferred)).prefer([question]) == ((),)
     (text,) = records.texts(logging.WARNING)
     assert text.startswith("no preference, so the kubelet chooses: prefer returned")
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-async def test_a_driver_that_fails_leaves_the_choice_to_the_kubelet(make, records, kind):
+async def test_a_driver_that_fails_to_prefer(make, records, kind):
     resource = make(FakeLanes("prefer", error=kind("too hard")))
     assert await resource.prefer([Preference(("a",), (), 1)]) == ((),)
     assert records.texts(logging.WARNING) == ["no preference, so the kubelet chooses: too hard"]
 
 
-async def test_a_bug_leaves_the_choice_to_the_kubelet_too(make, records):
+async def test_a_bug_in_prefer(make, records):
     resource = make(FakeLanes("prefer", error=RuntimeError("can't start new thread")))
     assert await resource.prefer([Preference(("a",), (), 1)]) == ((),)
     assert records.texts(logging.ERROR) == ["a bug: no preference, so the kubelet chooses"]
 
 
 @pytest.mark.parametrize("calls", [None, FakeLanes()], ids=["no driver", "not its ability"])
-async def test_nobody_to_ask_leaves_the_choice_to_the_kubelet(make, records, calls):
+async def test_nobody_to_ask_for_a_preference(make, records, calls):
     assert await make(calls).prefer([Preference(("a",), (), 1)]) == ((),)
     assert records.texts() == []
 
@@ -595,7 +593,7 @@ def told(records):
     return [(record.getMessage(), record.devices, record.ids, record.count) for record in records.records]
 
 
-async def test_the_log_says_what_each_container_got_and_how_long_it_took(make, records, clock):
+async def test_the_log_says_what_each_container_got(make, records, clock):
     calls = FakeLanes("prepare")
     resource = make(calls)
 
@@ -616,7 +614,7 @@ async def test_the_log_says_what_each_container_got_and_how_long_it_took(make, r
     assert {(record.resource, record.api) for record in records.records} == {(NAME, "v1beta1")}
 
 
-async def test_an_older_kubelets_allocation_is_prepared_too_and_shares_have_ids_of_their_own(make, records):
+async def test_the_log_of_shares_for_an_older_kubelet(make, records):
     resource = make(FakeLanes("prepare"), shares=Shares(2))
     resource.speak(V1ALPHA2)
     await resource.allocate([["a", "a::1", "b"]], V1ALPHA2)
@@ -665,7 +663,7 @@ def listed(resource):
     return {id_: offer.health.reason for id_, offer in resource.inventory.ledger.offers().items()}
 
 
-async def test_the_other_name_is_unhealthy_and_refused_from_the_moment_an_allocate_begins(make):
+async def test_the_other_name_while_an_allocate_runs(make):
     calls = FakeLanes()
     resource = make(calls, devices=(LINK, NODE))
     seen = []
@@ -702,7 +700,7 @@ async def test_a_container_gets_joint_devices_in_one_request(make):
     assert listed(resource) == {"by-id": None, "c": None, "tty": None}
 
 
-async def test_what_is_held_at_the_start_excludes_its_other_names_before_anything_is_given(make):
+async def test_held_at_the_start_excludes_other_names(make):
     resource = make(FakeLanes(), devices=(LINK, NODE))
     note(resource, "by-id")
     assert listed(resource) == {"by-id": None, "tty": "char 188:0 is held as by-id"}
@@ -720,7 +718,7 @@ def releases_of(resource):
     return releases
 
 
-async def test_a_driver_is_told_once_of_what_is_free_and_it_is_taken_until_the_driver_knows(make, clock):
+async def test_a_driver_is_told_once_of_what_is_free(make, clock):
     resource = make(FakeLanes("release"))
     releases = releases_of(resource)
     note(resource, "a")
@@ -734,7 +732,7 @@ async def test_a_driver_is_told_once_of_what_is_free_and_it_is_taken_until_the_d
     assert resource.inventory.usage.value.unreleased == {}
 
 
-async def test_the_next_driver_is_told_what_the_one_that_ended_was_not(make):
+async def test_the_next_driver_is_told_of_what_is_free(make):
     resource = make(FakeLanes("release"))
     releases = releases_of(resource)
     note(resource, "a")
@@ -746,7 +744,7 @@ async def test_the_next_driver_is_told_what_the_one_that_ended_was_not(make):
     assert [devices for devices, _ in releases] == [["a"]]
 
 
-async def test_a_share_that_ended_frees_no_device_of_which_another_share_is_in_use(make):
+async def test_another_share_keeps_a_device(make):
     resource = make(FakeLanes("release"), shares=Shares(2))
     releases = releases_of(resource)
     note(resource, "a", "a::1")
@@ -773,9 +771,7 @@ async def test_a_device_that_is_gone_is_told_of_when_it_is_back(make):
 
 
 @pytest.mark.parametrize(("abilities", "waits"), [((), False), (("prepare",), True), (("release",), True)])
-async def test_the_other_name_of_a_device_that_is_gone_waits_only_for_a_driver_that_would_be_told(
-    make, abilities, waits
-):
+async def test_the_other_name_of_a_device_that_is_gone(make, abilities, waits):
     resource = make(FakeLanes(*abilities), devices=(LINK, NODE))
     releases = releases_of(resource)
     await resource.allocate([("by-id",)], NEW)

@@ -62,7 +62,7 @@ async def test_names_are_expanded_where_they_may_be_lost(names, write_spec, kube
         (True, False, "this container runtime doesn't know CDI"),
     ],
 )
-async def test_inexpressible_names_are_refused_where_names_may_be_lost(  # noqa: PLR0917
+async def test_inexpressible_names_are_refused(  # noqa: PLR0917
     tmp_path, write_spec, wanted, kubelet, runtime, why
 ):
     write_spec(hooks=[{"hookName": "poststop", "path": "/bin/h"}])

@@ -175,7 +175,7 @@ async def test_a_link_may_lead_to_another_number(make, tmp_path):
     assert node.outdated == {}
 
 
-async def test_a_gateway_that_knows_nothing_asks_the_kubelets_copy(make):
+async def test_an_ignorant_gateway_asks_the_kubelets_copy(make):
     """After a restart of the gateway, or a reboot."""
     before = make(Sticks(z="/dev/ttyUSB0"))
     await before.admit("z")
@@ -257,7 +257,7 @@ async def test_a_driver_that_refuses_to_say_lets_nothing_start(make):
         await node.start("z")
 
 
-async def test_a_driver_that_must_prepare_first_is_asked_afterwards(make):
+async def test_a_driver_that_must_prepare_first(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
     node.calls.abilities = frozenset(["prepare"])
     await node.admit("z")

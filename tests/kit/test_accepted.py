@@ -47,7 +47,7 @@ def test_what_was_accepted_at_a_path_is_found_with_its_peer(listener, connect):
 
 
 @pytest.mark.parametrize("end", [0, 1], ids=["ours", "the peer's"])
-def test_it_is_gone_without_another_look_once_an_end_is_closed(listener, connect, end):
+def test_gone_once_an_end_is_closed(listener, connect, end):
     ends, found = connect(), Accepted()
     found.look()
     ends[end].close()
@@ -88,7 +88,7 @@ async def test_it_returns_once_the_last_peer_has_read(listener, connect):
         await waiting
 
 
-async def test_many_who_ask_at_once_are_one_look_at_all_descriptors(listener, connect):
+async def test_many_who_ask_at_once_are_one_look(listener, connect):
     """At the end every resource asks, and the process has hundreds of descriptors."""
     found = Accepted()
     ends = [connect() for _ in range(200)]

@@ -50,7 +50,7 @@ def test_a_check_comes_before_the_content(path):
         read(path, 3, check)
 
 
-def test_what_calls_itself_a_file_may_have_nothing_to_read_yet():
+def test_a_file_with_nothing_to_read_yet():
     """As /proc/kmsg does."""
     ours, theirs = os.pipe2(os.O_NONBLOCK)
     with os.fdopen(ours, "rb") as stream:

@@ -68,7 +68,7 @@ async def test_a_lock_is_taken_once_its_file_is_closed(tmp_path, file, removed):
 
 
 @in_virtual_time
-async def test_who_is_not_told_that_the_lock_is_free_looks_by_himself(file):
+async def test_who_is_not_told_looks_at_the_lock(file):
     holder, waits = file(), file()
     assert locks.take(holder)
     task = asyncio.ensure_future(locks.wait(waits))

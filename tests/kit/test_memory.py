@@ -53,7 +53,7 @@ print(gc.get_freeze_count() > before / 2, len(gc.get_objects()) < before / 10)
     assert answer.stdout == "True True\n"
 
 
-def test_what_is_free_in_the_middle_of_the_heap_is_given_back() -> None:
+def test_free_memory_amid_the_heap_is_given_back() -> None:
     with hole():
         full = resident()
         give_back()

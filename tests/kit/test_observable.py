@@ -7,7 +7,7 @@ from dpgateway.kit.observable import Observable, Signal
 from tests.support.waiting import turns
 
 
-async def test_who_waits_is_woken_by_the_next_change_and_not_before():
+async def test_woken_by_the_next_change():
     some = Observable("a")
     waiting = asyncio.ensure_future(some.wait(0))
     await turns()

@@ -35,7 +35,7 @@ async def test_all_who_look_now_and_then_look_together():
 
 
 @in_virtual_time
-async def test_a_pause_until_the_next_beat_is_neither_short_nor_long():
+async def test_a_pause_until_the_next_beat():
     for _ in range(30):
         await advance(0.37)
         assert 1.0 <= aligned(2.0) <= 3.0

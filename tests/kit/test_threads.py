@@ -65,7 +65,7 @@ async def test_calls_one_after_another_share_a_thread(ours):
     assert len(ours()) == 1
 
 
-async def test_a_burst_of_calls_that_return_uses_the_usual_threads(ours, gate):
+async def test_a_burst_uses_the_usual_threads(ours, gate):
     threads, slow = Threads(usual=8, patience=FOR_EVER), gate("done")
     calls = [threads.call(f"call {number}", slow) for number in range(64)]
     await slow.entered(8)
@@ -216,7 +216,7 @@ def test_many_loops_and_threads_at_once(gate):
     assert work.most_running <= 4
 
 
-async def test_what_a_call_raises_is_raised_and_the_next_call_runs():
+async def test_what_a_call_raises_is_raised():
     def fails():
         raise TimeoutError("no")
 
@@ -322,7 +322,7 @@ async def test_without_new_threads_the_old_ones_serve(out_of_threads, gate, usua
 
 
 @in_virtual_time
-async def test_a_call_gets_its_thread_once_the_system_has_one_again(out_of_threads, gate):
+async def test_a_call_gets_a_thread_once_there_is_one(out_of_threads, gate):
     threads, hung, begun = Threads(usual=1, patience=5), gate(), threading.Event()
     threads.call("hung", hung)
     threads.call("waiting", begun.set)

@@ -1,11 +1,8 @@
-"""Which ids are listed and what each of them means: by example, and against a model over any sequence of events."""
+"""Which ids are listed and what each of them means, by example; test_inventory has any sequence of events."""
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.config import Shares
 from dpgateway.kit.observable import Observable
@@ -204,134 +201,6 @@ def test_the_device_of_an_id_while_it_is_present():
     some = ledger(A, Device("b", WET), shares=2)
     assert [some.device(i) for i in ("a", "a::1", "b", "c", "")] == [A, A, Device("b", WET), None, None]
     assert dict(some.devices) == {"a": A, "b": Device("b", WET)}
-
-
-# any sequence of events
-
-NAMES = ("a", "b", "c", "d")
-MOST_SHARES = 3
-IDS = [f"{name}{suffix}" for name in NAMES for suffix in ("", "::1", "::2")]
-DEVICES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([Health.healthy(), WET]))
-SOME_IDS = st.sets(st.sampled_from(IDS), max_size=4).map(frozenset)
-
-
-def means(offered):
-    return offered[0]
-
-
-def share(offered):
-    return int(offered[3:] or 0)
-
-
-class Events(RuleBasedStateMachine):
-    """The model: what the driver lists, who holds what, when each id was lost. And what a kubelet saw."""
-
-    @initialize(shares=st.integers(1, MOST_SHARES), keep=st.integers(0, 5))
-    def start(self, shares, keep):
-        self.now = 0
-        self.shares, self.keep = shares, max(keep, 2)
-        self.ledger = Ledger(Observable(configured(shares=shares, keep_lost=keep)))
-        self.devices = {}
-        self.failing = False
-        self.held = None
-        self.lost = {}
-        self.unhealthy_since = {}
-        self.seen = set()
-
-    def present(self):
-        return {i for i in IDS if means(i) in self.devices and share(i) < self.shares}
-
-    @rule(devices=DEVICES)
-    def driver_lists(self, devices):
-        before = self.present()
-        self.devices, self.failing = devices, False
-        self.lost |= dict.fromkeys(before - self.present(), self.now)
-        self.lost = {i: since for i, since in self.lost.items() if i not in self.present()}
-        self.ledger.take([Device(name, health) for name, health in devices.items()], self.now)
-
-    @precondition(lambda self: self.devices and not self.failing)
-    @rule(data=st.data(), health=st.sampled_from([Health.healthy(), WET]))
-    def one_device_changes(self, data, health):
-        name = data.draw(st.sampled_from(sorted(self.devices)))
-        self.devices = self.devices | {name: health}
-        self.ledger.replace([Device(name, health)], self.now)
-
-    @rule()
-    def driver_fails(self):
-        self.failing = True
-        self.ledger.fail("no answer", self.now)
-
-    @rule(seconds=st.integers(1, 4))
-    def time_passes(self, seconds):
-        self.now += seconds
-
-    @rule(more=SOME_IDS, fewer=SOME_IDS)
-    def checkpoint_is_read(self, more, fewer):
-        self.held = frozenset((self.held or frozenset()) - fewer | more)
-        self.lost |= dict.fromkeys(self.held - self.present() - self.lost.keys(), self.now)
-        due = {i for i, since in self.lost.items() if i not in self.held and self.now - since >= self.keep}
-        self.lost = {i: since for i, since in self.lost.items() if i not in due}
-        self.ledger.hold(self.held, self.now)
-
-    @rule()
-    def checkpoint_is_unreadable(self):
-        self.ledger.hold(None, self.now)
-        assert self.ledger.next_drop(None) is None
-
-    @rule(shares=st.integers(1, MOST_SHARES), keep=st.integers(0, 5))
-    def gateway_restarts(self, shares, keep):
-        held = self.held
-        now = self.now
-        self.start(shares, keep)
-        self.now = now
-        if held is not None:
-            self.held = frozenset()
-            self.checkpoint_is_read(held, frozenset())
-
-    # what always holds
-
-    @invariant()
-    def listed_is_what_is_present_or_held_or_lost_a_little_while(self):
-        listed = self.ledger.offers()
-        assert set(listed) == self.present() | self.lost.keys()
-        assert set(listed) >= (self.held or frozenset()), "a held id left"
-        healthy = {i for i in self.present() if self.devices[means(i)].ok and not self.failing}
-        assert {i for i, offer in listed.items() if offer.health.ok} == healthy
-        assert all(offer.id == i for i, offer in listed.items())
-
-    @invariant()
-    def what_leaves_was_unhealthy_before(self):
-        listed = self.ledger.offers()
-        for gone in self.seen - listed.keys():
-            assert self.now - self.unhealthy_since[gone] >= LEAVING
-        self.seen = set(listed)
-        bad = {i for i, offer in listed.items() if not offer.health.ok}
-        self.unhealthy_since = {i: self.unhealthy_since.get(i, self.now) for i in bad}
-
-    @invariant()
-    def every_id_means_its_device_or_is_refused_with_the_right_word(self):
-        for offered in IDS:
-            answer = self.ledger.resolve([offered], self.now)
-            health = self.devices.get(means(offered))
-            if offered not in self.present() | self.lost.keys():
-                assert refused(answer)[1].startswith("unknown")
-            elif health is None:
-                assert refused(answer)[1].startswith("lost")
-            elif not health.ok or self.failing:
-                assert refused(answer)[1].startswith("unhealthy")
-            else:
-                assert answer == {offered: Device(means(offered))}
-
-    @invariant()
-    def the_next_drop_is_when_the_first_lost_id_may_leave(self):
-        if self.held is None:
-            return
-        due = [since + self.keep for i, since in self.lost.items() if i not in self.held]
-        assert self.ledger.next_drop(self.held) == min(due, default=None)
-
-
-TestEvents = Events.TestCase
-TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
 
 
 @pytest.mark.parametrize("name", ["a::b", "::", "1"])

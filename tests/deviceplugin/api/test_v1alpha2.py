@@ -103,7 +103,7 @@ def test_options_are_lost():
     assert to_register(REGISTRATION) == to_register(dataclasses.replace(REGISTRATION, options=Options()))
 
 
-def test_options_preferences_and_preparing_are_never_asked_for():
+def test_only_allocate_and_prepare_are_stored():
     assert [call for call in Call if call not in API.by_call] == [Call.OPTIONS, Call.PREFER, Call.PREPARE]
 
 

@@ -91,7 +91,7 @@ async def test_who_has_what_is_known_from_the_kubelet(asked):
     assert asked.asking.answered is not None
 
 
-async def test_resources_that_come_and_go_while_the_kubelet_is_asked_are_left_out(asked, gate):
+async def test_resources_that_come_and_go_meanwhile(asked, gate):
     reading = gate()
     asked.threads.call = lambda name, function: Threads().call(name, lambda: (reading(), function())[1])
     other, new = (
@@ -137,7 +137,7 @@ async def test_nobody_is_asked_while_nothing_is_taken(asked):
     await asked.more_calls()
 
 
-async def test_a_pod_is_looked_for_as_soon_as_it_is_known_so_that_its_end_is_seen(asked):
+async def test_a_pod_is_looked_for_at_once(asked):
     """At the start the first hint comes before it is known what containers hold, and a pod may end just then."""
     held = asked.value
     asked.holdings.set(Holdings().noted({}, 0.0, 0.0))
@@ -179,7 +179,7 @@ def unnoticed(note=None):
     return earlier.new_kubelet(long_ago, "kubelet").noted(note or {}, long_ago, long_ago)
 
 
-async def test_what_an_earlier_kubelet_gave_to_nobody_knows_whom_is_free_once_no_pod_of_then_is_left(asked):
+async def test_a_grant_to_an_unknown_pod(asked):
     asked.holdings.set(unnoticed())
     version = asked.holdings.version
     asked.start()
@@ -194,7 +194,7 @@ async def test_what_an_earlier_kubelet_gave_to_nobody_knows_whom_is_free_once_no
     await until(lambda: asked.value.freed == {"a"})
 
 
-async def test_what_an_earlier_kubelet_gave_is_free_at_once_on_a_node_without_pods(asked):
+async def test_a_grant_to_an_unknown_pod_without_pods(asked):
     for directory in (asked.pod, asked.pod.with_name("uid-other")):
         directory.rmdir()
     asked.holdings.set(unnoticed())
@@ -217,7 +217,7 @@ def just_now():
     ],
     ids=["noted", "no note", "no kubelet", "pods that start"],
 )
-async def test_nothing_is_concluded_of_what_may_be_a_pods_that_has_no_directory_yet(asked, holdings):
+async def test_a_pod_without_a_directory_yet(asked, holdings):
     asked.holdings.set(holdings())
     asked.start()
     await until(lambda: asked.asking.answered)
@@ -237,7 +237,7 @@ async def test_an_answer_that_says_nothing_new_wakes_nobody(asked):
     await until(lambda: asked.holdings.version > version)
 
 
-async def test_while_something_is_in_doubt_the_kubelet_is_asked_again_without_a_hint(asked):
+async def test_doubt_asks_again_without_a_hint(asked):
     """It has taken back what it gave to a pod that it refused, and hasn't written that down."""
     asked.pod.rmdir()
     asked.kubelet.answers["v1"] = encoded()
@@ -266,7 +266,7 @@ async def test_the_last_answer_stays_while_the_kubelet_is_away(asked):
     assert asked.asking.answered > answered
 
 
-async def test_a_refusal_is_followed_by_another_question_without_a_hint(asked):
+async def test_a_refusal_asks_again_without_a_hint(asked):
     asked.kubelet.answers["v1"] = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
     asked.start()
     await until(lambda: asked.asking.complaint)
@@ -276,7 +276,7 @@ async def test_a_refusal_is_followed_by_another_question_without_a_hint(asked):
     assert asked.asking.complaint == ""
 
 
-async def test_a_kubelet_that_cannot_tell_is_asked_again_when_it_is_another_one(asked):
+async def test_another_kubelet_is_asked_again(asked):
     asked.kubelet.answers = {}
     asked.start()
     await until(lambda: asked.asking.complaint)
@@ -286,7 +286,7 @@ async def test_a_kubelet_that_cannot_tell_is_asked_again_when_it_is_another_one(
     await until(lambda: asked.value.listed)
 
 
-async def test_the_answer_of_a_kubelet_that_was_replaced_meanwhile_counts_for_nothing(asked):
+async def test_an_answer_of_a_replaced_kubelet(asked):
     """The new one may have forgotten what the old one knew: an id that it never listed isn't one that it lists no
     more.
     """
@@ -332,7 +332,7 @@ def stop(asked):
     asked.cri.says("uid-a")
 
 
-async def test_a_pod_that_is_not_listed_and_whose_sandbox_has_stopped_holds_nothing(running):
+async def test_an_unlisted_pod_whose_sandbox_has_stopped(running):
     """Its directory is still there."""
     running.kubelet.answers["v1"] = encoded()
     stop(running)
@@ -341,7 +341,7 @@ async def test_a_pod_that_is_not_listed_and_whose_sandbox_has_stopped_holds_noth
     assert running.pod.exists()
 
 
-async def test_a_sandbox_that_stops_proves_nothing_while_the_kubelet_lists_its_pod(running):
+async def test_a_listed_pod_whose_sandbox_has_stopped(running):
     """The kubelet makes another one, or lists the pod no more a little later, of which nothing hints."""
     calls = running.calls
     stop(running)
@@ -351,7 +351,7 @@ async def test_a_sandbox_that_stops_proves_nothing_while_the_kubelet_lists_its_p
     await until(lambda: running.value.freed)
 
 
-async def test_a_pod_that_is_not_listed_holds_its_devices_while_something_of_it_runs(running):
+async def test_an_unlisted_pod_of_which_something_runs(running):
     """A static pod that its kubelet ends."""
     running.kubelet.answers["v1"] = encoded()
     await running.more_calls(2)

@@ -70,7 +70,7 @@ async def test_without_a_file_nobody_holds_anything(reads):
     assert (await reads.read()).held == set()
 
 
-async def test_a_look_that_finds_the_same_is_news_only_for_whom_it_was_made(reads):
+async def test_a_look_that_finds_the_same(reads):
     reads.write(thing=["a"], other=["c"])
     assert await reads.told() == {THING, OTHER}
     reads.write(ago=30, thing=["a"], other=["c"])
@@ -92,7 +92,7 @@ async def test_what_is_freed_is_news_until_somebody_was_told(reads):
     assert await reads.told() == set()
 
 
-async def test_each_look_at_the_file_is_news_also_when_there_is_none_any_more(reads):
+async def test_each_look_at_the_file_is_news(reads):
     reads.write(thing=["a"])
     first = await reads.read()
     reads.file.unlink()
@@ -100,7 +100,7 @@ async def test_each_look_at_the_file_is_news_also_when_there_is_none_any_more(re
     assert (first.note, first.note is second.note) == (second.note, False)
 
 
-async def test_without_a_thread_nothing_is_known_until_there_is_one(tmp_path, caplog):
+async def test_nothing_is_known_without_a_thread(tmp_path, caplog):
     one = Read(tmp_path, threads := Scarce())
     one.write(thing=["a"])
     assert not (await one.read()).known
@@ -111,7 +111,7 @@ async def test_without_a_thread_nothing_is_known_until_there_is_one(tmp_path, ca
     await asyncio.wait([one.task])
 
 
-async def test_a_damaged_file_leaves_unknown_what_is_held_and_is_told_of_once(reads, caplog):
+async def test_a_damaged_file_is_told_of_once(reads, caplog):
     for damaged in range(1, 3):
         reads.write_raw("{")
         for _ in range(3):
@@ -164,7 +164,7 @@ def test_a_stamp_from_the_future_is_as_good_as_now():
     assert stamped(time.time() + 3600) == pytest.approx(time.monotonic(), abs=20)
 
 
-async def test_a_file_from_the_future_is_as_old_as_the_first_look_at_it(reads):
+async def test_a_file_from_the_future(reads):
     reads.write(ago=-3600.0, thing=["a"])
     first = await reads.read()
     assert first.written == pytest.approx(time.monotonic(), abs=20)
@@ -184,7 +184,7 @@ async def test_a_checkpoint_from_the_future_tells_what_is_free(reads):
     assert (await reads.read()).freed == {"a"}
 
 
-def test_while_a_long_file_is_understood_others_have_their_turns():
+def test_a_long_file_leaves_others_their_turns():
     """Another thread may run wherever the interpreter does, but not within a function in C, however long that takes."""
     ids = [f"device-{number}" for number in range(10_000)]
     raw = json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {THING: ids}}}).encode()

@@ -42,7 +42,7 @@ def test_what_is_noted_granted_or_in_flight_is_held():
     assert holdings.held == {"a", "b", "c", "d"}
 
 
-def test_who_holds_an_id_is_named_as_people_name_pods_where_that_is_known():
+def test_holders_have_the_names_of_pods():
     gone = noted_of("gone")
     holdings = Holdings().noted({"a": noted_of("u1"), "b": noted_of("u2"), "c": gone}, NOW, NOW)
     holdings = replace(holdings, listed={"a": Holder("shop", "till-0", "app")}, gone=frozenset({"gone"}))
@@ -50,7 +50,7 @@ def test_who_holds_an_id_is_named_as_people_name_pods_where_that_is_known():
     assert Holdings().named == {}
 
 
-def test_a_note_that_cannot_be_read_leaves_nothing_known_but_what_was_held_before():
+def test_a_note_that_cannot_be_read():
     holdings = given(noted("a"), "b").noted(None, NOW, NOW).began(("c",))
     assert holdings.held is None
     assert holdings.freed == frozenset()
@@ -63,7 +63,7 @@ def test_a_note_that_is_missing_later_changes_nothing(first):
     assert holdings.missing(NOW) == holdings
 
 
-def test_a_note_that_was_never_there_says_that_nothing_is_held():
+def test_a_note_that_was_never_there():
     assert Holdings().missing(NOW).held == frozenset()
 
 
@@ -72,33 +72,33 @@ def test_a_note_older_than_the_allocate_says_nothing_of_it():
     assert holdings.noted(note(), NOW + 4, NOW + 1000).held == {"a"}
 
 
-def test_a_newer_note_without_the_id_is_believed_only_after_a_while():
+def test_a_newer_note_is_believed_after_a_while():
     holdings = given(noted(), "a")
     assert holdings.noted(note(), NOW + 1, NOW + NOTED_WITHIN).held == {"a"}
     assert holdings.noted(note(), NOW + 1, NOW + NOTED_WITHIN + 0.1).held == frozenset()
 
 
-def test_a_note_stamped_with_the_last_tick_knows_what_happened_in_that_tick():
+def test_a_note_of_the_same_tick():
     holdings = given(noted(), "a").noted(note("a"), NOW - CLOCK_STEP / 2, NOW + 1)
     assert holdings.granted == {}
     assert given(noted(), "a").noted(note("a"), NOW - 2 * CLOCK_STEP, NOW + 1).granted == {"a": NOW}
 
 
-def test_an_allocate_that_failed_holds_nothing_and_frees_nothing():
+def test_an_allocate_that_failed():
     holdings = noted("b").began(("a", "b")).noted(note("b"), NOW, NOW).failed(("a", "b"))
     assert holdings.held == {"b"}
     assert holdings.freed == frozenset()
     assert holdings.noted(note(), NOW + 1, NOW + 1).freed == {"b"}
 
 
-def test_an_allocate_that_fails_does_not_hide_that_the_container_before_it_ended():
+def test_a_failed_allocate_hides_no_end():
     holdings = noted("a").began(("a",)).noted(note(), NOW + 1, NOW + 1)
     assert holdings.freed == frozenset()
     assert holdings.failed(("a",)).freed == {"a"}
 
 
 @pytest.mark.parametrize("held", [noted("a"), given(noted(), "a")], ids=["noted", "granted"])
-def test_what_a_container_holds_is_known_last_also_while_a_new_kubelet_has_written_nothing(held):
+def test_holders_before_a_new_kubelet_writes(held):
     assert held.new_kubelet(NOW + 1, "new").last_known == {"a"}
 
 
@@ -155,18 +155,18 @@ def test_a_noted_id_of_no_named_pod_is_in_use():
 HOLDER = Holder("team", "encoder-0", "c")
 
 
-def test_an_id_that_is_no_longer_listed_lingers_before_it_is_free():
+def test_an_id_lingers_before_it_is_free():
     holdings = noted("a").heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
     assert holdings.heard({}, NOW + LINGER).freed == frozenset()
     assert holdings.heard({}, NOW + 1 + LINGER).freed == {"a"}
     assert holdings.heard({"a": HOLDER}, NOW + 5).heard({}, NOW + 1 + LINGER).freed == frozenset()
 
 
-def test_an_id_that_was_never_listed_is_not_free_because_it_is_not_listed():
+def test_an_id_that_was_never_listed():
     assert noted("a").heard({}, NOW).heard({}, NOW + 2 * LINGER).freed == frozenset()
 
 
-def test_what_was_given_away_since_the_list_was_asked_is_not_in_that_list():
+def test_a_grant_since_the_list_was_asked():
     holdings = given(noted("a").heard({"a": HOLDER}, NOW), "a", now=NOW + 5)
     assert holdings.listed == {}
     assert holdings.heard({"a": HOLDER}, NOW + 4).listed == {}, "the pod before it"
@@ -174,12 +174,12 @@ def test_what_was_given_away_since_the_list_was_asked_is_not_in_that_list():
     assert noted().began(("a",)).heard({"a": HOLDER}, NOW).listed == {}
 
 
-def test_another_kubelets_list_says_nothing_of_what_this_one_lists():
+def test_another_kubelets_list():
     holdings = noted("a").heard({"a": HOLDER}, NOW).new_kubelet(NOW + 1, "new").heard({}, NOW + 1)
     assert holdings.heard({}, NOW + 2 * LINGER).freed == frozenset()
 
 
-def test_an_earlier_gateways_id_is_freed_by_the_same_kubelets_note():
+def test_an_earlier_gateways_id_is_freed():
     unreleased = {"a": Unreleased("old", frozenset("1"))}
     assert Holdings(unreleased=unreleased).new_kubelet(NOW, "old").noted({}, NOW + 1, NOW + 1).freed == {"a"}
     other = Holdings(unreleased=unreleased).new_kubelet(NOW + 1, "new").noted({}, NOW + 2, NOW + 2)
@@ -188,7 +188,7 @@ def test_an_earlier_gateways_id_is_freed_by_the_same_kubelets_note():
     assert other.ended(frozenset("1")).freed == {"a"}
 
 
-def test_what_another_kubelet_may_have_forgotten_is_free_once_all_pods_of_then_are_gone():
+def test_free_once_all_pods_of_then_are_gone():
     """No note of an earlier kubelet told which pod had it."""
     holdings = Holdings(unreleased={"a": Unreleased("old")}).new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1)
     assert holdings.ended(frozenset("12")).freed == frozenset()
@@ -202,7 +202,7 @@ def test_what_another_kubelet_may_have_forgotten_is_free_once_all_pods_of_then_a
     assert again.unreleased["a"].pods == {"4"}
 
 
-def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away():
+def test_hardware_is_remembered_as_given():
     was, other = frozenset(["char 188:0"]), frozenset(["char 188:1"])
     holdings = noted().remembered({}).began(("a",)).gave(("a",), NOW, {"a": was}).noted(note("a"), NOW + 1, NOW + 1)
     assert holdings.known_behind({"a": other}).unreleased["a"].hardware == was
@@ -217,7 +217,7 @@ def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away
     assert given(holdings, "a", now=NOW + 2).unreleased["a"].hardware == frozenset(), "given away again"
 
 
-def test_since_when_an_id_is_held_is_known_until_it_is_another_pods():
+def test_since_when_an_id_is_held():
     def since(holdings):
         return holdings.unreleased["a"].since
 
@@ -239,7 +239,7 @@ def doubtful(written=NOW, **pods):
     return Holdings().noted(of(**pods), written, written).ended(frozenset(), frozenset(pods.values()))
 
 
-def test_what_a_pod_without_a_directory_has_is_in_doubt_if_list_that_came_after_it_leaves_it_out():
+def test_an_unlisted_pod_without_a_directory():
     holdings = doubtful(a="1")
     assert not holdings.in_doubt
     assert not holdings.heard({}, NOW - 1).in_doubt
@@ -249,7 +249,7 @@ def test_what_a_pod_without_a_directory_has_is_in_doubt_if_list_that_came_after_
     assert not holdings.heard({}, NOW + 1).began(("a",)).in_doubt
 
 
-def test_what_was_given_and_is_neither_noted_nor_listed_is_in_doubt():
+def test_neither_noted_nor_listed_is_in_doubt():
     holdings = given(noted(), "a", now=NOW + 1)
     assert not holdings.heard({}, NOW).in_doubt
     assert holdings.heard({}, NOW + 2).in_doubt
@@ -265,7 +265,7 @@ def test_a_doubt_frees_nothing_and_is_told_of_once_a_while():
     assert holdings.noted({}, NOW + 2, NOW + 2).freed == {"a"}
 
 
-def test_pods_are_ending_while_the_kubelet_that_listed_them_lists_nothing_of_them_any_more():
+def test_pods_that_are_ending():
     pods = {"a": "uid-1", "b": "uid-1", "c": "uid-2", "d": "uid-3"}
     holder = Holder("n", "p", "c")
     holdings = Holdings().noted({id_: noted_of(uid) for id_, uid in pods.items()}, NOW, NOW)
@@ -419,7 +419,7 @@ TestEvents = Events.TestCase
 TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
 
 
-def test_what_an_earlier_boot_gave_is_free_unless_this_boots_kubelet_has_written_it_down():
+def test_a_grant_of_an_earlier_boot():
     """A Failed pod has its directory until somebody deletes it, but nothing of it runs."""
     unreleased = {"a": Unreleased("old", frozenset("1"), boot="boot 1"), "b": Unreleased("old", boot="boot 1")}
     start = Holdings(boot="boot 2").remembered(unreleased)
@@ -434,12 +434,12 @@ def test_what_an_earlier_boot_gave_is_free_unless_this_boots_kubelet_has_written
 
 
 @pytest.mark.parametrize(("then", "now"), [("", "boot 2"), ("boot 1", ""), ("boot 2", "boot 2")])
-def test_where_a_boot_is_not_known_or_the_same_nothing_follows_from_it(then, now):
+def test_an_unknown_boot_proves_nothing(then, now):
     start = Holdings(boot=now).remembered({"a": Unreleased("old", frozenset("1"), boot=then)})
     assert start.new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1).freed == frozenset()
 
 
-def test_a_note_of_an_earlier_boot_is_no_proof_that_a_container_runs_in_this_one():
+def test_a_note_of_an_earlier_boot():
     start = Holdings(boot="boot 2").remembered({"a": Unreleased("old", frozenset("1"), boot="boot 1")})
     stale = start.new_kubelet(-20.0, "old").noted(of(a="1"), -10.0, NOW)
     assert stale.unreleased["a"].boot == "boot 1"
@@ -459,7 +459,7 @@ def test_the_last_holder_is_known_after_it_has_ended():
     assert noted().remembered({"a": Unreleased("", frozenset("1"))}).last_holder("a") == "pod 1"
 
 
-def test_a_kubelet_that_gives_away_what_a_pod_had_has_taken_all_from_that_pod():
+def test_a_pods_device_given_again():
     holdings = noted().noted({**of(a="1", b="1"), "c": noted_of("2")}, NOW, NOW)
     assert holdings.given_up(["a"]) == {"a", "b"}
     assert holdings.given_up(["c", "new"]) == {"c"}

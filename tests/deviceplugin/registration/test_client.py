@@ -63,7 +63,7 @@ async def kubelet(short_path):
     await kubelet.server.stop(None)
 
 
-async def test_register_sends_what_is_registered_and_remembers_the_api(client, kubelet):
+async def test_register_remembers_the_api(client, kubelet):
     assert client.accepted is None
     await client.register(v1beta1.API, WHAT)
     request = v1beta1_pb2.RegisterRequest.FromString(kubelet.requests[0])

@@ -25,7 +25,7 @@ def test_nothing_is_registered_before_it_is_ready():
 
 
 @pytest.mark.parametrize("state", READY_STATES)
-def test_a_new_kubelet_gets_a_register_from_every_ready_state(state):
+def test_a_new_kubelet_from_every_ready_state(state):
     assert TABLE[state][Trigger.KUBELET_NEW] == (State.REGISTERING, Action.REGISTER)
 
 

@@ -90,7 +90,7 @@ async def test_each_error_has_its_code(served, client, records, error, code):
     assert served.handlers.refused.value is None
 
 
-async def test_an_rpc_that_the_kubelet_gives_up_is_counted_as_such(served, client):
+async def test_an_rpc_that_the_kubelet_gives_up(served, client):
     served.lanes.go_on.clear()
     call = client.call("Allocate", allocate("a"))
     await until(lambda: served.lanes.allocated)

@@ -148,7 +148,7 @@ async def test_a_forgetful_kubelet_gets_two_lists(served, connect, path, agent):
     assert len(served.audience.listed) == 1
 
 
-async def test_a_kubelet_1_8_keeps_no_health_though_its_agent_is_1_9s(served, connect):
+async def test_a_kubelet_1_8_keeps_no_health(served, connect):
     served.calls.speak(v1alpha1.API)
     stream = connect(served.socket, agent="grpc-go/1.3.0").watch(V1ALPHA)
     assert health(await stream.read(), V1ALPHA) == HEALTHY
