@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import allocate, first_list, flip, growth, idle, matched, pages, restart, start
+from benchmarks import allocate, asking, first_list, flip, growth, idle, matched, pages, restart, start
 from benchmarks.budgets import Figures
 from benchmarks.processes import ROOT
 from benchmarks.report import Report, about, kubelet, rounded
@@ -30,6 +30,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "idle": idle.measure,
     "pages": pages.measure,
     "matched": matched.measure,
+    "asking": asking.measure,
 }
 _FIGURES = Path(__file__).with_name("results.json")
 _PAGE = ROOT / "docs" / "benchmarks.md"

@@ -23,12 +23,14 @@ daemon        the process
 cli           the command line
 """
 
-from typing import TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
 
-from dpgateway.drivers.contract import Context, Driver
-from dpgateway.drivers.hookspecs import hookimpl
-from dpgateway.errors import Busy, DeviceUnavailable, DriverError, refuse
-from dpgateway.model import Allocation, Candidate, Device, DeviceNode, Health, Mount
+if TYPE_CHECKING:
+    from dpgateway.drivers.contract import Context, Driver
+    from dpgateway.drivers.hookspecs import hookimpl
+    from dpgateway.errors import Busy, DeviceUnavailable, DriverError, refuse
+    from dpgateway.model import Allocation, Candidate, Device, DeviceNode, Health, Mount
 
 __all__ = [
     "Allocation",
@@ -48,6 +50,22 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+
+_PLACES = {
+    "dpgateway.drivers.contract": {"Context", "Driver"},
+    "dpgateway.drivers.hookspecs": {"hookimpl"},
+    "dpgateway.errors": {"Busy", "DeviceUnavailable", "DriverError", "refuse"},
+    "dpgateway.model": {"Allocation", "Candidate", "Device", "DeviceNode", "Health", "Mount"},
+}
+
+
+def __getattr__(name: str) -> object:
+    """A name of a driver's API, imported at its first use: `dpgateway status` needs none of it, nor its memory."""
+    for place, names in _PLACES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(place), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def from_plain(value: object, kind: type[_T]) -> _T:

@@ -1,6 +1,7 @@
 """The entry point: handles signals while ``dpgateway`` is being imported.
 
-The import takes some tenths of a second, in which signals may come. So this package imports only signal handling.
+The import takes some tenths of a second, in which signals may come. So this package imports only signal handling. And
+it chooses how much is imported: a plain ``dpgateway status`` runs in the gateway's own container, in little memory.
 """
 
 import os
@@ -20,7 +21,12 @@ def main() -> object:
     python = signal.getsignal(signal.SIGINT)
     if python is signal.default_int_handler:  # Ctrl+C would print a traceback of the import
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from dpgateway.cli import main as command_line  # noqa: PLC0415  takes some tenths of a second
+    if sys.argv[1:2] == ["status"]:
+        from dpgateway.cli import plain_status  # noqa: PLC0415
+
+        if (code := plain_status.main(sys.argv[2:], os.environ)) is not None:
+            return code
+    from dpgateway.cli.group import main as command_line  # noqa: PLC0415  takes some tenths of a second
 
     if python is signal.default_int_handler:
         signal.signal(signal.SIGINT, python)

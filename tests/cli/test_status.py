@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
+from dpgateway.cli.control_client import asked
 from dpgateway_simulator import Kubelet
 from tests.support.gateway import Gateway
 from tests.support.node import Node
@@ -149,6 +150,9 @@ async def test_watch_sees_a_device_fail(node):
     device = status["resources"][0]["devices"][0]
     assert (device["healthy"], device["reason"]) == (False, "too hot")
     assert device["since"]
+    with asked(node.folder / "control.sock", "summary") as answers:
+        (summed,) = next(answers)["resources"]
+    assert ([one["id"] for one in summed["devices"]], summed["counts"]["listed"]) == (ids[:1], len(ids))
     assert await node.gateway.end() == 0
     _, errors = await process.communicate()
     assert (process.returncode, errors.decode()) == (1, "the gateway has ended\n")

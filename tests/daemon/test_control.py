@@ -101,6 +101,7 @@ async def test_who_asks_gets_one_line_of_one_resource_or_of_all(run):
         assert await client.hears() is None
     assert await node(running.path) == "a"
     assert running.asked == ["example.com/a", ""]
+    assert await node(running.path, "summary") == "a"
     assert await node(running.path, "configuration") == "configured"
     assert await node(running.path, "readiness") == "ready"
 

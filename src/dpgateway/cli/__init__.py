@@ -16,6 +16,7 @@ compare         ``check --against-running``: the effects of a reload
 devices         ``devices``
 ask_drivers     drivers asked without a gateway
 status          ``status``
+plain_status    ``status`` in as little memory as possible
 control_client  the client of the gateway's control socket
 picture         a status, drawn as tables
 preflight       ``preflight``
@@ -30,10 +31,21 @@ packages        the API for the commands of drivers' packages
 """
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpgateway.cli.group import main
 
 # gRPC's C core reads this variable when it is imported. Its lines on standard error would break JSON logs.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-from dpgateway.cli.group import main
-
 __all__ = ["main"]
+
+
+def __getattr__(name: str) -> object:
+    """The group of all commands, imported at its first use: a plain `dpgateway status` needs none of it."""
+    if name == "main":
+        from dpgateway.cli.group import main  # noqa: PLC0415
+
+        return main
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,8 +20,23 @@ PATIENCE = 10.0
 """Seconds until the first answer, at most; a busy gateway takes less."""
 
 
+PIECE = 64 * 1024
+"""Bytes."""
+
+
 class NoGateway(GatewayError):
     """No gateway answers."""
+
+
+def pieces(path: Path, request: str) -> Iterator[bytes]:
+    """Sends a request; yields the one answer in pieces, as they arrive. Raises NoGateway if there is none."""
+    with _connected(path) as connection:
+        try:
+            connection.sendall(f"{request}\n".encode())
+            while piece := connection.recv(PIECE):
+                yield piece
+        except OSError as error:
+            raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
 
 
 @contextlib.contextmanager

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dpgateway.config import Configuration
-from dpgateway.config.problems import Wrong
-from dpgateway.config.spelling import parse_duration
 from dpgateway.kit import log
+
+if TYPE_CHECKING:
+    from dpgateway.config import Configuration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -103,6 +103,9 @@ CONTROL_SOCKET = _option(
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
     """Parses a duration, spelt as in the configuration, to seconds."""
+    from dpgateway.config.problems import Wrong  # noqa: PLC0415  `status` needs neither it nor its memory
+    from dpgateway.config.spelling import parse_duration  # noqa: PLC0415
+
     try:
         return parse_duration("0s" if value == "0" else value).total_seconds()
     except Wrong as wrong:

@@ -9,15 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-import click
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from dpgateway.errors import printable
 
 Rows = Sequence[Sequence[str]]
+COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
+"""ECMA-48, SGR: the foreground."""
 GAP = 2
 """Spaces between two columns."""
 WORD = re.compile(r"^\s+\S+|\S+")
@@ -30,7 +26,7 @@ def apart() -> contextlib.redirect_stdout[TextIO]:
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
+    _print(json.dumps(value, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
@@ -45,15 +41,24 @@ def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), 
         whole = [head, *rows]
         widths = [max(len(row[column]) for row in whole) for column in range(len(head))]
         for row in whole:
-            click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            _print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def print_line(text: str, style: str = "") -> None:
-    """Prints one line; ``style`` (click's foreground colour) has an effect only on a terminal."""
-    click.secho(printable(text), fg=style or None)
+    """Prints one line; ``style``, a key of COLOURS, has an effect only on a terminal."""
+    text = printable(text)
+    _print(f"\x1b[{COLOURS[style]}m{text}\x1b[0m" if style and sys.stdout.isatty() else text)
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
 
 
 def _print_rich(head: Sequence[str], rows: Rows, styles: Sequence[str], spare: Sequence[str]) -> None:
+    from rich.console import Console  # noqa: PLC0415  5 MB, for a terminal only
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console(highlight=False)
     widths = fit({name: [name, *(row[at] for row in rows)] for at, name in enumerate(head)}, spare, console.width)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -71,6 +76,8 @@ def fit(columns: Mapping[str, Sequence[str]], spare: Sequence[str], room: int) -
     """The width of each visible column. Cells are wrapped between words. If the longest words don't fit, columns are
     dropped in the order of ``spare``; words are broken only if no column is left to drop.
     """
+    from rich.cells import cell_len  # noqa: PLC0415
+
     least = {name: max(max(map(cell_len, WORD.findall(cell)), default=0) for cell in columns[name]) for name in columns}
     for name in spare:
         if sum(least.values()) + GAP * (len(least) - 1) > room:

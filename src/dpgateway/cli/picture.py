@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from dpgateway.cli.output import print_line, print_table
-from dpgateway.config import format_duration
 
 Value = Mapping[str, Any]
 
@@ -148,4 +147,5 @@ def _age(since: str | None, now: str) -> str:
         return "-"
     seconds = max(0, int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()))
     coarse = seconds if seconds < 3600 else seconds // 60 * 60 if seconds < 86400 else seconds // 3600 * 3600
-    return format_duration(timedelta(seconds=coarse))
+    units = ((coarse // 3600, "h"), (coarse // 60 % 60, "m"), (coarse % 60, "s"))
+    return "".join(f"{number}{unit}" for number, unit in units if number) or "0s"

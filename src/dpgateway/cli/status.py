@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +14,10 @@ from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import CONFIG, CONTROL_SOCKET, DEVICE_PLUGINS_DIR, logged, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.cli.picture import draw
-from dpgateway.config import read
-from dpgateway.errors import KubeletError
-from dpgateway.node import checkpoint
-from dpgateway.node.directory import read_checkpoint
-from dpgateway.node.holders import Note
-from dpgateway.status import SCHEMA
+from dpgateway.cli.plain_status import Request, show
+
+if TYPE_CHECKING:
+    from dpgateway.node.holders import Note
 
 
 @click.command()
@@ -47,28 +45,31 @@ def status(  # noqa: PLR0913  one per option
     is running, the exit code is 1, and the kubelet's checkpoint tells who holds what.
     """
     try:
-        with asked(control_socket, f"{'watch' if watch else 'status'} {resource}") as answers:
+        if not watch:
+            context.exit(show(Request(resource, control_socket, output)))
+        with asked(control_socket, f"watch {resource}") as answers:
             for answer in answers:
                 if resource and not answer["resources"]:
                     print_line(f"the gateway has no resource {resource}", "red")
                     context.exit(1)
-                _print(answer, resource, output, again=watch)
+                _print(answer, resource, output)
     except NoGateway as error:
+        from dpgateway.config import read  # noqa: PLC0415  20 MB, where there is no gateway to starve
+
         directory = device_plugins_dir or read(config)[0].kubelet.device_plugins_dir
         _print_checkpoint(directory, resource, str(error), output)
         context.exit(1)
     except KeyboardInterrupt:
         context.exit(0)
-    if watch:
-        click.echo("the gateway has ended", err=True)
-        context.exit(1)
+    click.echo("the gateway has ended", err=True)
+    context.exit(1)
 
 
-def _print(answer: Any, resource: str, output: str, *, again: bool) -> None:  # noqa: ANN401  JSON
+def _print(answer: Any, resource: str, output: str) -> None:  # noqa: ANN401  JSON
     if output == "json":
-        click.echo(json.dumps(answer)) if again else print_json(answer)
+        click.echo(json.dumps(answer))
         return
-    if again and sys.stdout.isatty():
+    if sys.stdout.isatty():
         click.clear()
     draw(answer, whole=bool(resource))
 
@@ -77,6 +78,11 @@ def _print(answer: Any, resource: str, output: str, *, again: bool) -> None:  # 
 
 
 def _print_checkpoint(directory: Path, resource: str, failure: str, output: str) -> None:
+    from dpgateway.errors import KubeletError  # noqa: PLC0415
+    from dpgateway.node import checkpoint  # noqa: PLC0415
+    from dpgateway.node.directory import read_checkpoint  # noqa: PLC0415
+    from dpgateway.status import SCHEMA  # noqa: PLC0415
+
     notes: dict[str, Note] = {}
     unread = None
     try:

@@ -1,7 +1,8 @@
 """The control socket, ``/run/dpgateway/control.sock``: root asks the running gateway for its status.
 
-A client sends one line: ``status [RESOURCE]``, ``watch [RESOURCE]``, ``readiness`` or ``configuration``. The answer is
-one line of JSON; ``watch`` sends another line after each change, until the client disconnects. Requests change nothing.
+A client sends one line: ``status [RESOURCE]``, ``summary``, ``watch [RESOURCE]``, ``readiness`` or ``configuration``.
+The answer is one line of JSON; a ``summary`` is the status without Healthy devices; ``watch`` sends another line after
+each change, until the client disconnects. Requests change nothing.
 Clients are limited in number and time, so a slow one delays no other; watchers are limited separately, because they
 stay.
 
@@ -14,7 +15,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpgateway.daemon.shared_socket import SharedSocket
@@ -106,6 +107,8 @@ class Control:
             await self._send(writer, [f"{to_json(self._gateway.readiness())}\n"])
         elif verb == "configuration":
             await self._send(writer, [f"{to_json(self._gateway.configuration())}\n"])
+        elif verb == "summary":
+            await self._send(writer, pieces(_summary(self._gateway.status(""))))
         elif verb == "status" or (verb == "watch" and self._watchers >= MOST_WATCHERS):
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
@@ -135,6 +138,12 @@ class Control:
                 writer.write(piece.encode())
                 await writer.drain()
                 await asyncio.sleep(0)  # lets a kubelet's call go first
+
+
+def _summary(status: Status) -> Status:
+    """The status without Healthy devices: thousands of them are megabytes, which most readers drop."""
+    few = (replace(one, devices=tuple([it for it in one.devices if not it.healthy])) for one in status.resources)
+    return replace(status, resources=tuple(few))
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:
