@@ -64,7 +64,7 @@ IDLE = (
     "%(idle.bare.percent).2g %% in the same run"
 )
 SCRAPES = (
-    "each scrape makes some thousand lines anew, for which an idle process's caches are cold. Prometheus scrapes every "
+    "each scrape makes some hundred lines anew, for which an idle process's caches are cold. Prometheus scrapes every "
     "15 s or less often, so nothing is kept from one scrape to the next"
 )
 KEPT = (

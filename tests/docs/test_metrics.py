@@ -5,11 +5,13 @@ import re
 from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.server import handlers
 from dpgateway.drivers import answers
-from dpgateway.kit.call_stats import BOUNDS
+from dpgateway.kit.call_stats import BOUNDS, SLOW
 from dpgateway.web.metrics import GATEWAY, RESOURCE
 from tests.docs.pages import Page
 from tests.support.scraped import Node
 
+SAMPLES = [("OK",), ("success",), ("accepted",)]
+"""The last label of what has gone well."""
 TEXT = Page("reference/metrics.md").text
 DOCUMENTED = [
     (name, kind, tuple(re.findall(r"`(\w+)`", labels)))
@@ -31,8 +33,14 @@ async def test_metrics_of_the_process(short_path):
 
 
 def test_the_buckets():
-    assert BOUNDS == (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30)
-    assert "end at 1, 5, 10, 50, 100 and 500 ms, and at 1, 5, 10 and 30 s" in TEXT
+    assert BOUNDS == (0.01, 0.1, 1, 5, 30)
+    assert "end at 10 and 100 ms, and at 1, 5 and 30 s" in TEXT
+    assert SLOW == 5
+
+
+def test_the_brief_page():
+    table = re.findall(r"^\| `(dpgateway_\w+)` \| \w+ \| .*\| (all|sum|events|none) \|$", TEXT, re.MULTILINE)
+    assert table == [(row.name, "sum" if any(map(row.summed, SAMPLES)) else row.brief) for row in RESOURCE]
 
 
 def test_the_words_of_the_labels():

@@ -20,6 +20,8 @@ class Node:
 
     def __init__(self, directory, *resources):
         self.directory, self.resources = directory, resources
+        self.full = True
+        """``web.metrics``."""
 
     @asynccontextmanager
     async def running(self):
@@ -28,7 +30,7 @@ class Node:
         async with asyncio.TaskGroup() as group:
             self.gateway = Gateway(configuration, "node-a", group)
             self.gateway.start()
-            self._page = Metrics(self.gateway.overview.figures).answer
+            self._page = Metrics(self.gateway.overview.figures, lambda: self.full).answer
             try:
                 yield self
             finally:

@@ -1,5 +1,7 @@
 """What is answered to whom."""
 
+import gzip
+
 import pytest
 
 from tests.support.http import ask
@@ -57,3 +59,25 @@ async def test_bug_of_one_page(port, caplog):
     assert (await ask(port, "/bug")).status == 500
     assert "a bug: the page /bug failed: ZeroDivisionError: oops" in caplog.messages
     assert (await ask(port, "/text")).status == 200
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "deflate, GZIP;q=0.5", "br;q=1.0, gzip; q=1"])
+async def test_large_answer_in_gzip(pages, port, accepted):
+    pages.text = "0123456789" * 100_000
+    reply = await ask(port, "/text", **{"accept-encoding": accepted})
+    assert (reply.headers["content-encoding"], reply.headers["vary"]) == ("gzip", "accept-encoding")
+    assert gzip.decompress(reply.body) == pages.text.encode()
+    assert len(reply.body) < 10_000
+
+
+@pytest.mark.parametrize("accepted", ["", "identity", "gzip;q=0", "gzip;q=0.0", "xgzip", "deflate"])
+async def test_large_answer_to_others(pages, port, accepted):
+    pages.text = "0123456789" * 1000
+    reply = await ask(port, "/text", **{"accept-encoding": accepted})
+    assert "content-encoding" not in reply.headers
+    assert reply.body == pages.text.encode()
+
+
+async def test_small_answer_stays_plain(port):
+    reply = await ask(port, "/text", **{"accept-encoding": "gzip"})
+    assert ("content-encoding" in reply.headers, reply.body) == (False, b"here")

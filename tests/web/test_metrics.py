@@ -235,7 +235,7 @@ async def test_holdings_name_any_pod(short_path):
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
         whole = node.gateway.overview.figures()
         shown: list[Figures] = []
-        page = Metrics(shown.pop).answer
+        page = Metrics(shown.pop, lambda: True).answer
         for names in ([odd], [odd, "encoder"], ["encoder"], []):
             holders = {Holder("default", name, "main"): 1 for name in names}
             shown.append(replace(whole, resources=(replace(whole.resources[0], holders=holders),)))
@@ -249,7 +249,7 @@ async def test_metrics_let_others_run(short_path):
         whole = node.gateway.overview.figures()
         (one,) = whole.resources
         many = [replace(one, name=f"{R}-{number}") for number in range(100)]
-        page = asyncio.ensure_future(Metrics(lambda: replace(whole, resources=tuple(many))).answer())
+        page = asyncio.ensure_future(Metrics(lambda: replace(whole, resources=tuple(many)), lambda: True).answer())
         turns = 0
         while not page.done():
             await asyncio.sleep(0)
@@ -291,7 +291,13 @@ async def test_prometheus_gets_the_page(pages, port, short_path):
     async with Node(short_path).running() as node:
         gateway = node.gateway
         table = all_pages(
-            Sources(gateway.overview.status, gateway.overview.readiness, gateway.works, gateway.overview.figures)
+            Sources(
+                gateway.overview.status,
+                gateway.overview.readiness,
+                gateway.works,
+                gateway.overview.figures,
+                lambda: True,
+            )
         )
         pages.table["/metrics"] = table["/metrics"]
         reply = await ask(port, "/metrics")

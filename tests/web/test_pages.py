@@ -26,7 +26,7 @@ async def works():
 
 
 def table(works=works, found=None, status=None, figures=None):
-    return pages(Sources(lambda: status, lambda: found, works, lambda: figures))
+    return pages(Sources(lambda: status, lambda: found, works, lambda: figures, lambda: False))
 
 
 async def said(page):

@@ -28,6 +28,7 @@ from dpgateway.model import Mount
 
 Distinct = Literal["prefer", "require"]
 PreferenceKind = Literal["none", "packed", "spread"]
+MetricsKind = Literal["brief", "full"]
 CdiKind = Literal["auto", "always", "never"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
 API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
@@ -161,6 +162,7 @@ class WebSettings:
     """The mapping ``web``: status pages and metrics."""
 
     listen: str | None = _checked(checks.listen, None)
+    metrics: MetricsKind = "brief"
 
     @property
     def address(self) -> tuple[IPv4Address | IPv6Address, int] | None:

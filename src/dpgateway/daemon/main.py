@@ -106,8 +106,11 @@ class Daemon:
             start("watch the configuration", partial(self.files.run, self.reloading.ask))
         if self.keeping is not None:
             start("keep the configuration", partial(self.keeping.run, gateway, self.reloading))
-        sources = Sources(overview.status, overview.readiness, gateway.works, overview.figures)
-        start("serve the pages", Serving(pages(sources), self.reloading.web).run)
+        web = self.reloading.web
+        sources = Sources(
+            overview.status, overview.readiness, gateway.works, overview.figures, lambda: web.value.metrics == "full"
+        )
+        start("serve the pages", Serving(pages(sources), web).run)
         if systemd is not None:
             start("tell systemd", partial(systemd.follow, overview.report, gateway.changed))
             start("tell the watchdog", partial(systemd.reassure, gateway.works))

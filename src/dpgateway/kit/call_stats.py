@@ -8,8 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
-"""Bounds of the histogram, in seconds. A call takes a millisecond; a kubelet waits 30 s for a preparation."""
+SLOW = 5.0
+"""Seconds from which a call is slow."""
+BOUNDS = (0.01, 0.1, 1.0, SLOW, 30.0)
+"""Bounds of the histogram, in seconds, few because each is a series. A call takes a millisecond; a kubelet waits 30 s
+for a preparation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,11 @@ class Calls:
     """Histogram: the number of calls up to each of BOUNDS and above the one before; the last: above all of them."""
     seconds: float
     """Sum of all durations."""
+
+    @property
+    def slow(self) -> int:
+        """The number of calls that took longer than SLOW."""
+        return sum(self.durations[BOUNDS.index(SLOW) + 1 :])
 
 
 @dataclass(slots=True)

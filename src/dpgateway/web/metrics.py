@@ -3,6 +3,10 @@
 docs/reference/metrics.md describes each metric. Cardinality is bounded: resources and drivers are configured, a
 container is a label value only while it holds a device, and no error's text is a label.
 
+A node has many resources, and a cluster many nodes. So the page is brief unless ``web.metrics`` is ``full``: a resource
+has its own series for what alerts need, and for what has gone wrong. Its successes and durations are sums over all
+resources, whose label ``resource`` is empty.
+
 Only this module imports prometheus_client, so a gateway without pages doesn't load it. Each scrape makes the page anew,
 in short turns: Prometheus scrapes every 15 s or less often.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +25,7 @@ from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from dpgateway.kit.call_stats import BOUNDS, Calls
+from dpgateway.kit.call_stats import BOUNDS, SLOW, Calls
 from dpgateway.status.figures import Figures, ResourceFigures
 from dpgateway.web.answers import Response
 
@@ -28,6 +33,8 @@ Labels = tuple[str, ...]
 Sample = tuple[Labels, float | Calls]
 """The labels' values, and a number or, for a histogram, the calls."""
 T = TypeVar("T", Figures, ResourceFigures)
+_Parts = tuple[float, ...]
+"""A number; or a histogram's durations and its seconds."""
 
 AT_ONCE = 16
 """Resources whose samples of one metric are made in one turn of the event loop, some milliseconds."""
@@ -51,6 +58,10 @@ class Row(Generic[T]):
     """Reads the figures: returns a single number, None if it is unknown, or samples."""
     labels: Labels = ()
     """A resource's metrics have the label ``resource`` before these."""
+    brief: Literal["all", "events", "none"] = "all"
+    """A resource's samples on the brief page; ``events``: those that aren't 0."""
+    summed: Callable[[Labels], bool] = lambda _: False
+    """Whether the brief page has the sum over all resources instead of a sample with these labels."""
 
     def samples(self, figures: T) -> Iterable[Sample]:
         found = self.read(figures)
@@ -135,6 +146,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "gauge",
         "Whether the present kubelet accepted the resource.",
         lambda it: any(registration.registered for registration in it.registrations),
+        brief="none",
     ),
     Row(
         "dpgateway_resource_streaming",
@@ -147,6 +159,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "gauge",
         "Whether the resource has nothing that could be given away.",
         lambda it: it.failed,
+        brief="events",
     ),
     Row(
         "dpgateway_devices",
@@ -162,6 +175,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "gauge",
         "Ids that are listed though their device or share is gone.",
         lambda it: it.counts.lost,
+        brief="events",
     ),
     Row(
         "dpgateway_holdings",
@@ -169,25 +183,62 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "Ids that a container holds.",
         lambda it: list(it.holders.items()),
         ("namespace", "pod", "container"),
+        brief="none",
     ),
     Row("dpgateway_list_updates_total", "counter", "Changes of the resource's list.", lambda it: it.updates),
-    Row("dpgateway_device_losses_total", "counter", "Ids whose device or share vanished.", lambda it: it.losses),
-    Row("dpgateway_device_returns_total", "counter", "Ids that were lost and came back.", lambda it: it.returns),
+    Row(
+        "dpgateway_device_losses_total",
+        "counter",
+        "Ids whose device or share vanished.",
+        lambda it: it.losses,
+        brief="events",
+    ),
+    Row(
+        "dpgateway_device_returns_total",
+        "counter",
+        "Ids that were lost and came back.",
+        lambda it: it.returns,
+        brief="events",
+    ),
     Row(
         "dpgateway_registrations_total",
         "counter",
         "Registrations that were tried.",
         lambda it: list(it.attempts.items()),
         ("api", "outcome"),
+        summed=lambda labels: labels[-1] == "accepted",
     ),
-    Row("dpgateway_rpcs_total", "counter", "RPCs that were answered.", lambda it: _outcomes(it.rpcs), ("rpc", "code")),
-    Row("dpgateway_rpc_duration_seconds", "histogram", "How long RPCs took.", lambda it: _calls(it.rpcs), ("rpc",)),
+    Row(
+        "dpgateway_rpcs_total",
+        "counter",
+        "RPCs that were answered.",
+        lambda it: _outcomes(it.rpcs),
+        ("rpc", "code"),
+        summed=lambda labels: labels[-1] == "OK",
+    ),
+    Row(
+        "dpgateway_rpcs_slow_total",
+        "counter",
+        f"RPCs that took longer than {SLOW:g} s.",
+        lambda it: [((name,), one.slow) for name, one in it.rpcs.items()],
+        ("rpc",),
+        brief="events",
+    ),
+    Row(
+        "dpgateway_rpc_duration_seconds",
+        "histogram",
+        "How long RPCs took.",
+        lambda it: _calls(it.rpcs),
+        ("rpc",),
+        summed=lambda _: True,
+    ),
     Row(
         "dpgateway_driver_calls_total",
         "counter",
         "Calls of the driver.",
         lambda it: _outcomes(it.calls, it.driver),
         ("driver", "method", "outcome"),
+        summed=lambda labels: labels[-1] == "success",
     ),
     Row(
         "dpgateway_driver_call_duration_seconds",
@@ -195,46 +246,102 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "How long calls of the driver took, with the time until their turn.",
         lambda it: _calls(it.calls, it.driver),
         ("driver", "method"),
+        summed=lambda _: True,
     ),
     Row(
         "dpgateway_driver_last_list_timestamp_seconds",
         "gauge",
         "When the driver last listed its devices.",
         lambda it: it.listed,
+        brief="none",
     ),
     Row(
         "dpgateway_preparations_running",
         "gauge",
         "Preparations that are under way, or wait for their turn.",
         lambda it: it.preparing,
+        brief="events",
     ),
     Row(
         "dpgateway_devices_outdated",
         "gauge",
         "Held ids whose container can't be started again: what its kubelet repeats is other hardware by now.",
         lambda it: it.outdated,
+        brief="events",
     ),
 )
+
+
+class Sums:
+    """Counters of all resources together. They never fall, which Prometheus would take for a restart: what a resource
+    has counted stays when it is removed, or begins again at nothing.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, Labels], _Parts] = {}
+        self._last: dict[tuple[str, Labels, str], _Parts] = {}
+        """The last value of each resource, by metric, labels and resource."""
+        self._seen: set[tuple[str, Labels, str]] = set()
+
+    def add(self, metric: str, labels: Labels, resource: str, value: float | Calls) -> None:
+        """The present value of one resource."""
+        now: _Parts = (*value.durations, value.seconds) if isinstance(value, Calls) else (value,)
+        key = metric, labels, resource
+        before = self._last.get(key, (0.0,) * len(now))
+        if any(map(operator.lt, now, before)):  # it began again
+            before = (0.0,) * len(now)
+        whole = self._sums.get((metric, labels), (0.0,) * len(now))
+        self._sums[metric, labels] = tuple(map(operator.add, whole, map(operator.sub, now, before)))
+        self._last[key] = now
+        self._seen.add(key)
+
+    def samples(self, metric: str) -> Iterator[Sample]:
+        for (name, labels), parts in self._sums.items():
+            if name == metric:
+                *durations, last = parts
+                yield labels, Calls({}, tuple(map(int, durations)), last) if durations else last
+
+    def forget(self) -> None:
+        """Forgets the last values of resources that were removed since the last call."""
+        self._last = {key: self._last[key] for key in self._seen}
+        self._seen = set()
 
 
 class Metrics:
     """The page."""
 
-    def __init__(self, look: Callable[[], Figures]) -> None:
-        self._look = look
+    def __init__(self, look: Callable[[], Figures], full: Callable[[], bool]) -> None:
+        """``full``: whether each resource has all of its series now."""
+        self._look, self._full = look, full
         self._process = ProcessCollector(registry=None)
+        self._sums = Sums()
 
     async def answer(self) -> Response:
-        figures = self._look()
+        figures, full = self._look(), self._full()
         parts = [_text(row, row.labels, row.samples(figures)) for row in GATEWAY]
         for row, start in itertools.product(RESOURCE, range(0, max(1, len(figures.resources)), AT_ONCE)):
             some = figures.resources[start : start + AT_ONCE]
-            samples = (((one.name, *labels), value) for one in some for labels, value in row.samples(one))
-            text = _text(row, ("resource", *row.labels), samples)
-            parts.append(text.split(b"\n", 2)[2] if start else text)  # HELP and TYPE once per metric
+            samples = [((one.name, *labels), value) for one in some for labels, value in self._own(row, one, full=full)]
+            if not full and start + AT_ONCE >= len(figures.resources):
+                samples += [(("", *labels), value) for labels, value in self._sums.samples(row.name)]
+            if full or row.brief != "none":
+                text = _text(row, ("resource", *row.labels), samples)
+                parts.append(text.split(b"\n", 2)[2] if start else text)  # HELP and TYPE once per metric
             await asyncio.sleep(0)  # a pending Allocate comes first
+        self._sums.forget()
         parts.append(generate_latest(self._process))
         return Response(CONTENT_TYPE_PLAIN_0_0_4, b"".join(parts))
+
+    def _own(self, row: Row[ResourceFigures], one: ResourceFigures, *, full: bool) -> Iterator[Sample]:
+        """The samples of one resource that have its name. The others are added to the sums, on the full page, too, so
+        that they miss nothing.
+        """
+        for labels, value in row.samples(one):
+            summed = row.summed(labels)
+            if summed:
+                self._sums.add(row.name, labels, one.name, value)
+            if full or not (summed or row.brief == "none" or (row.brief == "events" and not value)):
+                yield labels, value
 
 
 class _OneMetric:

@@ -42,6 +42,8 @@ class Sources:
     works: Callable[[], Awaitable[object]]
     """Returns once a worker thread has run a piece of work."""
     figures: Callable[[], Figures]
+    full: Callable[[], bool]
+    """Whether the metrics have all series of each resource."""
 
 
 def pages(sources: Sources) -> Mapping[str, Page]:
@@ -53,7 +55,7 @@ def pages(sources: Sources) -> Mapping[str, Page]:
         "/page.js": _file("page.js"),
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
-        "/metrics": cached(_metrics(sources.figures)),
+        "/metrics": cached(_metrics(sources.figures, sources.full)),
         "/status.json": cached(partial(_joined, JSON, lambda: pieces(sources.status()))),
         "/statusz": cached(partial(_joined, TEXT, lambda: statusz.lines(sources.status(), table))),
     }
@@ -145,7 +147,7 @@ async def _answers(work: Awaitable[object]) -> dict[str, object]:
     return {"ok": failure is None, "seconds": round(seconds, 6), "reason": failure}
 
 
-def _metrics(look: Callable[[], Figures]) -> Page:
+def _metrics(look: Callable[[], Figures], full: Callable[[], bool]) -> Page:
     """Loads the metrics at the first scrape, because they take megabytes."""
     made: list[Page] = []
 
@@ -153,7 +155,7 @@ def _metrics(look: Callable[[], Figures]) -> Page:
         if not made:
             load = partial(import_module, "dpgateway.web.metrics")
             module: Any = await Threads(idle=0).call("load the metrics", load)
-            made.append(module.Metrics(look).answer)
+            made.append(module.Metrics(look, full).answer)
         return await made[0]()
 
     return page

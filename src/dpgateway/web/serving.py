@@ -49,7 +49,8 @@ class Serving:
             # One server per address: a change cancels it, also while the address can't be bound.
             serving = asyncio.create_task(self._persist(*address), name="pages")
             try:
-                await self._wanted.wait(version)
+                while self._wanted.value.address == address:
+                    version = await self._wanted.wait(version)
             finally:
                 serving.cancel()
                 await asyncio.wait({serving})
