@@ -20,6 +20,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 from dpgateway.kit.observable import Observable
@@ -146,7 +147,7 @@ class InUse(ABC):
         """The ids that a container may use; while the sources can't be read, those used before."""
         return self.taken - self.freed
 
-    @property
+    @cached_property
     def unsettled(self) -> bool:
         """Whether an id awaits its release, or its hardware is still unknown."""
         return bool(self.freed) or not all(entry.hardware for entry in self.unreleased.values())
