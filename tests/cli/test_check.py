@@ -78,21 +78,6 @@ def test_each_part_of_a_problem_in_json(line):
     }
 
 
-def test_a_warning_is_no_problem(line):
-    config = line.config("resources: []")
-    result = line("check", "--config", config)
-    assert result.exit_code == 0
-    assert f"warning: {config}: resources is empty, so nothing is served" in result.stdout
-
-
-def test_a_missing_file(line, tmp_path):
-    result = line("check", "--config", tmp_path / "none.yaml")
-    assert result.exit_code == 2
-    assert result.stdout.splitlines()[0].endswith(
-        "none.yaml: found no such file or directory, expected a configuration file; --config names another"
-    )
-
-
 class TestPrecedence:
     def settings(self, line, *flags, **environment):
         result = line("check", "--output", "json", *flags, **environment)

@@ -100,13 +100,6 @@ def test_list_too_long_for_a_kubelet(line):
     assert resource["failure"].startswith("the list of 30000 ids takes ")
 
 
-def test_wrong_configuration_on_standard_error(line):
-    config = line.config("resources:\n" + entry("a", "1"))
-    result = line("devices", "--config", config)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"{config}:2: resources[0].options.mode: found 1, expected a string")
-
-
 def test_all_problems_at_once(line):
     config = line.config("resources:\n" + entry("a", "1") + entry("b", "list", ", shares: no"))
     result = line("devices", "--config", config)

@@ -145,18 +145,6 @@ def test_grpcs_own_lines_are_off():
     assert python(code).stdout == "NONE\n"
 
 
-@pytest.mark.parametrize("arguments", [["simulate", "--help"], ["preflight", "--rehearse", "--to=1.37"]])
-def test_advice_without_the_simulator(tmp_path, arguments):
-    """A module that raises is what an absent package looks like."""
-    for name in ("grpclib", "betterproto", "h2"):
-        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
-    (tmp_path / "config.yaml").write_text("resources: []")
-    code = f"import os, sys; os.environ['DPGATEWAY_CONFIG'] = {str(tmp_path / 'config.yaml')!r}; {CLI}"
-    result = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}", *arguments)
-    assert result.returncode == 1
-    assert result.stderr.endswith("pip install 'dpgateway[simulator]'\n")
-
-
 def test_impossible_path_is_wrong_usage():
     result = CliRunner().invoke(main, ["check", "--config", "\ud800"])
     assert result.exit_code == 2

@@ -215,15 +215,17 @@ async def test_a_device_that_dies_while_it_is_allocated(make, then, reason):
     assert calls.released == ["a"]
 
 
-async def test_what_could_not_be_prepared_is_released(make):
+@pytest.mark.parametrize("error", [DriverError("no power"), DriverTimeout("it goes on")], ids=["failed", "too late"])
+async def test_what_could_not_be_prepared_is_released(make, error):
+    """Also what takes too long: there may be no next try."""
     calls = FakeLanes("prepare")
     resource = make(calls)
 
     def fail():
-        calls.error = DriverError("no power") if len(calls.asked) == 2 else None
+        calls.error = error if len(calls.asked) == 2 else None
 
     calls.meanwhile = fail
-    with pytest.raises(DriverError, match="no power"):
+    with pytest.raises(type(error), match=str(error)):
         await resource.allocate([("a", "b")], V1ALPHA1)
     assert calls.released == ["a", "b"]
 
@@ -262,19 +264,6 @@ async def test_an_answer_that_no_kubelet_takes(make, api):
     assert text.endswith("annotations, mounts, device nodes or CDI devices: device a, b")
     assert calls.released == ["a", "b"]
     assert not resource.inventory.usage.value.held
-
-
-async def test_what_takes_too_long_to_prepare_is_released(make):
-    calls = FakeLanes("prepare")
-    resource = make(calls)
-
-    def fail():
-        calls.error = DriverTimeout("it goes on") if len(calls.asked) == 2 else None
-
-    calls.meanwhile = fail
-    with pytest.raises(DriverTimeout):
-        await resource.allocate([("a",)], V1ALPHA1)
-    assert calls.released == ["a"]
 
 
 async def test_what_the_driver_did_not_allocate_needs_no_release(make):
@@ -470,13 +459,6 @@ async def test_shares_of_different_devices_are_preferred(make):
     assert make(FakeLanes(), shares=Shares(1)).options() == Options(prepare=True)
 
 
-async def test_a_driver_that_must_choose_different_devices(make):
-    calls = FakeLanes("prefer", preferred=(B, A))
-    question = Preference(("b", "b::1", "a", "a::1"), (), 2)
-    assert await make(calls, shares=Shares(2, "require")).prefer([question]) == (("b", "a"),)
-    assert calls.asked == [("prefer", ([B, A], [], 2))]
-
-
 async def test_unknown_ids_are_never_preferred(make):
     resource = make(FakeLanes(), preference="packed")
     unknown = tuple(f"x{number}" for number in range(1000))
@@ -527,17 +509,21 @@ async def test_a_choice_that_takes_too_long(looked, records):
     assert text.endswith("so the kubelet chooses: choosing from 1001 ids takes more than 0.05 s")
 
 
-async def test_the_driver_is_asked_without_a_preference(make):
-    calls = FakeLanes("prefer", preferred=(B, A, A))
-    question = Preference(("b::1", "a", "a::1", "b"), ("b",), 3)
-    assert await make(calls, shares=Shares(2)).prefer([question]) == (("b", "a", "a::1"),)
-    assert calls.asked == [("prefer", ([B, A, A, B], [B], 3))]
-
-
-async def test_a_device_that_must_be_included_may_be_chosen_again(make):
-    calls = FakeLanes("prefer", preferred=(A, A))
-    question = Preference(("a", "a::1", "b"), ("a::1",), 2)
-    assert await make(calls, shares=Shares(2)).prefer([question]) == (("a::1", "a"),)
+@pytest.mark.parametrize(
+    ("shares", "question", "driver", "answer"),
+    [
+        (Shares(2), (("b::1", "a", "a::1", "b"), ("b",), 3), (([B, A, A, B], [B], 3), (B, A, A)), ("b", "a", "a::1")),
+        (Shares(2), (("a", "a::1", "b"), ("a::1",), 2), (([A, A, B], [A], 2), (A, A)), ("a::1", "a")),
+        (Shares(2, "require"), (("b", "b::1", "a", "a::1"), (), 2), (([B, A], [], 2), (B, A)), ("b", "a")),
+        (Shares(1), (("gone", "a"), (), 1), (([A], [], 1), (A,)), ("a",)),
+    ],
+    ids=["shares", "chosen again", "different devices", "only what is there"],
+)
+async def test_the_driver_is_asked_without_a_preference(make, shares, question, driver, answer):
+    asked, preferred = driver
+    calls = FakeLanes("prefer", preferred=preferred)
+    assert await make(calls, shares=shares).prefer([Preference(*question)]) == (answer,)
+    assert calls.asked == [("prefer", asked)]
 
 
 @pytest.mark.parametrize(
@@ -578,12 +564,6 @@ async def test_nobody_to_ask_for_a_preference(make, records, calls):
 
 async def test_what_is_impossible_has_no_answer(make):
     assert await make(FakeLanes(), preference="packed").prefer([Preference(("a",), (), 2)]) == ((),)
-
-
-async def test_a_driver_is_asked_about_what_is_there_only(make):
-    calls = FakeLanes("prefer", preferred=(A,))
-    assert await make(calls).prefer([Preference(("gone", "a"), (), 1)]) == (("a",),)
-    assert calls.asked == [("prefer", ([A], [], 1))]
 
 
 # what the log says of each container

@@ -174,23 +174,8 @@ async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdi
     assert str(records.texts()).count("nobody will remember") == 1
 
 
-async def test_a_disk_that_refused_is_tried_again(disk, holdings, log, records):
-    disk.path.parent.mkdir(mode=0o700)
-    disk.path.parent.chmod(0o777)
-    one = Started(disk, holdings, Threads(), log, again=0.01)
-    await one.start()
-    give(holdings, "a")
-    await until(lambda: one.complaint)
-    assert one.complaint.startswith(f"{disk.path}: ")
-    disk.path.parent.chmod(0o700)
-    await until(lambda: not one.complaint)
-    assert disk.load().keys() == {"a"}
-    assert "what is given away is written down again" in records.texts()
-    one.task.cancel()
-    await asyncio.wait({one.task})
-
-
-async def test_a_disk_that_refused_and_nothing_to_write(disk, holdings, log):
+@pytest.mark.parametrize("changes", [False, True], ids=["as it is", "nothing to write"])
+async def test_a_disk_that_refused_is_tried_again(disk, holdings, log, records, changes):
     disk.path.parent.mkdir(mode=0o700)
     disk.path.parent.chmod(0o777)
     one = Started(disk, holdings, Threads(), log, again=0.01)
@@ -198,10 +183,13 @@ async def test_a_disk_that_refused_and_nothing_to_write(disk, holdings, log):
     before = holdings.value
     give(holdings, "a")
     await until(lambda: one.complaint)
-    holdings.set(before)
+    assert one.complaint.startswith(f"{disk.path}: ")
+    if changes:
+        holdings.set(before)
     disk.path.parent.chmod(0o700)
     await until(lambda: not one.complaint)
-    assert disk.load() == {}
+    assert disk.load().keys() == (set() if changes else {"a"})
+    assert "what is given away is written down again" in records.texts()
     one.task.cancel()
     await asyncio.wait({one.task})
 

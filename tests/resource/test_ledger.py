@@ -7,7 +7,7 @@ import pytest
 from dpgateway.config import Shares
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, Health
-from dpgateway.resource.ledger import LEAVING, Ledger, Refusal
+from dpgateway.resource.ledger import Ledger, Refusal
 from dpgateway.resource.shares import Offer
 from tests.support.resources import configured
 
@@ -92,7 +92,7 @@ def test_unhealthy_for_a_moment_without_keeping():
     some.take([], 101)
     some.hold(NOBODY, 101)
     assert not some.offers()["a"].health.ok
-    assert some.next_drop(NOBODY) == 101 + LEAVING
+    assert some.next_drop(NOBODY) == 103
 
 
 def test_a_held_id_stays():

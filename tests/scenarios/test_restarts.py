@@ -41,15 +41,6 @@ async def test_a_pod_whose_init_container_is_done(kubelet: Kubelet, served: Gate
     assert again["p1"]["ok"] == (first == "plugin" or kubelet.minor < 25), again
 
 
-async def test_the_kubelet_restarts_ten_times(kubelet: Kubelet, served: Gateway) -> None:
-    held = devices(await kubelet.admit("p1", ONE))
-    for number in range(10):
-        again = await kubelet.restart(graceful=number % 2 == 0)
-        assert again["p1"]["ok"], (number, again)
-        await kubelet.wait_for_devices(2)
-    await all_is_well(kubelet, held)
-
-
 async def test_the_gateway_restarts(kubelet: Kubelet, served: Gateway) -> None:
     held = devices(await kubelet.admit("p1", ONE))
     for number in SIGNALS:
