@@ -31,7 +31,7 @@ demo: $(VENV)/.run  ## the main job, on an embedded simulated kubelet (about fiv
 
 .PHONY: test
 test: $(VENV)/.dev  ## the tests of the gateway, the simulator and the backends (under 3 min; needs root)
-	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup
+	@$(BIN)/python -m pytest -q -n 4 --dist loadgroup
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, generated code

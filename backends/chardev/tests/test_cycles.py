@@ -7,7 +7,7 @@ import threading
 from dpgateway.testing import Recorder
 from tests.support.counting import inotify_watches, opened
 
-CYCLES = 1000
+CYCLES = 300
 
 
 def left():
@@ -30,7 +30,7 @@ def test_notices_each_cycle_of_a_node(dev):
     def cycle(number):
         """Each tenth time in a directory that comes and goes, too."""
         name = "ttyUSB0" if number % 10 else f"bus/{number}/gps"
-        path = dev.node(name, number // 500)  # another number each time would be a line in the log, which pytest keeps
+        path = dev.node(name, number // 150)  # another number each time would be a line in the log, which pytest keeps
         until([name])
         path.unlink()
         until([])
