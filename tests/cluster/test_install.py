@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.cluster.installed import pod, simulated
+from tests.cluster.installed import FOLDER, pod, simulated
 from tests.cluster.machine.box import ClusterError, until
 
 THING, ZERO = "example.com/thing", "example.com/zero"
@@ -71,6 +71,30 @@ def test_a_profile_moves_a_node_from_one_set_of_resources_to_another(cluster, ch
         "middle": "few",
         "old": "few",
     }
+
+
+def test_the_first_profile_leaves_the_other_nodes_their_devices(cluster, chart):
+    chart.install({"config": {"resources": [simulated(THING, 1)]}})
+    few = {"nodeSelector": {"example.com/kind": "few"}, "config": {"resources": [simulated("example.com/few", 1)]}}
+    cluster.kubectl("label", "node", "new", "example.com/kind=few")
+    chart.install({"config": {"resources": [simulated(THING, 1)]}, "profiles": {"few": few}})
+    chart.until_offered("new", "example.com/few", 1)
+    chart.until_offered("new", THING, 0)
+    for node in ("middle", "old"):
+        chart.until_offered(node, THING, 1)
+        assert cluster.nodes[node].allocatable("example.com/few") is None
+
+
+def test_helm_says_why_the_gateways_pods_would_be_refused(cluster, chart):
+    chart.uninstall()
+    cluster.kubectl("create", "namespace", "narrow")
+    try:
+        cluster.kubectl("label", "namespace", "narrow", "pod-security.kubernetes.io/enforce=baseline")
+        with pytest.raises(ClusterError, match=r'violates PodSecurity "baseline:latest": hostPath volumes'):
+            cluster.helm("install", "narrow", FOLDER, "--namespace=narrow", "--timeout=30s")
+        assert cluster.kubectl("get", "daemonsets", "--namespace=narrow", "--output=name") == ""
+    finally:
+        cluster.kubectl("delete", "namespace", "narrow")
 
 
 def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):

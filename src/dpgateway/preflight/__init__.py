@@ -1,4 +1,4 @@
-"""The effects of a kubelet upgrade on a node's containers and devices: facts in, findings out.
+"""What is in the gateway's way on a node, and what a kubelet's upgrade does to its containers: facts in, findings out.
 
 ``dpgateway.cli.facts`` collects the facts; ``dpgateway.node.versions`` describes each kubelet version.
 
