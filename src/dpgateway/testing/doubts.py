@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from dpgateway.drivers.contract import ABILITIES, abilities
 from dpgateway.model import Allocation
@@ -58,13 +57,3 @@ def _names(value: str, device: str) -> bool:
     if len(device) < _SHORTEST or device.isdecimal():
         return False
     return re.search(rf"(?<![\w-]){re.escape(device)}(?![\w-])", value) is not None
-
-
-def check_asking(driver: object, callers: list[Any]) -> None:
-    """Warns if ``devices()`` calls ``changed()``. ``callers``: the threads that called it during ``devices()``."""
-    if "devices()" in callers:
-        doubt(
-            driver,
-            ".devices(): it calls changed() within each call, so the gateway asks without end; "
-            "expected changed() only where the driver learns of a change by itself",
-        )

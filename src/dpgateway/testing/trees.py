@@ -34,7 +34,24 @@ class FakeTree:
         ``c /dev/fuse 10:229``, ``b /dev/sda 8:0``: device nodes, which only root can make.
         """
         for line in filter(None, map(str.strip, text.splitlines())):
-            self._make(line)
+            kind, _, rest = line.partition(" ")
+            if kind in _KINDS:
+                path, _, number = rest.partition(" ")
+                major, _, minor = number.partition(":")
+                os.mknod(self._place(path), _KINDS[kind] | 0o600, os.makedev(int(major), int(minor)))
+            elif " -> " in line:
+                path, _, target = line.partition(" -> ")
+                place = self._place(path)
+                above, name = self.at(target).parent, target.rpartition("/")[2]
+                place.symlink_to(f"{os.path.relpath(above, place.parent)}/{name}")
+            elif line.endswith("/"):
+                self.at(line).mkdir(parents=True, exist_ok=True)
+            else:
+                path, mark, value = line.partition(" =")
+                if not mark:
+                    forms = "'path = text', 'path -> target', 'path/' or 'c path 1:2'"
+                    raise ValueError(f"expected {forms}, found {line!r}")
+                self._place(path).write_text(value.removeprefix(" ").replace("\\n", "\n") + "\n")
 
     def remove(self, path: str) -> None:
         """Removes a file, link or node, or a directory recursively."""
@@ -45,25 +62,6 @@ class FakeTree:
             here.rmdir()
         else:
             here.unlink()
-
-    def _make(self, line: str) -> None:
-        kind, _, rest = line.partition(" ")
-        if kind in _KINDS:
-            path, _, number = rest.partition(" ")
-            major, _, minor = number.partition(":")
-            os.mknod(self._place(path), _KINDS[kind] | 0o600, os.makedev(int(major), int(minor)))
-        elif " -> " in line:
-            path, _, target = line.partition(" -> ")
-            place = self._place(path)
-            above, name = self.at(target).parent, target.rpartition("/")[2]
-            place.symlink_to(f"{os.path.relpath(above, place.parent)}/{name}")
-        elif line.endswith("/"):
-            self.at(line).mkdir(parents=True, exist_ok=True)
-        else:
-            path, mark, value = line.partition(" =")
-            if not mark:
-                raise ValueError(f"expected 'path = text', 'path -> target', 'path/' or 'c path 1:2', found {line!r}")
-            self._place(path).write_text(value.removeprefix(" ").replace("\\n", "\n") + "\n")
 
     def _place(self, path: str) -> Path:
         """Makes the directory of a path and removes the path itself."""
