@@ -100,20 +100,17 @@ class Slot:
         found = said(self._reader)
         if found.state == "absent" and self._work.entry() is not None:
             self._work.gone()
-        reason = self._fault() or found.fault or self._unknown
-        return Health.unhealthy(reason) if reason else Health.healthy()
 
-    def _fault(self) -> str:
-        """The fault in the journal; empty without one. A fallback image, or an attempt that touched nothing, is a fault
-        only for the resource whose bitstream failed.
-        """
-        entry = self._work.entry()
-        if entry is None or not entry.reason:
-            return ""
-        ours = entry.resource == self._work.resource
-        if entry.state == "faulted":
-            return f"programming {entry.bitstream} failed: {entry.reason}" if entry.touched or ours else ""
-        return f"{entry.reason}; it runs {entry.bitstream}" if ours else ""
+        # a fallback image, or an attempt that touched nothing, is a fault only for the resource whose bitstream failed
+        entry, fault = self._work.entry(), ""
+        if entry is not None and entry.reason:
+            ours = entry.resource == self._work.resource
+            if entry.state == "faulted" and (entry.touched or ours):
+                fault = f"programming {entry.bitstream} failed: {entry.reason}"
+            elif entry.state != "faulted" and ours:
+                fault = f"{entry.reason}; it runs {entry.bitstream}"
+        reason = fault or found.fault or self._unknown
+        return Health.unhealthy(reason) if reason else Health.healthy()
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
         """The sort key, best first: boards with the bitstream, blank or unprogrammed ones, others; then NUMA nodes."""
