@@ -129,7 +129,7 @@ def _problems(one: ImportedResource, driver: Found | None) -> list[str]:
         problems = completed_entry(entry, driver).problems if driver is not None else ()
     except InvalidConfiguration as error:
         problems = tuple(error.problems)
-    return [str(one).removeprefix(": resources[0].") for one in problems]
+    return [str(one).partition("resources[0].")[2] or str(one) for one in problems]
 
 
 def _list(importers: dict[str, Importer], output: str) -> None:

@@ -168,13 +168,13 @@ patches:
         (
             f"""
 kind: Kustomization
-images: [{{name: squat/generic-device-plugin, newTag: 0.2.0}}]
+images: [{{name: squat/generic-device-plugin, newTag: 0.1.0}}]
 patches:
 - patch: |
     - {{op: add, path: /spec/template/spec/containers/0/args/-, value: --device}}
     - {{op: add, path: /spec/template/spec/containers/0/args/-, value: '{VIDEO}'}}
 """,
-            "devic.es",
+            "squat.ai",
         ),
         # MicroShift has it built in
         (f"apiServer: {{}}\ngenericDevicePlugin:\n  status: Enabled\n  devices: [{VIDEO}]\n", "device.microshift.io"),
@@ -470,6 +470,16 @@ def test_whichever_of_optional_paths(imported, tree):
     assert written.nodes("a.b/it") == {"it": [given("ttyA0"), given("ttyA1")]}
 
 
+def test_disks_and_char_devices(imported, tree):
+    node(tree, "sda", "8:0", kind="b", subsystem="block")
+    node(tree, "nvme0", "241:0", subsystem="nvme")
+    together = imported(of("[{paths: [{path: /dev/sda, optional: true}, {path: /dev/nvme0, optional: true}]}]"))
+    assert together.nodes("a.b/it") == {"it": [given("sda"), given("nvme0")]}
+    alone = imported(of("[{paths: [{path: /dev/sda}]}, {paths: [{path: '/dev/nvme[0-9]'}]}]"))
+    assert alone.nodes("a.b/it") == {"sda": [given("sda")], "nvme0": [given("nvme0")]}
+    assert alone.code == 0
+
+
 def test_groups_with_nothing_in_common(imported, tree):
     for name, number in (("ttyA0", "240:0"), ("ttyA5", "240:5"), ("video1", "81:1"), ("video2", "81:2")):
         node(tree, name, number)
@@ -496,7 +506,6 @@ def test_pattern_with_a_node_that_all_share(imported, tree):
     ("groups", "why"),
     [
         ("[{paths: [{path: /dev/serial/by-id/a}, {path: /dev/serial/by-id/b}]}]", "udev's links have no object"),
-        ("[{paths: [{path: /dev/sda}, {path: /dev/sg0}]}]", "char and block devices"),
         ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}]", "combined in the order of their names"),
         ("[{paths: [{path: '/dev/a*'}, {path: /dev/b}]}]", "a path without limit joins only the first match"),
         ("[{paths: [{path: /dev/serial/by-id}]}]", "what is in it are links"),

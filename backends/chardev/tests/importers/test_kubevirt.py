@@ -167,6 +167,35 @@ def test_hyper_converged(imported):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        """
+kind: Kustomization
+patches:
+- target: {kind: HyperConverged}
+  patch: |
+    - op: add
+      path: /spec/permittedHostDevices
+      value: {mediatedDevices: [{mdevNameSelector: "GRID T4-1Q", resourceName: a.b/gpu}]}
+""",
+        """
+kind: Application
+spec:
+  source:
+    helm:
+      values: |
+        kubevirt:
+          configuration:
+            permittedHostDevices:
+              pciHostDevices: [{pciVendorSelector: "8086:107c", resourceName: a.b/gpu}]
+""",
+    ],
+)
+def test_what_wraps_it(imported, text):
+    assert list(imported(text).resources) == ["a.b/gpu"]
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         (

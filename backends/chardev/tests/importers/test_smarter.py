@@ -78,6 +78,36 @@ def test_what_is_not_kept(imported):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "kind: HelmRelease\nspec: {values: {config: [{devicematch: ^rtc0$, nummaxdevices: 5}]}}\n",
+        "config: |\n  - devicematch: ^rtc0$\n    nummaxdevices: 5\n",
+        "fuseDevicePlugin: {enabled: true, devices: [{devicematch: ^rtc0$, nummaxdevices: 5}]}\n",
+    ],
+)
+def test_what_wraps_it(imported, text):
+    written = imported(text)
+    assert {name: one.shares.count for name, one in written.resources.items()} == {"smarter-devices/rtc0": 5}
+    assert written.not_kept == []
+
+
+def test_a_name_that_is_too_long(imported, tree):
+    """The kubelet takes 63 characters; the other devices are served, by the plugin, too."""
+    tree.write(f"/dev/serial/by-id/{'x' * 60} -> /dev/ttyUSB0")
+    written = imported(
+        "- {devicematch: ^serial/by-id/x, nummaxdevices: 1}\n- {devicematch: ^rtc0$, nummaxdevices: 5}\n"
+    )
+    assert set(written.resources) == {"smarter-devices/rtc0"}
+    assert "63 are allowed" in written.not_kept[-1]["why"]
+
+
+def test_counts_above_the_most_shares(imported):
+    written = imported("- {devicematch: ^rtc0$, nummaxdevices: 5000}\n")
+    assert written.resources["smarter-devices/rtc0"].shares.count == 1000
+    assert [one["why"] for one in written.not_kept] == ["shares are at most 1000"]
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("- a\n", "theirs: found nothing of it, expected a list of mappings with the keys devicematch, "),

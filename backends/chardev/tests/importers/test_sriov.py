@@ -338,6 +338,21 @@ def test_keys_as_the_plugin_reads_them(imported):
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: NicClusterPolicy\nspec: {sriovDevicePlugin: {config: '%s'}}\n",
+        "kind: HelmRelease\nspec: {values: {resourceList: [{resourceName: a, selectors: {drivers: [iavf]}}]}}\n",
+        "sriov_config:\n  resourceList: [{resourceName: a, selectors: [{drivers: [iavf]}]}]\n",
+    ],
+)
+def test_what_wraps_it(imported, text):
+    config = '{"resourceList": [{"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]}'
+    written = imported(text.replace("%s", config))
+    assert (list(written.resources), written.not_kept) == (["intel.com/a"], [])
+    assert "# The prefix is the plugin's default, intel.com" in written.text
+
+
 def test_the_prefix_of_its_command_line(imported):
     daemon_set = "kind: DaemonSet\nspec: {containers: [{args: [--resource-prefix=example.org]}]}\n---\n"
     whole = imported(daemon_set + '{"resourceList": [{"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]}\n')
@@ -347,6 +362,8 @@ def test_the_prefix_of_its_command_line(imported):
 @pytest.mark.parametrize(
     ("pool", "lost"),
     [
+        ('"selectors": []', "selectors"),
+        ('"excludeTopology": true', "selectors"),
         ('"selectors": {"drivers": ["iavf"], "pfNames": ["eth0#all"]}', "pfNames"),
         ('"selectors": {"drivers": ["iavf"], "rootDevices": ["0000:17:00.0#"]}', "rootDevices"),
         ('"selectors": {"drivers": ["iavf"], "linkTypes": ["ppp"]}', "linkTypes"),

@@ -7,7 +7,7 @@ the same ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -93,8 +93,11 @@ class _GenericResource:
         found = [is_directory(path.path, self._dev) for path in groups[0].paths]
         if len(groups) == 1 and any(found):
             wrong = (one for one, is_one in zip(groups[0].paths, found, strict=True) if is_one)
-            return None if any(map(_why_no_directory, wrong)) else generic_match.directories(groups[0], found)
-        if all(len(group.paths) == 1 for group in groups) or len(self._types(groups)) > 1:
+            if any(map(_why_no_directory, wrong)):
+                return None
+            beside = [one for one, is_one in zip(groups[0].paths, found, strict=True) if not is_one]
+            return generic_match.directories(groups[0], found) | self._type_of(beside, {"char"})
+        if all(len(group.paths) == 1 for group in groups):
             return None
         options = generic_match.together(groups)
         if options is None and len(groups) == 1:
@@ -102,14 +105,12 @@ class _GenericResource:
             options = generic_match.whichever(groups[0], name) or generic_match.beside(groups[0])
         if options is None and not any(is_directory(path.path, self._dev) for group in groups for path in group.paths):
             options = generic_match.apart(groups)
-        return options and options | ({"type": "block"} if self._types(groups) == {"block"} else {})
+        return options and options | self._type_of([path for group in groups for path in group.paths])
 
-    def _types(self, groups: Sequence[DevicePaths]) -> set[str]:
-        """The types of the nodes."""
-        return {self._type(path) for group in groups for path in group.paths if path.type != "Mount"}
-
-    def _type(self, path: Path) -> str:
-        return "block" if is_block(path.path, self._dev) else "char"
+    def _type_of(self, paths: Sequence[Path], more: Set[str] = frozenset()) -> dict[str, Any]:
+        """The option for nodes at these paths, beside those of other types."""
+        found = {"block" if is_block(one.path, self._dev) else "char" for one in paths if one.type != "Mount"} | more
+        return {} if found <= {"char"} else {"type": "block" if found == {"block"} else "any"}
 
     def _usb(self) -> dict[str, Any] | None:
         for number, group in enumerate(self._device.groups):
@@ -141,7 +142,6 @@ class _GenericResource:
         whole = [path for path in paths if is_directory(path.path, self._dev)]
         reasons: Sequence[tuple[object, str]] = (
             (whole, "; ".join(filter(None, map(_why_no_directory, whole))) or _DIRECTORY_BESIDE),
-            (len(self._types([group])) > 1, "it has char and block devices, and `type` holds for all of a resource"),
             (len(patterns) > 1, _SEVERAL_PATTERNS),
             (patterns, "there a path without limit joins only the first match of the pattern, whichever that is"),
             (not any(generic_match.has_object(path, optional=path.optional) for path in paths), _LINKS_ONLY),
@@ -158,22 +158,17 @@ class _GenericResource:
 
     def _paths(self, alone: Sequence[DevicePaths]) -> dict[str, Any]:
         first = alone[0].paths[0]
-        alike = []
+        alike = list[Path]()
         for group in alone:
             path = group.paths[0]
-            why = ""
-            if (path.permissions, path.mountPath.strip()) != (first.permissions, first.mountPath.strip()):
+            if (path.permissions, path.mountPath.strip()) == (first.permissions, first.mountPath.strip()):
+                alike.append(path)
+            else:
                 why = "permissions and container_path hold for all devices; those of the first group are kept"
-            elif self._type(path) != self._type(first):
-                why = f"`type` holds for all devices of a resource; the first group's is {self._type(first)}"
-            if why:
                 at = self._at("groups", self._device.groups.index(group))
                 self._lose(at, f"the group of {path.path}", why)
-            else:
-                alike.append(_glob(path.path.strip()))
-        options: dict[str, Any] = {"paths": list(dict.fromkeys(alike)), "permissions": first.permissions or "mrw"}
-        if self._type(first) == "block":
-            options["type"] = "block"
+        paths = list(dict.fromkeys(_glob(path.path.strip()) for path in alike))
+        options: dict[str, Any] = {"paths": paths, "permissions": first.permissions or "mrw"} | self._type_of(alike)
         if inside := first.mountPath.strip():
             options["container_path"] = f"{inside}{{name}}" if inside.endswith("/") else inside
         return options

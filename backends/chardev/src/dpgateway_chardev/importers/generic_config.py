@@ -163,9 +163,11 @@ def _where(one: Written) -> tuple[int, int]:
 
 
 def _default(source: Source) -> Domain:
-    """The default of the image's version; charts have ``repository`` and ``tag``."""
+    """The default of the image's version, wherever that is written."""
     for one in source.everywhere("image"):
-        image = text(one.below("image")) or f"{text(one.below('repository'))}:{text(one.below('tag'))}"
+        pairs = (("repository", "tag"), ("name", "newTag"))  # of charts and of Kustomizations
+        split = next((f"{text(one.below(name))}:{text(tag)}" for name, key in pairs if (tag := one.below(key))), "")
+        image = text(one.below("image")) or split
         name, _, tag = image.partition("@")[0].rpartition(":")
         if name.endswith(_IMAGE) and (version := re.match(r"v?(\d+)\.(\d+)\.(\d+)", tag)):
             return Domain(_DOMAIN if tuple(map(int, version.groups())) >= _CHANGED else _OLD_DOMAIN)

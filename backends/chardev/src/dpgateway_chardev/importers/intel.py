@@ -179,7 +179,7 @@ def _known(spec: Written) -> Written:
     policy = in_any_case(spec, "allocationPolicy")
     init = found.get("initImage")
     if init is not None and isinstance(init.value, dict):
-        found["initImage"] = replace(init, value="yes" if init.part("enable").value else "")
+        found["initImage"] = replace(init, value="" if init.part("enable").value is False else "yes")
     return Written(found | ({"preferredAllocationPolicy": policy} if policy else {}), spec.place)
 
 

@@ -57,17 +57,20 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     prefix, warnings = (given[0], ()) if given else (_PREFIX, (_NO_PREFIX,))
     converted = [_SriovResource(pool, written, prefix, warnings) for written, pool in entries.read]
     made = [(one, resource) for one in converted if (resource := one.resource(alone=len(converted) == 1)) is not None]
-    resources, other = _of_nodes([(_node(source, one.written), resource) for one, resource in made])
+    files_of = list(_files(source))
+    resources, other = _of_nodes([(_node(files_of, one.written), resource) for one, resource in made])
     return Imported(resources, (*entries.not_kept, *(lost for one in converted for lost in one.not_kept), *other))
 
 
-def _node(source: Source, pool: Written) -> str:
+def _files(source: Source) -> Iterator[tuple[int, str]]:
+    """Where the files in ConfigMaps begin, and their names."""
+    for config_map in source.objects("ConfigMap"):
+        data = config_map.part("data").value
+        yield from ((file.place.line, name) for name, file in data.items()) if isinstance(data, dict) else ()
+
+
+def _node(files: Sequence[tuple[int, str]], pool: Written) -> str:
     """The node whose file the pool is in; empty for all nodes."""
-    files = [
-        (file.place.line, name)
-        for config_map in source.objects("ConfigMap")
-        for name, file in config_map.part("data").value.items()
-    ]
     name = max((one for one in files if one[0] <= pool.place.line), default=(0, "config"))[1]
     return "" if _OF_ALL_NODES.fullmatch(name) else name
 
@@ -154,7 +157,9 @@ class _SriovResource:
         return selectors[0].file
 
     def _selectors(self) -> Iterator[FunctionSelector]:
-        for one in self.pool.selectors or (FunctionSelector(),):
+        if not self.pool.selectors:  # {} are selectors, which every function passes
+            self._lose("selectors", "without any the plugin offers nothing")
+        for one in self.pool.selectors:
             if reasons := list(sriov_auxiliary.unknown(one) if self._auxiliary else one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
