@@ -70,6 +70,13 @@ def test_something_is_not_kept(run):
     assert "  # Be warm.\n  # Not kept: the colour: there are no colours.\n  - name: example.com/red\n" in result.stdout
 
 
+def test_a_broken_document(run):
+    result = run("name: example.com/blue\n---\na: [1\nb: 2", "old", "theirs")
+    assert result.exit_code == 1
+    assert "not kept: theirs:4: the entry of line 4: found broken YAML" in result.stderr
+    assert "# Not kept: the entry of line 4: found broken YAML" in result.stdout
+
+
 def test_json(run):
     result = run("name: example.com/red\n", "old", "theirs", "--output", "json")
     told = json.loads(result.stdout)

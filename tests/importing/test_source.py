@@ -61,9 +61,17 @@ def test_objects_of_a_kind(read):
 
 def test_line_in_a_later_document(read):
     with pytest.raises(InvalidConfiguration) as caught:
-        read("a: 1\n---\nb: 2\nc:3\nd: 4\n")
+        read("---\n---\nb: 2\nc:3\nd: 4\n")
     (problem,) = caught.value.problems
     assert (problem.place.line, problem.place.column) == (4, 1)
+
+
+def test_broken_document_costs_no_other_one(read):
+    source = read("a: 1\n---\nb: {{ c }}\nd: ]\n")
+    assert [one.plain() for one in source.documents] == [{"a": 1}]
+    (problem,) = source.broken
+    assert problem.place.line in {3, 4}
+    assert problem.hint.startswith("it looks like a chart's template")
 
 
 def test_pipe_without_a_writer(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.options import completed as completed_entry
 from dpgateway.errors import ConfigurationError, GatewayError, printable
-from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed
+from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed, refused
 
 _HOW_TO = "docs/how-to/replace-a-plugin.md"
 _OTHER_NAMES: Mapping[str, Set[str]] = {
@@ -99,7 +99,8 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     importer = _named(plugin, importers)
     target = _Target(**options)
     with apart():
-        imported = _accepted(importer.load()(Source.read(file, target.dev)))
+        source = Source.read(file, target.dev)
+        imported = _accepted(importer.load()(source), map(refused, source.broken))
     text = imported.text(f"What {importer.name} served, made from {file.name} by dpgateway import.")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
@@ -107,13 +108,13 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     context.exit(1 if imported.not_kept else 0)
 
 
-def _accepted(imported: Imported) -> Imported:
-    """Without the resources that `dpgateway check` would refuse: names, counts and options that are valid there needn't
-    be valid here.
+def _accepted(imported: Imported, broken: Iterable[NotKept]) -> Imported:
+    """With the documents that are broken, and without the resources that `dpgateway check` would refuse: names, counts
+    and options that are valid there needn't be valid here.
     """
     drivers = {one.name: one.load() for one in discovery.named({one.driver for one in imported.resources}).values()}
     accepted: dict[str, ImportedResource] = {}
-    not_kept: list[NotKept] = []
+    not_kept = list(broken)
     for one in imported.resources:
         twice = f"line {accepted[one.name].place.line} has a resource of this name, too" if one.name in accepted else ""
         if why := twice or "; ".join(_problems(one, drivers.get(one.driver))):

@@ -14,7 +14,7 @@ import re
 import select
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
@@ -29,6 +29,7 @@ MOST_DOCUMENTS = 1000
 """YAML documents in one file."""
 PATIENCE = 60.0
 """Seconds to wait for data from a pipe, which may be kubectl's output."""
+_TEMPLATE = "it looks like a chart's template: give what `helm template` prints"
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
@@ -49,6 +50,8 @@ class Source:
     """The YAML documents; empty for a command line."""
     dev: Path = Path("/dev")
     """The node's /dev, for importers whose plugin names resources after device nodes."""
+    broken: tuple[Problem, ...] = ()
+    """The documents that can't be parsed, beside others that can."""
     lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +60,7 @@ class Source:
     @classmethod
     def read(cls, path: Path, dev: Path = Path("/dev"), patience: float = PATIENCE) -> Source:
         """Reads a file. Raises InvalidConfiguration if it is unreadable, or neither YAML nor a command line.
+        A document that isn't YAML costs no other one.
 
         ``patience``: seconds to wait for more data from a pipe.
         """
@@ -67,8 +71,18 @@ class Source:
         if len(parts) > MOST_DOCUMENTS:
             found = f"more than {MOST_DOCUMENTS} documents"
             raise InvalidConfiguration([Problem(Place(str(path)), found, "a configuration")])
-        documents = (_parse(part, str(path), above) for above, part in parts)
-        return cls(path, text, tuple(one for one in documents if one is not None), dev)
+        documents, broken = list[Written](), list[Problem]()
+        for above, part in parts:
+            try:
+                one = _parse(part, str(path), above)
+                documents += [one] if one is not None else []
+            except InvalidConfiguration as error:
+                broken += (
+                    replace(problem, hint=_TEMPLATE if "{{" in part else problem.hint) for problem in error.problems
+                )
+        if broken and not documents:
+            raise InvalidConfiguration(broken)
+        return cls(path, text, tuple(documents), dev, tuple(broken))
 
     def objects(self, *kinds: str) -> Iterator[Written]:
         """The Kubernetes objects of these kinds."""
@@ -114,7 +128,7 @@ class Source:
 
     def nothing(self, expected: str) -> InvalidConfiguration:
         """The error of an importer that found nothing in the file."""
-        return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected)])
+        return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected), *self.broken])
 
     def _within(self, written: Written, words: re.Pattern[str]) -> Iterator[Written]:
         yield written

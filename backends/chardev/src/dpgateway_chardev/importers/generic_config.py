@@ -166,7 +166,8 @@ def _default(source: Source) -> Domain:
     """The default of the image's version, wherever that is written."""
     for one in source.everywhere("image"):
         pairs = (("repository", "tag"), ("name", "newTag"))  # of charts and of Kustomizations
-        split = next((f"{text(one.below(name))}:{text(tag)}" for name, key in pairs if (tag := one.below(key))), "")
+        found = ((text(one.below(name)), text(one.below(tag))) for name, tag in pairs if one.below(tag))
+        split = ":".join(next(found, ()))
         image = text(one.below("image")) or split
         name, _, tag = image.partition("@")[0].rpartition(":")
         if name.endswith(_IMAGE) and (version := re.match(r"v?(\d+)\.(\d+)\.(\d+)", tag)):
