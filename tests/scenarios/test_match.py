@@ -1,5 +1,7 @@
 """Devices that are found by what they are in sysfs, here in a tree of files."""
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from tests.real_kubelet.programs import RELEASES
 from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet
+from tests.scenarios.test_pools import CLEANING
 
 ONE = {"c": {RESOURCE: 1}}
 USB = "/sys/devices/pci0000:00/0000:00:14.0/usb1"
@@ -60,3 +63,47 @@ async def test_a_device_that_comes_back_elsewhere(kubelet: Kubelet, gateway: Gat
         await kubelet.wait_for_devices(0, 1)
         tree.remove(f"{USB}/{port}")
         plug(tree, "1-2", "ttyUSB0", 0)
+
+
+@pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True)
+async def test_a_pod_gets_several_functions_of_one_iommu_group_and_no_other_pod_does(
+    kubelet: Kubelet, gateway: Gateway, folder: Path
+) -> None:
+    tree, first = FakeTree(folder), folder / "pods" / "vm"
+    first.parent.mkdir()
+    tree.write("c /dev/vfio/12 240:12")
+    for number in range(3):
+        here = f"/sys/devices/pci0000:00/0000:01:00.{number}"
+        tree.write(f"""
+            {here}/iommu_group -> /sys/kernel/iommu_groups/12
+            /sys/bus/pci/devices/0000:01:00.{number} -> {here}
+        """)
+    gateway.resource |= {"driver": "chardev", "refresh": "100ms"}
+    gateway.resource["options"] = {
+        "match": {"subsystem": "pci"},
+        "nodes": ["/dev/vfio/{attr:iommu_group}"],
+        "env": {"FUNCTIONS": "{kernel}"},
+        "dev": str(tree.at("/dev")),
+        "sysfs": str(tree.at("/sys")),
+    }
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(3, 0)
+    admitted = await kubelet.admit("vm", {"c": {RESOURCE: 2}})
+    assert admitted["ok"], admitted
+    first.mkdir(exist_ok=True)  # a device manager alone doesn't make it
+    options = admitted["containers"][0]["options"]
+    assert len(options["envs"]["FUNCTIONS"].split(",")) == 2
+    assert [node["host_path"] for node in options["devices"]] == ["/dev/vfio/12"]
+
+    # the third function is another pod's only once both are free, also after restarts
+    await kubelet.wait_for_devices(2, 1)
+    assert not (await kubelet.admit("p1", ONE))["ok"]
+    assert (await kubelet.restart(first="plugin"))["vm"]["ok"]
+    assert not (await kubelet.admit("p2", ONE))["ok"]
+    await kubelet.remove("vm")
+    await asyncio.sleep(CLEANING)
+    with suppress(FileNotFoundError):
+        first.rmdir()
+    await kubelet.wait_for_devices(3, 0)
+    assert (await kubelet.admit("p3", {"c": {RESOURCE: 3}}))["ok"]
