@@ -203,14 +203,14 @@ async def test_a_resource_that_fails_by_a_bug(gateway, kubelet, caplog):
             raise bugs.pop()
         return True
 
-    contexts, length = [], [1]
+    contexts, more = [], [0]
 
     class Driver(Scripted):
         def __init__(self, options, context):
             contexts.append(context)
 
         def devices(self):
-            return [Device("a" * length[0]), Device("b" * length[0])]
+            return [Device("a"), Device("b"), *(Device(f"{number:01000}") for number in range(more[0]))]
 
     gateway.start(Scripted, Driver)
     await offered(kubelet, R, S)
@@ -218,12 +218,12 @@ async def test_a_resource_that_fails_by_a_bug(gateway, kubelet, caplog):
     logger = logging.getLogger("dpgateway.deviceplugin.plugin")
     logger.addFilter(buggy)  # there is no other code of somebody else's in a resource's tasks
     try:
-        length[0] = 3_000_000  # which is said where the list is taken
+        more[0] = 5000  # too many for a list, which is said where it is taken
         contexts[0].changed()
         await until(lambda: f"a bug: {S} failed, and starts again" in caplog.messages)
     finally:
         logger.removeFilter(buggy)
-    length[0] = 1
+    more[0] = 0
     await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
     await offered(kubelet, R, S)
     assert len(contexts) == 2

@@ -137,14 +137,8 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         job = _Job(name, function, future, loop)
-        patience = min(self._patience, seconds / 10)
-
-        def start() -> None:
-            if self._start_waiting(job):
-                loop.call_later(patience, start)
-
         if self._place(job):
-            loop.call_later(patience, start)
+            self._start_later(job, loop, min(self._patience, seconds / 10))
         return future
 
     async def call_within(self, name: str, function: Callable[[], T], seconds: float) -> T:
@@ -197,6 +191,14 @@ class Threads:
                 return True
             self._count += 1
         return self._start(job)
+
+    def _start_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+        # The function doesn't name itself, because such a cycle would keep the job's outcome until the next collection.
+        def start() -> None:
+            if self._start_waiting(job):
+                self._start_later(job, loop, patience)
+
+        loop.call_later(patience, start)
 
     def _start_waiting(self, job: _Job) -> bool:
         """Starts another thread for a job that still waits. Returns whether it must wait even so."""
