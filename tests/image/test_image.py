@@ -69,6 +69,13 @@ def test_the_packages_of_pip_are_those_that_everybody_tests(container):
     assert others == {"dpgateway", "dpgateway_chardev", "dpgateway_fpga", "dpgateway_simulated"}
 
 
+def test_it_has_no_trace_of_the_folder_where_it_was_made(container):
+    assert list(container.root.rglob("direct_url.json")) == []
+    records = {path: path.read_text() for path in (container.root / SITE).glob("*.dist-info/RECORD")}
+    assert [str(path) for path, text in records.items() if "direct_url" in text] == []
+    assert len(records) == len(installed(container.root))
+
+
 def test_each_driver_that_was_asked_for_is_in_it(container):
     listed = json.loads(container.run("/usr/local/bin/dpgateway", "drivers", "--output", "json"))
     assert {driver["name"] for driver in listed} == {"chardev", "fpga", "simulated"}

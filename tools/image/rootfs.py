@@ -126,6 +126,11 @@ def _packages(site: Path, drivers: Sequence[str], architecture: str) -> None:
     with tempfile.TemporaryDirectory(prefix="wheels-") as where:
         install(site, [*map(str, build(own, Path(where))), *others], architecture)
     shutil.rmtree(site / "bin", ignore_errors=True)  # scripts of the packages; ours is in /usr/local/bin
+    for origin in site.glob("*.dist-info/direct_url.json"):  # the temporary folder, which differs between builds
+        record = origin.with_name("RECORD")
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if f"/{origin.name}," not in line))
+        origin.unlink()
 
 
 def install(site: Path, requirements: Sequence[str], architecture: str) -> None:
