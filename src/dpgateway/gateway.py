@@ -47,6 +47,7 @@ from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS, Runtime
+from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.held import HeldDevices
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, LAST
@@ -290,12 +291,12 @@ class Gateway:
             plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=serving.follows)
             for value in plugin.values:
                 value.subscribe(self.changed.notify)
-            plugin.registrar.standing.subscribe(serving.note)
+            plugin.standing.subscribe(serving.note)
             serving.note()
             self.changed.notify()
             # The kubelet was seen before this plugin existed, so no event comes for it.
             if self._node.kubelet:
-                plugin.registrar.kubelet(Change.NEW)
+                plugin.kubelet(Change.NEW)
             given = False
             try:
                 given = await plugin.run()
@@ -314,16 +315,16 @@ class Gateway:
             self._front.client.new_kubelet()
             self._settle()
         for plugin in self._plugins():
-            plugin.registrar.kubelet(change)
+            plugin.kubelet(change)
 
     async def _read(self) -> None:
         """Returns when a read of the checkpoint that began after the call is published."""
         await self._holdings.reader.read()
 
     def _streaming(self) -> bool:
-        return any(plugin.registrar.streaming for plugin in self._plugins())
+        return any(plugin.streaming for plugin in self._plugins())
 
-    def _plugins(self) -> list[Plugin]:
+    def _plugins(self) -> list[OnFront]:
         return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
 
     def _settle(self) -> None:
@@ -405,7 +406,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
-async def _leave(plugin: Plugin, driving: asyncio.Task[None]) -> None:
+async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:
     """Drains and closes a plugin while its driver closes."""
     async with AsyncExitStack() as end:  # in reverse order
         end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes

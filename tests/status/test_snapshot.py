@@ -42,7 +42,7 @@ def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -
         rival=Observable(others.get("rival", "")),
         refused=Observable(others.get("refused")),
         resource=resource,
-        registrar=SimpleNamespace(standing=SimpleNamespace(value=standing)),
+        standing=SimpleNamespace(value=standing),
     )
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from dpgateway.resource.front import Standing
+from dpgateway.resource.front import HolderStatus, Standing
 from dpgateway.status import Reloads, ResourceStatus, troubles
 from dpgateway.status.troubles import of_left
 from dpgateway.status.values import (
     DeviceStatus,
     DriverStatus,
     Failure,
-    HolderStatus,
     KubeletStatus,
     PodResourcesStatus,
 )

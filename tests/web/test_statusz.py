@@ -3,13 +3,12 @@
 import re
 
 from dpgateway.kit.log import LogEvent
-from dpgateway.resource.front import Standing
+from dpgateway.resource.front import HolderStatus, Standing
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
 from dpgateway.status.values import (
     Counts,
     DeviceStatus,
     DriverStatus,
-    HolderStatus,
     KubeletStatus,
     PodResourcesStatus,
     Trouble,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +33,7 @@ from dpgateway.errors import KubeletError
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
+from dpgateway.node.incarnation import Change
 from dpgateway.resource.resource import Common, Resource
 
 _log = bind(__name__)
@@ -76,6 +78,7 @@ class Plugin:
         self._endpoint = Endpoint(resource.ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._calls, self._endpoint, front.client, group, log)
+        self.standing = self.registrar.standing
         self._rival = Rival(name, log)
 
         self.refused, self.outdated = self._handlers.refused, self._calls.answers.outdated
@@ -102,6 +105,20 @@ class Plugin:
 
     def _stream_opened(self, agent: str) -> StreamCallbacks | None:
         return self._callers.opened(partial(self.registrar.stream_opened, agent))
+
+    @property
+    def attempts(self) -> Mapping[tuple[str, str], int]:
+        """Numbers of Registers, by API and outcome."""
+        return self.registrar.record.attempts
+
+    @property
+    def streaming(self) -> bool:
+        """Whether a stream of the present kubelet is open."""
+        return self.registrar.streaming
+
+    def kubelet(self, change: Change) -> None:
+        """The kubelet's socket has changed."""
+        self.registrar.kubelet(change)
 
     @property
     def values(self) -> tuple[Signal, ...]:

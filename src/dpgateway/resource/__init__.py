@@ -1,7 +1,8 @@
 """One extended resource, whichever front offers it.
 
+fronted         a resource on a front, as the gateway runs it
 resource        its parts, and its life; it follows its driver
-front           the interface to its front: holdings as a value, events of a grant, its registration
+front           the interface to its front: holdings as a value, events of a grant, registration and holders
 inventory       its present list, observable
 ledger          the listed ids and their meanings, with lost and held ids
 limit           the limit on the list's size

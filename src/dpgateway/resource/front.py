@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 from dpgateway.kit.observable import Observable
+from dpgateway.node.holders import Holder
 
 NOTED_WITHIN = 10.0
 """Seconds from an Allocate until every source of a front has it."""
@@ -59,6 +60,16 @@ class Unreleased(NamedTuple):
     """The node's boot id when a kubelet last had the id; empty if unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class HolderStatus:
+    """A container that holds a device; fields that the kubelet didn't tell are None."""
+
+    namespace: str | None = None
+    pod: str | None = None
+    pod_uid: str | None = None
+    container: str | None = None
+
+
 @dataclass(frozen=True)
 class InUse(ABC):
     """The holdings of one resource at one moment, in the kubelet's ids. Immutable: each event returns the next value.
@@ -82,6 +93,8 @@ class InUse(ABC):
     """The node's current boot id; empty if unknown."""
     driver: str | None = None
     """The driver to release to; empty if it has no ``release``, None while there is no driver."""
+    listed: Mapping[str, Holder] = field(default_factory=dict)
+    """`listed` contains the holder of each id whose pod and container are known by name, keyed by id."""
 
     # what the front's sources tell
 
@@ -108,6 +121,15 @@ class InUse(ABC):
     @abstractmethod
     def holder(self, id_: str) -> str:
         """The pod that has the id; empty if unknown or ambiguous."""
+
+    @abstractmethod
+    def holders(self, id_: str) -> tuple[HolderStatus, ...]:
+        """The holders of the id, as far as known, for the status."""
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """The part that the status shows: as long as it is equal, the status of no id has changed."""
+        return self.last_known, self.unreleased, self.listed
 
     @abstractmethod
     def last_holder(self, id_: str) -> str:

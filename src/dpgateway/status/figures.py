@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
-from dpgateway.deviceplugin.holdings.values import Holdings
-from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
 from dpgateway.node.holders import Holder
 from dpgateway.resource.front import Standing
+from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.shares import Offers
 from dpgateway.status.values import UNSERVED, Counts, Reloads
 
@@ -78,16 +77,17 @@ class Figures:
     resources: tuple[ResourceFigures, ...]
 
 
-def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) -> ResourceFigures:
+def resource(name: str, driver: str, plugin: OnFront | None) -> ResourceFigures:
     """``plugin``: None until it is made."""
     if plugin is None:
         return ResourceFigures(name, driver)
+    holdings = plugin.resource.inventory.usage.value
     used, ledger, calls = holdings.last_known, plugin.resource.inventory.ledger, plugin.resource.driver.calls
     return ResourceFigures(
         name,
         driver,
-        (plugin.registrar.standing.value,),
-        plugin.registrar.record.attempts,
+        (plugin.standing.value,),
+        plugin.attempts,
         bool(plugin.resource.failure),
         _moment(plugin.resource.driver.state.value.listed),
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),

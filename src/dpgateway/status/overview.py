@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
-from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.kit.log import recent
 from dpgateway.kit.observable import Observable, Signal
+from dpgateway.resource.fronted import OnFront
 from dpgateway.status import figures, snapshot
 from dpgateway.status.figures import Figures
 from dpgateway.status.readiness import DAMPED, History, Past, Readiness, Report, readiness, report
@@ -31,7 +31,7 @@ class Served:
     config: Observable[ResourceConfig]
     began: float
     """In seconds of the monotonic clock."""
-    plugin: Plugin | None = None
+    plugin: OnFront | None = None
     """None until it is made."""
     devices: snapshot.Devices = field(default_factory=snapshot.Devices)
     """The last snapshot of the devices."""
@@ -45,7 +45,7 @@ class Served:
     def note(self) -> None:
         """Records a change of its registration."""
         if (plugin := self.plugin) is not None:
-            listed, had_devices = plugin.registrar.standing.value.listed, plugin.resource.inventory.had_healthy
+            listed, had_devices = plugin.standing.value.listed, plugin.resource.inventory.had_healthy
             self.history.note(time.monotonic(), listed=listed, had_devices=had_devices)
 
 
@@ -117,7 +117,7 @@ class Overview:
 
     def _with_devices(self, served: Served) -> ResourceStatus:
         if served.plugin is not None:
-            served.devices.look(served.plugin, self._holdings.by_resource[served.config.value.name].value)
+            served.devices.look(served.plugin, served.plugin.resource.inventory.usage.value)
         return replace(self._resource(served), counts=served.devices.counts, devices=served.devices.all)
 
     def _resource(self, served: Served) -> ResourceStatus:
@@ -132,8 +132,7 @@ class Overview:
         found = []
         for one in self._serving.values():
             config = one.config.value
-            holdings = self._holdings.by_resource[config.name].value
-            found.append(figures.resource(config.name, config.driver, one.plugin, holdings))
+            found.append(figures.resource(config.name, config.driver, one.plugin))
         return figures.figures(VERSION, self._reloads, self._holdings, tuple(found))
 
     def report(self) -> Report:

@@ -9,11 +9,10 @@ from types import MappingProxyType
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.asking import Asking
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
-from dpgateway.deviceplugin.holdings.values import Holdings
-from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node import versions
-from dpgateway.resource.front import Standing
+from dpgateway.resource.front import InUse, Standing
+from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.shares import Offer, Offers, device_id
 from dpgateway.status.figures import counts
 from dpgateway.status.values import (
@@ -22,7 +21,6 @@ from dpgateway.status.values import (
     DeviceStatus,
     DriverStatus,
     Failure,
-    HolderStatus,
     KubeletStatus,
     PodResourcesStatus,
     ResourceStatus,
@@ -39,7 +37,7 @@ KNOWN_AFTER = 1.0
 _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
 
-def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> ResourceStatus:
+def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, directory: bool) -> ResourceStatus:
     """One resource without its devices. ``plugin``: None until it is made; ``age``: seconds since the start;
     ``directory``: whether the kubelet's directory exists.
     """
@@ -57,7 +55,7 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     return ResourceStatus(
         config.name,
         failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
-        (_registration(plugin.registrar.standing.value, elsewhere or plugin.rival.value),),
+        (_registration(plugin.standing.value, elsewhere or plugin.rival.value),),
         failure,
         DriverStatus(name, version, stamped(said.listed), said.failure or None, error),
         unsaved=plugin.resource.unsaved or None,
@@ -83,31 +81,27 @@ class Devices:
         self.counts = Counts()
         self._offers: Offers | None = None
         self._outdated: Mapping[str, str] = {}
-        self._holdings, self._held = Holdings(), _held(Holdings())
+        self._holdings: InUse | None = None
+        self._shown: tuple[object, ...] = ()
 
-    def look(self, plugin: Plugin, holdings: Holdings) -> None:
+    def look(self, plugin: OnFront, holdings: InUse) -> None:
         offers, outdated = plugin.resource.inventory.list.value, plugin.outdated.value
         if offers is self._offers and holdings is self._holdings and outdated is self._outdated:
             return
-        held = _held(holdings)
-        if offers is not self._offers or held != self._held or outdated is not self._outdated:
+        shown = holdings.shown
+        if offers is not self._offers or shown != self._shown or outdated is not self._outdated:
             self.all = _devices(plugin, holdings)
             self.counts = counts(offers or {}, holdings.last_known, plugin.resource.inventory.ledger.lost)
-        self._offers, self._holdings, self._held, self._outdated = offers, holdings, held, outdated
+        self._offers, self._holdings, self._shown, self._outdated = offers, holdings, shown, outdated
 
 
-def _held(holdings: Holdings) -> tuple[object, ...]:
-    """The part of the holdings that device statuses contain. Most answers of the kubelet don't change it."""
-    return holdings.last_known, holdings.unreleased, holdings.listed, holdings.note, holdings.gone
-
-
-def _devices(plugin: Plugin, holdings: Holdings) -> tuple[DeviceStatus, ...]:
+def _devices(plugin: OnFront, holdings: InUse) -> tuple[DeviceStatus, ...]:
     used = holdings.last_known
     offers = plugin.resource.inventory.list.value or {}
     return tuple([_device(plugin, holdings, offer, held=offer.id in used) for offer in offers.values()])
 
 
-def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> DeviceStatus:
+def _device(plugin: OnFront, holdings: InUse, offer: Offer, *, held: bool) -> DeviceStatus:
     ledger = plugin.resource.inventory.ledger
     device = ledger.device(offer.id)
     return DeviceStatus(
@@ -119,29 +113,16 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
         offer.id in ledger.lost,
         held,
         _held_since(offer.id, holdings) if held else None,
-        _holders(offer.id, holdings) if held else (),
+        holdings.holders(offer.id) if held else (),
         offer.numa_nodes,
         _NO_ATTRIBUTES if device is None else device.attributes,
         plugin.outdated.value.get(offer.id),
     )
 
 
-def _held_since(id_: str, holdings: Holdings) -> Time | None:
+def _held_since(id_: str, holdings: InUse) -> Time | None:
     entry = holdings.unreleased.get(id_)
     return None if entry is None or entry.since is None else timestamp(entry.since)
-
-
-def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:
-    """PodResources contains the pods' names; the checkpoint only their uids."""
-    if (listed := holdings.listed.get(id_)) is not None:
-        return (HolderStatus(listed.namespace, listed.pod, container=listed.container),)
-    noted = (holdings.note or {}).get(id_)
-    if noted is None and id_ in holdings.unreleased:  # only the journal has it: the holder is one of these pods
-        pods = sorted(holdings.unreleased[id_].pods - holdings.gone)
-        return (HolderStatus(pod_uid=pods[0]),) if len(pods) == 1 else ()
-    containers = sorted(noted.containers) if noted is not None else ()
-    containers = [one for one in containers if one.pod_uid not in holdings.gone]
-    return tuple([HolderStatus(pod_uid=one.pod_uid, container=one.name) for one in containers])
 
 
 def kubelet(holdings: NodeHoldings, api: str | None) -> KubeletStatus:

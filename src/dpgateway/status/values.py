@@ -15,7 +15,7 @@ from typing import Any, cast
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import LogEvent
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.resource.front import Standing
+from dpgateway.resource.front import HolderStatus, Standing
 
 SCHEMA = 2
 """The version of the status' JSON: raised when a field changes its meaning or is removed, not when one is added."""
@@ -34,16 +34,6 @@ class Failure:
 
     reason: str
     since: Time | None
-
-
-@dataclass(frozen=True, slots=True)
-class HolderStatus:
-    """A container that holds a device; fields that the kubelet didn't tell are None."""
-
-    namespace: str | None = None
-    pod: str | None = None
-    pod_uid: str | None = None
-    container: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

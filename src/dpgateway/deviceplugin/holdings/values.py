@@ -36,7 +36,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dpgateway.node.holders import Holder, Note
-from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Behind, Held, InUse, Unreleased
+from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Behind, Held, HolderStatus, InUse, Unreleased
 
 T = TypeVar("T")
 
@@ -67,8 +67,6 @@ class Holdings(InUse):
     """The uids of ``pods`` that have ended."""
     starting: frozenset[str] = frozenset()
     """The uids of ``pods`` without a directory yet."""
-    listed: Mapping[str, Holder] = field(default_factory=dict)
-    """The last answer to List, without ids allocated since."""
     last_listed: Mapping[str, Holder] = field(default_factory=dict)
     """The last listed holder of each ``taken`` id, kept when List drops the id."""
     unlisted: Mapping[str, float] = field(default_factory=dict)
@@ -193,6 +191,22 @@ class Holdings(InUse):
         pods = noted.pods if noted is not None else entry.pods if entry is not None else frozenset()
         alive = sorted(pods - self.gone)
         return f"pod {alive[0]}" if alive and (noted is not None or len(alive) == 1) else ""
+
+    def holders(self, id_: str) -> tuple[HolderStatus, ...]:
+        # PodResources has the pods' names; the checkpoint only their uids.
+        if (listed := self.listed.get(id_)) is not None:
+            return (HolderStatus(listed.namespace, listed.pod, container=listed.container),)
+        noted = (self.note or {}).get(id_)
+        if noted is None and id_ in self.unreleased:  # only the journal has it: the holder is one of these pods
+            pods = sorted(self.unreleased[id_].pods - self.gone)
+            return (HolderStatus(pod_uid=pods[0]),) if len(pods) == 1 else ()
+        containers = sorted(noted.containers) if noted is not None else ()
+        containers = [one for one in containers if one.pod_uid not in self.gone]
+        return tuple([HolderStatus(pod_uid=one.pod_uid, container=one.name) for one in containers])
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        return (*super().shown, self.note, self.gone)
 
     def last_holder(self, id_: str) -> str:
         if (last := self.last_listed.get(id_)) is not None:
