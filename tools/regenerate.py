@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FRONT, NODE = Path("src/dpgateway/deviceplugin/wire"), Path("src/dpgateway/node/wire")
+PACKAGES = {"podresources": "node", "cri": "node", "dra": "dra", "pluginregistration": "registry"}
+"""The package of each folder of protos; the device-plugin front's if it isn't named."""
+FOLDERS = {package: Path(f"src/dpgateway/{package}/wire") for package in ("deviceplugin", "node", "dra", "registry")}
 SIMULATOR = Path("src/dpgateway_simulator/wire")  # only its sub-folders contain generated code
-
-NODES = {"podresources", "cri"}  # folders of protos for `node`; the others belong to the front
 
 
 def sources() -> dict[str, tuple[Path, Path]]:
@@ -28,7 +28,7 @@ def sources() -> dict[str, tuple[Path, Path]]:
     """
     protos = sorted((ROOT / "protos").glob("*/*.proto"))
     named = {path.parent.name if path.stem == "api" else path.stem: path for path in protos}
-    return {name: (path, NODE if path.parent.name in NODES else FRONT) for name, path in named.items()}
+    return {name: (path, FOLDERS[PACKAGES.get(path.parent.name, "deviceplugin")]) for name, path in named.items()}
 
 
 SOURCES = sources()
@@ -87,7 +87,7 @@ def generated(scratch: Path) -> dict[Path, str]:
 def stale(files: dict[Path, str]) -> list[str]:
     found = [str(p) for p, text in files.items() if not (ROOT / p).exists() or (ROOT / p).read_text() != text]
     there = {p.relative_to(ROOT) for p in (ROOT / SIMULATOR).glob("*/**/*.py")}
-    there |= {p.relative_to(ROOT) for folder in (FRONT, NODE) for p in (ROOT / folder).glob("*_pb2.py*")}
+    there |= {p.relative_to(ROOT) for folder in FOLDERS.values() for p in (ROOT / folder).glob("*_pb2.py*")}
     return found + [f"{path} (no proto makes it)" for path in sorted(there - set(files))]
 
 
