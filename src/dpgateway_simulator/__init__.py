@@ -3,9 +3,10 @@
 A `Kubelet` simulates the device manager, its registration service, checkpoint and pods, without containers. To share no
 mistake with dpgateway, this package imports nothing of it and uses other implementations of gRPC and protobuf.
 
-kubelet  the simulated kubelet itself
-prompt   `dpgateway simulate`: scripts, and a prompt
-wire     gRPC, messages and sockets
+kubelet    the simulated kubelet itself
+apiserver  a stand-in for the API server
+prompt     `dpgateway simulate`: scripts, and a prompt
+wire       gRPC, messages and sockets
 """
 
 from dpgateway_simulator.kubelet.behaviour import Behaviour

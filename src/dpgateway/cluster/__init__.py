@@ -1,0 +1,6 @@
+"""The API server, for a front that needs it. Nothing here loads the client library before a request is made.
+
+account   the server's address, and the files of the account
+server    requests: get, list, create, replace, delete
+watching  the objects of one selector, kept up to date
+"""

@@ -1,0 +1,85 @@
+"""The objects of one selector, kept up to date: a list, then a watch of what changes after it.
+
+A watch that ends in an error is followed by another list, never resumed: the server may have forgotten the version
+(410), or be another one with a backup's state. Pauses between the two are random, because a thousand nodes see the same
+server come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Mapping
+
+from dpgateway.cluster.server import GONE, ApiServer, ClusterError, Kind, Object
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import backoff
+
+LONGEST_PAUSE = 60.0
+"""Seconds."""
+MOST_DELETED = 1000
+WATCHED = range(300, 600)
+"""Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""
+
+
+class Watched:
+    """The objects of one kind with these fields. Used from the event loop."""
+
+    def __init__(self, server: ApiServer, kind: Kind, fields: Mapping[str, str], complaint: Complaint) -> None:
+        self.objects: Observable[Mapping[str, Object] | None] = Observable(None)
+        """By name; None before the first list. While the server is away it stays as it was."""
+        self.failure = Observable("")
+        """Why the objects may have changed unseen; empty if they are up to date."""
+        self._server, self._kind, self._fields, self._complaint = server, kind, fields, complaint
+        self._deleted: deque[str] = deque(maxlen=MOST_DELETED)
+        """The names of the objects deleted last."""
+
+    async def run(self) -> None:
+        """Never returns."""
+        failures = 0
+        while True:
+            try:
+                listing = await self._server.list(self._kind, self._fields)
+                failures = 0
+                self._publish({one["metadata"]["name"]: one for one in listing.objects})
+                seconds = random.choice(WATCHED)  # noqa: S311
+                async for change, one in self._server.changes(self._kind, self._fields, listing.version, seconds):
+                    self._changed(change, one)
+            except ClusterError as error:
+                # A version too old is the usual end of a watch; all else keeps the objects from being known.
+                if error.status != GONE:
+                    failures += 1
+                    self.failure.set(str(error))
+                    self._complaint.say(str(error))
+                await asyncio.sleep(backoff(max(1, failures), LONGEST_PAUSE) * random.uniform(0.5, 1.5))  # noqa: S311
+
+    def wrote(self, one: Object) -> None:
+        """The server's answer to a write of our own, which the watch may not have shown yet."""
+        # A deletion may be seen before the answer to the creation: then the object never comes back.
+        if self.objects.value is not None and one["metadata"]["name"] not in self._deleted:
+            self._changed("MODIFIED", one)
+
+    def removed(self, name: str) -> None:
+        """We have deleted the object."""
+        self._deleted.append(name)
+        if self.objects.value is not None and name in self.objects.value:
+            self.objects.set({known: value for known, value in self.objects.value.items() if known != name})
+
+    def _changed(self, change: str, one: Object) -> None:
+        name, found = one["metadata"]["name"], self.objects.value or {}
+        if change == "DELETED":
+            self.removed(name)
+        elif name not in found or _version(found[name]) < _version(one):
+            self._publish({**found, name: one})
+
+    def _publish(self, found: Mapping[str, Object]) -> None:
+        self.failure.set("")
+        self._complaint.over()
+        self.objects.set(found)
+
+
+def _version(one: Object) -> int:
+    """Versions of one kind are numbers that grow (KEP-5504)."""
+    return int(one["metadata"]["resourceVersion"])
