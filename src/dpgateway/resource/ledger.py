@@ -284,6 +284,10 @@ class Ledger:
             return f"unhealthy for {now - since:.0f} s: {reason}"
         return ""
 
+    def excluded(self, device_id: str) -> str:
+        """Why the device is withheld: its hardware is in use as another device, or may be. Empty if it isn't."""
+        return self._excluded.get(device_id, "")
+
     def device(self, offered: str) -> Device | None:
         """The device of an offered id while it is present, healthy or not."""
         return self.devices.get(self.means(offered) or "")

@@ -1,0 +1,7 @@
+"""ResourceClaims of this node: what the API server says of one, what was prepared for it, and what that means.
+
+reading   a claim's allocation, as far as it concerns this driver
+records   what was given to a claim, and how far its preparation or its end has come
+files     the records on disk, one file for each claim
+holdings  the records as holdings of a resource
+"""

@@ -1,0 +1,52 @@
+"""The records on disk: ``state_dir/dra/claims/<uid>.json``, one file for each claim.
+
+A file is replaced atomically and reaches the disk before the next step (fsync), so a record is never half written. A
+file that can't be read keeps its place: nothing that it may stand for is given away before a person has looked. Blocks,
+so it is used on a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dpgateway.dra.claims.records import Damaged, Record, record
+from dpgateway.kit.files import make_private, read, write
+
+LARGEST = 1024 * 1024
+"""Bytes of a record."""
+
+_UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
+"""A claim's uid: what the kubelet sends becomes a file name."""
+
+
+class ClaimFiles:
+    """The records of all claims."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.folder = state_dir / "dra" / "claims"
+
+    def all(self) -> tuple[tuple[Record, ...], tuple[Damaged, ...]]:
+        """The records, and the files that are none. Raises OSError."""
+        make_private(self.folder.parent)
+        make_private(self.folder)
+        found, damaged = [], []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                found.append(record(read(path, LARGEST).content.decode(), path.name))
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                damaged.append(Damaged(path.name, str(error)))
+        return tuple(found), tuple(damaged)
+
+    def write(self, one: Record) -> None:
+        """Raises OSError."""
+        write(self._path(one.uid), one.to_json().encode())
+
+    def remove(self, uid: str) -> None:
+        """Raises OSError."""
+        self._path(uid).unlink(missing_ok=True)
+
+    def _path(self, uid: str) -> Path:
+        if not _UID.fullmatch(uid):
+            raise OSError(f"expected a claim's uid of letters, digits and '-', found {uid!r}")
+        return self.folder / f"{uid}.json"

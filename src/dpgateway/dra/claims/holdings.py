@@ -1,0 +1,121 @@
+"""The records of claims as the holdings of one resource: exact, because a claim's end is told.
+
+An id is in use as long as a claim that is preparing or prepared has it, and freed once the claim is ending, until its
+release to the driver.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+from dpgateway.dra.claims.records import Phase, Record
+from dpgateway.resource.front import Behind, Held, HolderStatus, InUse, Unreleased
+
+
+@dataclass(frozen=True)
+class ClaimHoldings(InUse):
+    """Immutable; each event returns a new value."""
+
+    resource: str = ""
+    claims: Mapping[str, Record] | None = None
+    """The claims that have ids of this resource, by uid; None before the records were read."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, tuple[Record, ...]]:
+        """The claims of each id."""
+        found: dict[str, tuple[Record, ...]] = {}
+        for one in (self.claims or {}).values():
+            for id_ in one.of(self.resource):
+                found[id_] = (*found.get(id_, ()), one)
+        return found
+
+    @property
+    def held(self) -> Held:
+        return None if self.claims is None else frozenset(self.by_id).union(self.granted, *self.in_flight)
+
+    @cached_property
+    def living(self) -> tuple[str, ...]:
+        return tuple(id_ for id_, claims in self.by_id.items() if any(one.phase is not Phase.ENDING for one in claims))
+
+    @cached_property
+    def freed(self) -> frozenset[str]:
+        if self.claims is None:
+            return frozenset()
+        return frozenset(self.unreleased).difference(self.living, self.granted, *self.in_flight)
+
+    @property
+    def named(self) -> Mapping[str, tuple[str, ...]]:
+        return {id_: tuple(map(_holder, claims)) for id_, claims in self.by_id.items()}
+
+    def holder(self, id_: str) -> str:
+        pods = {f"{one.namespace}/{name}" for one in self.by_id.get(id_, ()) for _, name in one.pods}
+        return pods.pop() if len(pods) == 1 else ""
+
+    def last_holder(self, id_: str) -> str:
+        return ", ".join(map(_holder, self.by_id.get(id_, ()))) or "a container"
+
+    def holders(self, id_: str) -> tuple[HolderStatus, ...]:
+        return tuple(
+            [HolderStatus(one.namespace, pod, uid) for one in self.by_id.get(id_, ()) for uid, pod in one.pods]
+        )
+
+    def numa_nodes(self, id_: str) -> tuple[int, ...]:
+        return ()
+
+    def one_has(self, ids: Collection[str]) -> bool:
+        claims = self.claims
+        return claims is None or any(set(one.of(self.resource)).issuperset(ids) for one in claims.values())
+
+    def given_up(self, ids: Collection[str]) -> frozenset[str]:
+        return frozenset()
+
+    def look_again(self, lost: Iterable[str]) -> float | None:
+        return None
+
+    def is_news_after(self, before: Self) -> bool:
+        fewer = len(self.in_flight) < len(before.in_flight)
+        return fewer or bool(self.freed) or _TOLD(self) != _TOLD(before)
+
+    # events
+
+    def told(self, claims: Iterable[Record], *, recalled: bool = False) -> Self:
+        """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
+        # A record comes before its grant and leaves after it, so it says all that `granted` could add.
+        own = {one.uid: one for one in claims if one.of(self.resource)}
+        new = replace(self, claims=own, looked=True, granted={})
+        if not recalled:
+            return new
+        # The driver of an earlier gateway may have worked on these; the journal may be gone.
+        missing = {id_: self._from(new.by_id[id_][0]) for id_ in new.by_id if id_ not in self.unreleased}
+        return replace(new, unreleased={**self.unreleased, **missing})
+
+    def _from(self, one: Record) -> Unreleased:
+        pods = frozenset(uid for uid, _ in one.pods)
+        return Unreleased(self.kubelet, pods, since=one.since or None, driver=None, boot=one.boot)
+
+    def prepared(self, hardware: Behind) -> Self:
+        new = {
+            id_: self.unreleased[id_]._replace(hardware=names)
+            for id_, names in hardware.items()
+            if id_ in self.unreleased and names and self.unreleased[id_].hardware not in (frozenset(), names)
+        }
+        return replace(self, unreleased={**self.unreleased, **new}) if new else self
+
+    def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> Self:
+        ours = {
+            id_: unreleased[id_] if id_ in unreleased and not entry.hardware else entry
+            for id_, entry in self.unreleased.items()
+        }
+        return replace(self, unreleased={**unreleased, **ours}, remembers=True)
+
+
+def _holder(one: Record) -> str:
+    pods = ", ".join(name for _, name in one.pods)
+    return f"{one} (pod {pods})" if pods else str(one)
+
+
+_TOLD = operator.attrgetter("claims", "looked", "remembers", "granted", "unreleased")

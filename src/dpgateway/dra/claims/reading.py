@@ -1,0 +1,73 @@
+"""A claim's allocation, as far as it concerns this driver (ResourceClaim, resource.k8s.io/v1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dpgateway.dra.slices.offered import SHARES
+from dpgateway.errors import RequestError
+
+
+class Result(NamedTuple):
+    """One device that the scheduler allocated."""
+
+    request: str
+    """The request's name; of an alternative that was chosen, that of the request that it is an alternative of."""
+    pool: str
+    device: str
+    """The device's name in the slice."""
+    share_id: str = ""
+    """Of a device that may be in several claims."""
+    shares: int = 1
+    admin: bool = False
+    """For monitoring (adminAccess): others may have the device, too, so it is neither prepared nor held."""
+
+
+class Allocated(NamedTuple):
+    """A claim that is allocated."""
+
+    uid: str
+    namespace: str
+    name: str
+    results: tuple[Result, ...]
+    """Of this driver alone: other drivers prepare their own."""
+    pods: tuple[tuple[str, str], ...]
+    """The uid and the name of each pod that may use it."""
+
+    def __str__(self) -> str:
+        return f"claim {self.namespace}/{self.name}"
+
+
+def allocated(claim: Mapping[str, Any] | None, driver: str, asked: tuple[str, str, str]) -> Allocated:
+    """The allocation of the claim that the kubelet asked for by namespace, name and uid. Raises RequestError."""
+    namespace, name, uid = asked
+    if claim is None:
+        raise RequestError(f"claim {namespace}/{name} isn't there any more")
+    found = str(claim["metadata"]["uid"])
+    if found != uid:
+        raise RequestError(f"claim {namespace}/{name} was replaced: expected uid {uid}, found {found}")
+    status = claim.get("status") or {}
+    if not (allocation := status.get("allocation")):
+        raise RequestError(f"claim {namespace}/{name} isn't allocated")
+    results = (allocation.get("devices") or {}).get("results") or ()
+    pods = [one for one in status.get("reservedFor") or () if one.get("resource") == "pods"]
+    return Allocated(
+        uid,
+        namespace,
+        name,
+        tuple([_result(one) for one in results if one["driver"] == driver]),
+        tuple([(str(one["uid"]), str(one["name"])) for one in pods]),
+    )
+
+
+def _result(one: Mapping[str, Any]) -> Result:
+    shares = (one.get("consumedCapacity") or {}).get(SHARES, "1")
+    return Result(
+        str(one["request"]).partition("/")[0],
+        str(one["pool"]),
+        str(one["device"]),
+        str(one.get("shareID") or ""),
+        int(shares),
+        bool(one.get("adminAccess")),
+    )

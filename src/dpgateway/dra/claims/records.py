@@ -1,0 +1,122 @@
+"""What was given to a claim, and how far its preparation or its end has come.
+
+The phases of a record, each on disk before the next step begins::
+
+    preparing   the devices are chosen and reserved; the driver may have worked on them
+    prepared    the kubelet has the answer, or may have it
+    ending      the claim is over; what was given is being released
+    (none)      released
+
+A record survives the gateway, the kubelet and the node. One of another boot says which devices the claim has, but not
+that they are prepared: a kubelet asks anew after a boot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import Enum
+from typing import Any
+
+VERSION = 1
+
+
+class Phase(Enum):
+    """How far a claim has come."""
+
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    ENDING = "ending"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The devices of one request, from one resource."""
+
+    request: str
+    resource: str
+    pool: str
+    devices: tuple[tuple[str, str], ...]
+    """The name in the slice, and the share id or an empty text, of each device."""
+    ids: tuple[str, ...]
+    """The resource's ids: of a device with shares, those of the shares."""
+    cdi: tuple[str, ...] = ()
+    """The CDI names of all that the driver gave, once it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A claim's record."""
+
+    uid: str
+    namespace: str
+    name: str
+    phase: Phase
+    boot: str
+    """The node's boot id when the phase began."""
+    given: tuple[Given, ...] = ()
+    pods: tuple[tuple[str, str], ...] = ()
+    """The uid and the name of each pod that may use it, as known when it was prepared."""
+    since: int = 0
+    """When it was prepared, in seconds since 1970."""
+
+    def __str__(self) -> str:
+        return f"claim {self.namespace}/{self.name}"
+
+    def at(self, phase: Phase, boot: str) -> Record:
+        return replace(self, phase=phase, boot=boot)
+
+    def of(self, resource: str) -> tuple[str, ...]:
+        """The ids that it has of a resource."""
+        return tuple(id_ for given in self.given if given.resource == resource for id_ in given.ids)
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION, **asdict(self), "phase": self.phase.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A file that is no record: whatever it stood for isn't known to be free."""
+
+    file: str
+    why: str = field(compare=False)
+
+
+def record(text: str, file: str) -> Record:
+    """The record in a file. Keys of a later version are ignored. Raises ValueError, TypeError."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] < 1:
+        raise ValueError(f"expected a record with a version from 1 on, found {text[:60]!r}")
+    given = tuple([_given(one) for one in _list(found.get("given"))])
+    made = Record(
+        **{key: _text(found, key) for key in ("uid", "namespace", "name", "boot")},
+        phase=Phase(found.get("phase")),
+        given=given,
+        pods=tuple([(str(uid), str(name)) for uid, name in _list(found.get("pods"))]),
+        since=int(found.get("since") or 0),
+    )
+    if file != f"{made.uid}.json":
+        raise ValueError(f"expected the record of claim {file.removesuffix('.json')}, found that of {made.uid}")
+    return made
+
+
+def _given(found: Any) -> Given:  # noqa: ANN401  as JSON has it
+    if not isinstance(found, dict):
+        raise TypeError(f"given: expected a mapping, found {found!r}")
+    texts = {one.name: _text(found, one.name) for one in fields(Given) if one.type == "str"}
+    devices = tuple([(str(name), str(share)) for name, share in _list(found.get("devices"))])
+    ids, cdi = (tuple(map(str, _list(found.get(key)))) for key in ("ids", "cdi"))
+    return Given(**texts, devices=devices, ids=ids, cdi=cdi)
+
+
+def _text(found: Mapping[str, Any], key: str) -> str:
+    if not isinstance(value := found.get(key), str):
+        raise TypeError(f"{key}: expected a text, found {value!r}")
+    return value
+
+
+def _list(found: Any) -> list[Any]:  # noqa: ANN401  as JSON has it
+    if not isinstance(found, list):
+        raise TypeError(f"expected a list, found {found!r}")
+    return found

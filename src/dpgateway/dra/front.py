@@ -1,0 +1,212 @@
+"""The parts of the DRA front that all resources of a node share: its service, registration, claims and slices.
+
+The order at a start, and why::
+
+    claims      what was given before is known before anything is given
+    service     a kubelet dials it as soon as it has asked for the registration
+    registered  the kubelet accepts the driver
+    slices      only then pods may be sent here; each pool from the first list of all its resources on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.cluster.server import ApiServer, Kind
+from dpgateway.cluster.watching import Watched
+from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.preparing import Claims, Offering, Parts
+from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.service import SERVICES, Service
+from dpgateway.dra.slices.attributes import pci_address
+from dpgateway.dra.slices.layout import Content, contents
+from dpgateway.dra.slices.offered import Offered, pool
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import retry
+from dpgateway.kit.timestamp import timestamp
+from dpgateway.registry.socket import Plugin, RegistrationSocket
+from dpgateway.resource.front import Standing
+from dpgateway.resource.resource import Common
+
+FRONT = "dra"
+TYPE = "DRAPlugin"
+"""The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
+GRACE = 1.0
+"""Seconds for calls under way at the end."""
+
+_log = bind(__name__)
+
+
+class Member(Offering, Protocol):
+    """A resource on this front."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pool(self) -> str: ...
+
+    def offered(self) -> Sequence[Offered] | None: ...
+
+
+class Cluster(NamedTuple):
+    """What the front writes to."""
+
+    server: ApiServer
+    specs: OwnSpecs
+
+
+class NodeFacts(NamedTuple):
+    """What the front knows of its node."""
+
+    there: asyncio.Event
+    """Set once the kubelet's directory exists."""
+    boot: str
+    """The node's boot id."""
+
+
+class DraFront:
+    """Used from the event loop."""
+
+    def __init__(self, us: Us, root: Path, cluster: Cluster, common: Common, node: NodeFacts) -> None:
+        """``root``: the kubelet's root directory."""
+        self.us, self.common, self.there, self.boot = us, common, node.there, node.boot
+        parts = Parts(cluster.server, ClaimFiles(common.state_dir), cluster.specs, common.threads, _log)
+        self.claims = Claims(us.driver, parts, node.boot)
+        self.loaded = asyncio.Event()
+        """Set once the records of earlier gateways are known."""
+        self._server, self._members = cluster.server, dict[str, Member]()
+        self._expected: dict[str, str] = {}
+        """`_expected` contains the pool of each configured resource that isn't offered yet, keyed by name."""
+        self._service = Service(root, us.driver, self.claims, _log)
+        what = Plugin(TYPE, us.driver, self._service.socket, tuple(SERVICES))
+        self._registration = RegistrationSocket(root, what, _log)
+        self._registration.answer.subscribe(self._answered)
+        self._allowed = Observable(False)
+        self.standing = Observable(Standing(FRONT, "UNREADY", timestamp()))
+        seen = Watched(cluster.server, Kind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
+        complaint = Complaint(_log, "slices aren't as they should be: %s")
+        self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
+        self.publisher.state.subscribe(self._stand)
+        self._seen = seen
+        self._ending = False
+
+    async def run(self) -> None:
+        """Serves until it is cancelled."""
+        await retry(self._load, self._failed)
+        self.loaded.set()
+        await self.there.wait()
+        await retry(self._serve, self._failed)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._seen.run(), name="watch slices")
+            group.create_task(self.publisher.run(), name="publish slices")
+
+    async def _load(self) -> None:
+        await self.claims.load()
+
+    async def _serve(self) -> None:
+        await self._service.open()
+        await self._registration.open()
+
+    @staticmethod
+    def _failed(error: Exception) -> None:
+        _log.error("DRA can't be served: %s", error)
+
+    def kubelet_gone(self) -> None:
+        """The kubelet ended: nothing is published before the next one has registered the driver."""
+        self._registration.answer.set(None)
+
+    def ending(self) -> None:
+        """The process is about to end: its slices stay."""
+        self._ending = True
+
+    async def close(self) -> None:
+        await self._registration.close()
+        await self._service.close(GRACE)
+        await self._server.close()
+
+    # its resources
+
+    def expect(self, name: str, pool: str) -> None:
+        """A resource is going to be offered: its pool is left alone until then."""
+        self._expected[name] = pool
+        self.look()
+
+    def add(self, member: Member) -> None:
+        self._members[member.name] = member
+        self._expected.pop(member.name, None)
+        self.look()
+
+    async def remove(self, member: Member) -> None:
+        """The resource isn't offered any more; at the end of the process it is left as it is."""
+        if self._ending:
+            return
+        self._expected.pop(member.name, None)
+        if self._members.pop(member.name, None) is not None:
+            self.claims.drop(member.name)
+            self.look()
+
+    def look(self) -> None:
+        """Publishes what the resources offer now."""
+        if self._ending:
+            return
+        by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
+        for member in self._members.values():
+            offered = member.offered()
+            known = by_pool.setdefault(member.pool, [])
+            by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]
+        self.publisher.wanted.set({name: self._contents(offered) for name, offered in by_pool.items()})
+
+    def _contents(self, offered: Sequence[Offered] | None) -> tuple[Content, ...] | None:
+        if offered is None:
+            return None
+        return contents(pool(offered, self.us.driver, {a: r for a in map(_address, offered) if a and (r := _root(a))}))
+
+    # its standing
+
+    def _answered(self) -> None:
+        answer = self._registration.answer.value
+        self._allowed.set(answer is not None and answer.accepted)
+        self._stand()
+
+    def _stand(self) -> None:
+        answer, published = self._registration.answer.value, self.publisher.state.value
+        registered = answer is not None and answer.accepted
+        listed = registered and published.written is not None
+        state = "PUBLISHED" if listed else "REGISTERED" if registered else "WAITING"
+        failure = (answer.reason if answer is not None else "") or published.failure or None
+        before = self.standing.value
+        since = before.since if before.state == state else timestamp()
+        api = "v1" if registered else None
+        self.standing.set(
+            replace(
+                before,
+                state=state,
+                since=since,
+                registered=registered,
+                streaming=registered,
+                listed=listed,
+                api=api,
+                failure=failure,
+            )
+        )
+
+
+def _address(one: Offered) -> str:
+    return pci_address(one.device) or ""
+
+
+def _root(address: str) -> str:
+    """The PCIe root complex of a PCI function, ``pci<domain>:<bus>``; empty if unknown."""
+    with contextlib.suppress(OSError):
+        parts = Path(f"/sys/bus/pci/devices/{address}").resolve().parts
+        return next((part for part in parts if part.startswith("pci")), "")
+    return ""

@@ -1,0 +1,156 @@
+"""One resource on the DRA front: its devices in the node's slices, its grants by claims.
+
+A resource needs no socket of its own: the driver's service has the claims of all resources (``front``). What is left is
+the resource's life: it waits for its lock, begins once the holdings are known, and is offered from its first list on.
+At the end of the process its slices stay, so that a successor, or the same gateway after a restart, leaves no gap: the
+kubelet deletes them 30 s after the last service of the driver is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from dpgateway.config import ResourceConfig
+from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.front import DraFront
+from dpgateway.dra.slices.names import label, pool_name
+from dpgateway.dra.slices.offered import Offered
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import KubeletError
+from dpgateway.kit.call_stats import CallStats
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.tasks import retry
+from dpgateway.node.incarnation import Change
+from dpgateway.resource.front import Usage
+from dpgateway.resource.granting import Granting
+from dpgateway.resource.resource import Resource
+from dpgateway.resource.use import hardware
+
+_log = bind(__name__)
+
+
+class DraPlugin:
+    """Used from the event loop. :meth:`run` serves until it is cancelled; :meth:`drain` and :meth:`close` follow."""
+
+    def __init__(
+        self, config: Observable[ResourceConfig], driver: RunningDriver, front: DraFront, group: asyncio.TaskGroup
+    ) -> None:
+        """``config`` changes in place (config/changes.py)."""
+        self.name = name = config.value.name
+        self._config, self._front, self._group = config, front, group
+        self._log = bind(_log, resource=name, driver=config.value.driver)
+        self.usage = Usage(ClaimHoldings(resource=name, boot=front.boot))
+        self.resource = Resource(config, driver, self.usage, front.common, self._log)
+        self.standing, self.taken_back, self.streaming = front.standing, False, False
+        self.refused: Observable[tuple[str, float] | None] = Observable(None)
+        self.rival, self.outdated = Observable(""), Observable[Mapping[str, str]]({})
+        self.rpcs, self.attempts = CallStats(), dict[tuple[str, str], int]()
+        config.subscribe(self._configured)
+
+    @property
+    def values(self) -> tuple[Signal, ...]:
+        """Everything observable about it, for subscribers to all changes."""
+        resource = self.resource
+        return (
+            resource.inventory.list,
+            self.usage,
+            self.standing,
+            resource.inventory.misfit,
+            resource.driver.state,
+            resource.trouble,
+            resource.ownership.other,
+        )
+
+    # the devices
+
+    @property
+    def granting(self) -> Granting:
+        return self.resource.granting
+
+    @property
+    def pool(self) -> str:
+        """The pool of its slices: its own, or that of all resources that may offer the same hardware."""
+        config = self._config.value
+        return pool_name(self._front.us.node, config.pool or config.name)
+
+    def id_of(self, pool: str, device: str) -> str | None:
+        if pool != self.pool:
+            return None
+        return next((id_ for id_ in self.resource.inventory.ledger.devices if label(self._key(id_)) == device), None)
+
+    def _key(self, id_: str) -> str:
+        # Functions of one board may have the board's id each.
+        return f"{self.name.partition('/')[2]}-{id_}" if self._config.value.pool else id_
+
+    def offered(self) -> Sequence[Offered] | None:
+        """Its devices, without those that are withheld; None while there is no list."""
+        resource, config = self.resource, self._config.value
+        if not resource.served or resource.inventory.list.value is None:
+            return None
+        ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
+        return [
+            Offered(
+                one,
+                self.name,
+                self._key(one.id),
+                hardware(one),
+                failure or one.health.reason or "",
+                config.shares.count,
+            )
+            for one in ledger.devices.values()
+            if not ledger.excluded(one.id)
+        ]
+
+    def _configured(self) -> None:
+        self._front.look()
+
+    # life cycle
+
+    async def run(self) -> bool:
+        """Serves until it is cancelled."""
+        self._group.create_task(self.resource.run(), name=f"{self.name} itself")
+        self._group.create_task(self._follow(), name=f"{self.name} holdings")
+        await retry(self._serve, self._failed)
+        await asyncio.get_running_loop().create_future()
+        return False
+
+    async def _serve(self) -> None:
+        await self._front.there.wait()
+        await self.resource.ownership.acquire()
+        await self._front.loaded.wait()
+        self._front.claims.add(self.name, self)
+        await self.resource.begin(took_over=False)
+        self.resource.inventory.list.subscribe(self._front.look)
+        self._front.add(self)
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, KubeletError | OSError):
+            raise error
+        self.resource.cannot(error)
+
+    async def _follow(self) -> None:
+        """Applies each change of the claims to the list, to the pool's exclusions, and to the releases."""
+        seen = 0
+        while True:
+            seen = await self.usage.wait(seen)
+            self.resource.inventory.hold()
+            self.resource.inventory.use()
+            if self.usage.value.unsettled:
+                self.resource.releases.tell()
+
+    def kubelet(self, change: Change) -> None:
+        """The front follows the kubelet itself."""
+
+    async def drain(self, grace: float) -> None:
+        self.resource.stop()
+        await self._front.remove(self)
+
+    async def close(self) -> None:
+        await self.resource.close()
+        self.resource.ownership.end()
+
+    def abandon(self) -> None:
+        """Lets go of the ownership at once. May be called from any thread."""
+        self.resource.ownership.end()

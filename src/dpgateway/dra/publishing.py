@@ -1,0 +1,209 @@
+"""Publishes the slices of this node's pools, and keeps them as they should be.
+
+Theory of operation. Slices *wanted* come from the resources, slices *seen* from a watch; whatever differs is written.
+Nothing is remembered of earlier writes, so a restart, a lost answer, or a change by anybody else need no case of their
+own. What decides when:
+
+- Nothing is published before the kubelet has registered the driver: a pod that is sent here a second too early waits
+  for 45 to 85 s (seen on 1.37). A kubelet deletes all slices of its node when it starts, between 10 ms before and 10 ms
+  after it registers the driver; then they are written again at once.
+- A change waits until PAUSE after the last write, so a device that flaps costs one write a second. What must not be
+  given any more doesn't wait.
+- The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
+  so the uid is read again whenever slices are missing.
+- The server drops the fields of features that are off, silently. A pool with counters or shares is first created as a
+  dry run; if fields are missing in the answer, the pool isn't published: without its counters the scheduler would give
+  one board to two pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from dpgateway.cluster.server import ApiServer, ClusterError, Kind, Object
+from dpgateway.cluster.watching import Watched
+from dpgateway.dra.slices.changes import Changes, Identity, changes, dropped, specimen
+from dpgateway.dra.slices.layout import Content
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.tasks import backoff
+
+PAUSE = 1.0
+"""Seconds between two writes that can wait."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
+WIPES = 5
+"""Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
+
+Wanted = Mapping[str, tuple[Content, ...] | None]
+"""The contents of the slices of each pool, by the pool's name; None for one whose devices aren't known yet: its slices
+stay as an earlier gateway left them. The slices of all other pools are deleted.
+"""
+
+
+class Us(NamedTuple):
+    """The publisher of slices: one driver on one node."""
+
+    driver: str
+    node: str
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The fields that all of its slices have, and no others."""
+        return {"spec.driver": self.driver, "spec.nodeName": self.node}
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The state of this node's slices, for status and metrics."""
+
+    slices: int = 0
+    devices: int = 0
+    written: float | None = None
+    """When slices were last written, on the monotonic clock."""
+    failure: str = ""
+    """Why the slices aren't as they should be; empty if they are."""
+    refused: Mapping[str, str] | None = None
+    """Why a pool can't be published, by its name."""
+
+
+class Publisher:
+    """The slices of one driver on one node. Used from the event loop."""
+
+    def __init__(
+        self, server: ApiServer, us: Us, seen: Watched, allowed: Observable[bool], complaint: Complaint
+    ) -> None:
+        """``seen``: our slices; ``allowed``: whether the kubelet has registered the driver."""
+        self.wanted: Observable[Wanted | None] = Observable(None)
+        """None until the resources have said what they offer: then nothing is touched."""
+        self.state = Observable(Published())
+        self._server, self._seen, self._allowed, self._complaint = server, seen, allowed, complaint
+        (self._driver, self._node), self._uid = us, ""
+        self._kept: dict[str, str] = {}
+        """Why the server can't keep a pool's fields, or an empty text, by the features that the pool uses."""
+        self._wiped: deque[float] = deque(maxlen=WIPES + 1)
+        self._changed = Signal()
+        for value in (self.wanted, seen.objects, allowed):
+            value.subscribe(self._changed.notify)
+
+    async def run(self) -> None:
+        """Never returns."""
+        failures = 0
+        while True:
+            version = self._changed.version
+            try:
+                await self._look()
+                failures = 0
+            except ClusterError as error:
+                failures += 1
+                self._kept.clear()  # the server may be another one when it is back
+                self._say(str(error))
+                await asyncio.sleep(backoff(failures, LONGEST_PAUSE))
+                continue
+            await self._changed.wait(version)
+
+    async def _look(self) -> None:
+        """Writes what differs until nothing does. Raises ClusterError."""
+        while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
+            seen, wanted = self._seen.objects.value, self.wanted.value
+            if not self._uid:
+                await self._identify()
+            refused = await self._refused(wanted)
+            todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
+            if not any(map(any, todo)):
+                self._say(*refused.values(), refused=refused)
+                return
+            if (pause := self._pause(todo, seen)) > 0:
+                await asyncio.sleep(pause)
+                continue
+            # What is missing was deleted, perhaps together with its Node.
+            if any(one.create for one in todo) and self.state.value.slices:
+                self._wiped.append(time.monotonic())
+                await self._identify()
+                todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
+            await self._write(todo)
+
+    async def _identify(self) -> None:
+        found = await self._server.get(Kind.NODE, self._node)
+        if found is None:
+            raise ClusterError(f"there is no node {self._node}: is it the name that the kubelet has (--node-name)?")
+        self._uid = str(found["metadata"]["uid"])
+
+    def _identity(self, pool: str) -> Identity:
+        return Identity(self._driver, self._node, self._uid, pool)
+
+    def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> list[Changes]:
+        """The changes of each pool. Slices of a pool that is no longer wanted are deleted."""
+        by_pool: dict[str, list[Object]] = {name: [] for name in wanted}
+        for one in seen.values():
+            by_pool.setdefault(str(one["spec"]["pool"]["name"]), []).append(one)
+        found = []
+        for name, some in by_pool.items():
+            if name not in wanted:
+                found.append(Changes(delete=tuple(some)))
+            elif (contents := wanted[name]) is not None:
+                found.append(changes(contents, some, self._identity(name)))
+        return found
+
+    def _pause(self, todo: Iterable[Changes], seen: Mapping[str, Object]) -> float:
+        """Seconds until the changes may be written."""
+        now, written = time.monotonic(), self.state.value.written
+        if len(self._wiped) > WIPES and now - self._wiped[0] < LONGEST_PAUSE:
+            self._say(f"somebody else keeps deleting the slices of {self._driver}: is there another publisher?")
+            return LONGEST_PAUSE - (now - self._wiped[0])
+        missing = not seen and self.state.value.slices
+        if written is None or missing or any(_withdraws(one, seen) for one in todo):
+            return 0.0
+        return max(0.0, written + PAUSE - now)
+
+    async def _write(self, todo: Iterable[Changes]) -> None:
+        for some in todo:
+            for one in some.delete:
+                name = one["metadata"]["name"]
+                await self._server.delete(Kind.SLICE, name)
+                self._seen.removed(name)
+            for one in some.update:
+                self._seen.wrote(await self._server.replace(Kind.SLICE, one))
+            for one in some.create:
+                self._seen.wrote(await self._server.create(Kind.SLICE, one))
+        found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
+        devices = sum(len(spec.get("devices") or ()) for spec in found)
+        self.state.set(Published(len(found), devices, time.monotonic()))
+
+    async def _refused(self, wanted: Wanted) -> Mapping[str, str]:
+        """Why pools can't be published, by name: the server would drop fields of theirs."""
+        found = {}
+        for name, some in wanted.items():
+            for one in some or ():
+                features, probe = specimen(one, self._identity(name))
+                if not features:
+                    continue
+                if features not in self._kept:
+                    kept = await self._server.create(Kind.SLICE, probe, dry_run=True)
+                    self._kept[features] = dropped(probe, kept)
+                if self._kept[features]:
+                    found[name] = f"pool {name} isn't published: the API server drops {self._kept[features]}"
+        return found
+
+    def _say(self, *failures: str, refused: Mapping[str, str] | None = None) -> None:
+        self._complaint.say(*failures)
+        self.state.set(replace(self.state.value, failure="; ".join(failures), refused=refused or {}))
+
+
+def _withdraws(one: Changes, seen: Mapping[str, Object]) -> bool:
+    """Whether a device leaves, or gets a taint: until that is written, the scheduler sends pods for it."""
+    before: dict[str, Any] = {}
+    for was in (*one.delete, *(seen[new["metadata"]["name"]] for new in one.update)):
+        before |= {device["name"]: device for device in was["spec"].get("devices") or ()}
+    after = {
+        device["name"]: device for new in (*one.update, *one.create) for device in new["spec"].get("devices") or ()
+    }
+    return any(
+        name not in after or bool(after[name].get("taints")) > bool(device.get("taints"))
+        for name, device in before.items()
+    )

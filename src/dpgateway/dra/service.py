@@ -1,0 +1,126 @@
+"""The DRA service: a driver's socket that the kubelet calls for the claims of its pods.
+
+v1 (since 1.34) and v1beta1 (1.32 to 1.37) have the same messages, but for the share id, so one implementation serves
+both. Every claim that was asked for is in the answer, with devices or with an error: the kubelet takes a missing one
+for an error without a text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from dpgateway.dra.preparing import Asked, Claims, Prepared
+from dpgateway.dra.wire import dra_pb2 as wire
+from dpgateway.errors import KubeletError, encodable
+from dpgateway.kit import unix
+from dpgateway.kit.files import make_private
+
+PLUGINS = "plugins"
+"""Below the kubelet's root directory."""
+SERVICES = {
+    "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
+    "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
+}
+"""The gRPC service of each version, newest first, by the name under which it is registered."""
+LONGEST_TEXT = 2000
+"""Characters of an error: it reaches the pod's events."""
+
+
+class Service:
+    """The socket of one driver. Used from the event loop."""
+
+    def __init__(self, root: Path, driver: str, claims: Claims, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        """``root``: the kubelet's root directory, at the same path for the kubelet and for us."""
+        self._claims, self._log = claims, log
+        self.socket = root / PLUGINS / driver / f"dra-{secrets.token_hex(4)}.sock"
+        """A name of its own for each instance: a kubelet refuses an endpoint that it knows already."""
+        self._server: grpc.aio.Server | None = None
+        self._address: unix.Address | None = None
+
+    async def open(self) -> None:
+        """Serves. Raises KubeletError, OSError."""
+        make_private(self.socket.parent)
+        self._address = unix.Address(self.socket)
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers(tuple(map(self._handlers, SERVICES.values())))
+        try:
+            self._server.add_insecure_port(str(self._address))
+        except RuntimeError as error:
+            raise KubeletError(f"can't serve on {self.socket}: {error}") from error
+        await self._server.start()
+        self.socket.chmod(0o600)
+
+    async def close(self, grace: float) -> None:
+        """``grace``: seconds for calls under way."""
+        if self._server is not None:
+            await self._server.stop(grace)
+        if self._address is not None:
+            self._address.close()
+        with contextlib.suppress(OSError):
+            self.socket.unlink()
+
+    def _handlers(self, service: str) -> grpc.GenericRpcHandler:
+        method = grpc.unary_unary_rpc_method_handler
+        prepare = method(
+            self._prepare,
+            wire.NodePrepareResourcesRequest.FromString,
+            wire.NodePrepareResourcesResponse.SerializeToString,
+        )
+        unprepare = method(
+            self._unprepare,
+            wire.NodeUnprepareResourcesRequest.FromString,
+            wire.NodeUnprepareResourcesResponse.SerializeToString,
+        )
+        rows = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
+        return grpc.method_handlers_generic_handler(service, rows)
+
+    async def _prepare(self, request: wire.NodePrepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+        answers = await self._claims.prepare(map(_asked, request.claims))
+        self._say("prepare", answers)
+        found = {uid: _prepared(one) for uid, one in answers.items()}
+        return wire.NodePrepareResourcesResponse(claims=found)
+
+    async def _unprepare(self, request: wire.NodeUnprepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+        answers = await self._claims.unprepare(map(_asked, request.claims))
+        self._say("unprepare", answers)
+        texts = {uid: one if isinstance(one, str) else "" for uid, one in answers.items()}
+        found = {uid: wire.NodeUnprepareResourceResponse(error=_short(text)) for uid, text in texts.items()}
+        return wire.NodeUnprepareResourcesResponse(claims=found)
+
+    def _say(self, what: str, answers: Mapping[str, tuple[Prepared, ...] | str]) -> None:
+        for uid, answer in answers.items():
+            if isinstance(answer, str):
+                extra = {"claim": uid, "reason": answer}
+                self._log.warning("can't %s claim %s: %s", what, uid, answer, extra=extra)
+
+
+def _asked(one: wire.Claim) -> Asked:
+    return Asked(one.namespace, one.name, one.uid)
+
+
+def _prepared(answer: tuple[Prepared, ...] | str) -> wire.NodePrepareResourceResponse:
+    if isinstance(answer, str):
+        return wire.NodePrepareResourceResponse(error=_short(answer))
+    devices = [
+        wire.Device(
+            request_names=[one.request],
+            pool_name=one.pool,
+            device_name=one.device,
+            cdi_device_ids=one.cdi,
+            share_id=one.share_id or None,
+        )
+        for one in answer
+    ]
+    return wire.NodePrepareResourceResponse(devices=devices)
+
+
+def _short(text: str) -> str:
+    return encodable(text[:LONGEST_TEXT])

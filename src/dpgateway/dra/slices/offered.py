@@ -1,0 +1,94 @@
+"""One device of a slice, and what of it can't be said.
+
+A device that must not be given is *withheld*: left out, not tainted, because a claim that tolerates every taint gets a
+tainted device (seen on 1.37). A taint says the driver's own verdict, Unhealthy, to the scheduler and to people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dpgateway.dra.slices.attributes import MOST, attributes
+from dpgateway.dra.slices.counters import counters
+from dpgateway.dra.slices.names import LONGEST_LABEL, unique
+from dpgateway.model import Device
+
+SHARES = "shares"
+"""The capacity that shares are; a request takes one unless it says more."""
+UNHEALTHY = "unhealthy"
+"""The name of the taint, after the driver's."""
+
+Published = Mapping[str, object]
+"""A device in the JSON form of resource.k8s.io/v1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A device of a resource as it is offered by DRA."""
+
+    device: Device
+    resource: str
+    key: str
+    """What the device's name in the slice is made of: its id, or that and its resource where several share the pool."""
+    hardware: frozenset[str]
+    """The names of its hardware, as its pool excludes by them."""
+    unhealthy: str = ""
+    """Why it is Unhealthy; empty if it is Healthy."""
+    shares: int = 1
+
+
+class Pool(NamedTuple):
+    """What the slices of one pool say."""
+
+    devices: tuple[Published, ...]
+    """In the order in which the scheduler takes them."""
+    counter_sets: tuple[Mapping[str, object], ...]
+    names: Mapping[str, str]
+    """The name of each device that can be published, by its key."""
+    left_out: tuple[str, ...]
+    """Sentences for people: devices that aren't published, and attributes."""
+
+
+def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> Pool:
+    """The content of a pool. ``driver``: the driver's name at the kubelet; ``roots``: the PCIe root complex of each
+    address.
+    """
+    names, nameless = unique([one.key for one in offered])
+    texts = [f"device {key} isn't published: another device of the pool has the same name" for key in nameless]
+
+    # The scheduler must never see devices that exclude each other without the counters that say so.
+    said = counters({one.key: one.hardware for one in offered if one.key in names})
+    texts += said.obstacles
+    published = []
+    for one in offered:
+        if one.key in names and one.key not in said.withheld:
+            what, left_out = _published(one, names[one.key], driver, roots, said.consumed.get(one.key, ()))
+            texts += [f"device {one.key}: {text}" for text in left_out]
+            published.append(what)
+    return Pool(tuple(published), said.sets, names, tuple(texts))
+
+
+def _published(
+    one: Offered, name: str, driver: str, roots: Mapping[str, str], consumes: Iterable[Mapping[str, object]]
+) -> tuple[Published, tuple[str, ...]]:
+    said = attributes(one.device, one.resource, roots, room=MOST - (one.shares > 1))
+    what: dict[str, object] = {"name": name, "attributes": dict(said.values)}
+    if one.shares > 1:
+        policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+        what["allowMultipleAllocations"] = True
+        what["capacity"] = {SHARES: {"value": str(one.shares), "requestPolicy": policy}}
+    if consumes := list(consumes):
+        what["consumesCounters"] = consumes
+    if one.unhealthy:
+        taint = {"key": f"{driver}/{UNHEALTHY}", "effect": "NoSchedule"}
+        value = _label_value(one.unhealthy)
+        what["taints"] = [{**taint, "value": value} if value else taint]
+    return what, said.left_out
+
+
+def _label_value(reason: str) -> str:
+    """A reason as a taint's value: a label value of at most 63 characters (IsValidLabelValue)."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", reason)[:LONGEST_LABEL].strip("-_.")

@@ -1,0 +1,32 @@
+"""A simulated API server with one node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dpgateway.cluster.account import Account
+from dpgateway.cluster.server import ApiServer
+from dpgateway_simulator.apiserver import ApiServer as Simulated
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+
+
+@pytest.fixture
+async def simulated() -> AsyncIterator[Simulated]:
+    one = Simulated()
+    await one.up()
+    one.store.create("nodes", "", NODE)
+    yield one
+    await one.down()
+
+
+@pytest.fixture
+async def server(simulated: Simulated, tmp_path: Path) -> AsyncIterator[ApiServer]:
+    token = tmp_path / "token"
+    token.write_text("first")
+    one = ApiServer(Account(simulated.url, None, token))
+    yield one
+    await one.close()

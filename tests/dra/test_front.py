@@ -1,0 +1,189 @@
+"""The front of a node with real drivers, as a kubelet and a scheduler see it: sockets, slices and claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpgateway import Device, Health
+from dpgateway.cluster.server import ApiServer
+from dpgateway.deviceplugin.api import LIST_LIMIT
+from dpgateway.dra.front import Cluster, DraFront, NodeFacts
+from dpgateway.dra.plugin import DraPlugin
+from dpgateway.dra.publishing import Us
+from dpgateway.dra.wire import dra_pb2 as wire
+from dpgateway.drivers.running import CallsAfterClose, RunningDriver
+from dpgateway.kit.channel import Channel
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.registry.socket import FOLDER
+from dpgateway.registry.wire import pluginregistration_pb2 as registration
+from dpgateway.resource.orphans import Orphans
+from dpgateway.resource.pools import Pools
+from dpgateway.resource.resource import Common
+from dpgateway_simulator.apiserver import ApiServer as Simulated
+from tests.support.holdings import node_holdings, run_both
+from tests.support.resources import NAME, configured, scripted
+from tests.support.specs import own
+from tests.support.waiting import until
+
+US = Us("dra.example.com", "n1")
+POOL = f"n1/{NAME}"
+V1 = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+V1BETA1 = "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
+
+
+class Gateway:
+    """A gateway's DRA front, with one resource."""
+
+    def __init__(self, root: Path, server: ApiServer, group: asyncio.TaskGroup, log: Any, **config: Any) -> None:
+        plugins, threads, state = root / "device-plugins", Threads(), root / "state"
+        holdings = node_holdings(plugins, [], threads)
+        pools = Pools(Orphans(holdings, plugins, state, threads), CallsAfterClose())
+        common = Common(plugins, state, threads, pools, LIST_LIMIT)
+        there = asyncio.Event()
+        there.set()
+        self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeFacts(there, "boot-1"))
+        self.config = Observable(configured(**config))
+        pools.add(self.config.value)
+        self.driver = RunningDriver(self.config, "n1", threads, log)
+        self.plugin = DraPlugin(self.config, self.driver, self.front, group)
+        self.front.expect(NAME, self.plugin.pool)
+        runs = partial(run_both, holdings), pools.run, self.front.run, self.driver.run, self.plugin.run
+        self.ended = False
+        for run in runs:
+            group.create_task(run())
+
+    async def end(self) -> None:
+        """As the process ends."""
+        if self.ended:
+            return
+        self.ended = True
+        self.front.ending()
+        await self.plugin.drain(0)
+        await self.plugin.close()
+        await self.front.close()
+
+
+class Node:
+    """A kubelet that registers what it finds, and the scheduler's half of a claim."""
+
+    def __init__(self, root: Path, simulated: Simulated) -> None:
+        self.root, self.store = root, simulated.store
+        self.endpoint = Path()
+        for name in (FOLDER, "plugins", "device-plugins", "cdi"):
+            (root / name).mkdir()
+
+    @property
+    def sockets(self) -> list[Path]:
+        return [path for path in (self.root / FOLDER).iterdir() if not path.name.startswith(".")]
+
+    async def register(self) -> None:
+        await until(lambda: self.sockets)
+        async with Channel(self.sockets[0]) as channel:
+            ask = channel.unary_unary("/pluginregistration.Registration/GetInfo")
+            info = registration.PluginInfo.FromString(await ask(b""))
+            assert (info.type, info.name) == ("DRAPlugin", US.driver)
+            self.endpoint = Path(info.endpoint)
+            said = registration.RegistrationStatus(plugin_registered=True).SerializeToString()
+            await channel.unary_unary("/pluginregistration.Registration/NotifyRegistrationStatus")(said)
+
+    @property
+    def devices(self) -> dict[str, Any]:
+        slices = self.store.list("resourceslices", "", US.fields)
+        return {device["name"]: device for one in slices for device in one["spec"].get("devices", ())}
+
+    def allocate(self, name: str, device: str) -> wire.Claim:
+        result = {"request": "r", "driver": US.driver, "pool": POOL, "device": device}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        made = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
+        return wire.Claim(namespace="default", name=name, uid=made["metadata"]["uid"])
+
+    async def prepare(self, claim: wire.Claim, service: str = V1) -> Any:
+        request = wire.NodePrepareResourcesRequest(claims=[claim]).SerializeToString()
+        async with Channel(self.endpoint) as channel:
+            raw = await channel.unary_unary(f"{service}/NodePrepareResources")(request)
+        return wire.NodePrepareResourcesResponse.FromString(raw).claims[claim.uid]
+
+    async def unprepare(self, claim: wire.Claim) -> str:
+        request = wire.NodeUnprepareResourcesRequest(claims=[claim]).SerializeToString()
+        async with Channel(self.endpoint) as channel:
+            raw = await channel.unary_unary(f"{V1}/NodeUnprepareResources")(request)
+        return str(wire.NodeUnprepareResourcesResponse.FromString(raw).claims[claim.uid].error)
+
+
+@pytest.fixture
+def node(short_path: Path, simulated: Simulated) -> Node:
+    return Node(short_path, simulated)
+
+
+class Ended(Exception):
+    """Raised in a task group, it cancels all tasks of the group."""
+
+
+async def end(running: list[Gateway]) -> None:
+    for one in running:
+        await one.end()
+    raise Ended
+
+
+@pytest.fixture
+async def make(node: Node, server: ApiServer, log: Any) -> AsyncIterator[Any]:
+    running: list[Gateway] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+
+            def gateway(driver_class: Any = None, **config: Any) -> Gateway:
+                made = Gateway(node.root, server, group, log, driver_class=driver_class or scripted(), **config)
+                running.append(made)
+                return made
+
+            yield gateway
+            await end(running)
+    except* Ended:
+        pass
+
+
+async def test_devices_are_published_once_the_kubelet_registers(node: Node, make: Any) -> None:
+    make()
+    await node.register()
+    await until(lambda: sorted(node.devices) == ["a", "b"])
+    assert node.devices["a"]["attributes"]["resource"] == {"string": NAME}
+
+
+@pytest.mark.parametrize("service", [V1, V1BETA1])
+async def test_a_claim_from_slice_to_release(node: Node, make: Any, service: str) -> None:
+    released: list[str] = []
+    gateway = make(scripted(release=lambda devices: released.extend(device.id for device in devices)))
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    claim = node.allocate("c", "b")
+    answer = await node.prepare(claim, service)
+    assert (answer.error, answer.devices[0].device_name) == ("", "b")
+    assert list(answer.devices[0].request_names) == ["r"]
+    assert gateway.plugin.usage.value.last_known == {"b"}
+    assert await node.unprepare(claim) == ""
+    assert released == ["b"]
+
+
+async def test_an_unhealthy_device_is_tainted(node: Node, make: Any) -> None:
+    make(scripted(devices=lambda: [Device("a", Health.unhealthy("no link")), Device("b")]))
+    await node.register()
+    await until(lambda: sorted(node.devices) == ["a", "b"])
+    (taint,) = node.devices["a"]["taints"]
+    assert (taint["key"], taint["value"], taint["effect"]) == ("dra.example.com/unhealthy", "no-link", "NoSchedule")
+    assert "taints" not in node.devices["b"]
+
+
+async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> None:
+    gateway = make()
+    await node.register()
+    await until(lambda: "a" in node.devices)
+    await gateway.end()
+    assert sorted(node.devices) == ["a", "b"]
+    assert node.sockets == []

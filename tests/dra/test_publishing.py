@@ -1,0 +1,191 @@
+"""The slices of a node at an API server, through restarts and faults of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.cluster.server import ApiServer, Kind
+from dpgateway.cluster.watching import Watched
+from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.slices.layout import contents
+from dpgateway.dra.slices.offered import Offered, pool
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway_simulator.apiserver import ApiServer as Simulated
+
+DRIVER, POOL = "dra.example.com", "n1/example.com/serial"
+US = Us(DRIVER, "n1")
+OURS = US.fields
+
+
+class Rig:
+    """A publisher, and what it publishes."""
+
+    def __init__(self, server: ApiServer, simulated: Simulated) -> None:
+        complaint = Complaint(bind("test"))
+        self.allowed = Observable(False)
+        self.watched = Watched(server, Kind.SLICE, OURS, complaint)
+        self.publisher = Publisher(server, US, self.watched, self.allowed, complaint)
+        self.simulated, self.store = simulated, simulated.store
+
+    def want(self, *names: str, shares: int = 1, unhealthy: str = "") -> None:
+        offered = [
+            Offered(Device(n), "example.com/serial", n, frozenset({n}), "dead" if n == unhealthy else "", shares)
+            for n in names
+        ]
+        self.publisher.wanted.set({POOL: contents(pool(offered, DRIVER, {}))})
+
+    @property
+    def devices(self) -> list[str]:
+        slices = self.store.list("resourceslices", "", OURS)
+        return [device["name"] for one in slices for device in one["spec"].get("devices", ())]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                await self.store.changed()
+
+    async def has(self, *names: str) -> None:
+        await self.until(lambda: self.devices == list(names) and self.store.list("resourceslices", "", OURS))
+
+
+@pytest.fixture
+async def rig(server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
+    one = Rig(server, simulated)
+    tasks = [asyncio.create_task(one.watched.run()), asyncio.create_task(one.publisher.run())]
+    yield one
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_nothing_is_published_before_the_kubelet_accepts(rig: Rig) -> None:
+    rig.want("a", "b")
+    await rig.watched.objects.wait(0)
+    assert rig.devices == []
+    rig.allowed.set(True)
+    await rig.has("a", "b")
+
+
+async def test_slices_belong_to_their_node(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    node = rig.store.get(("nodes", "", "n1"))
+    (owner,) = one["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Node", node["metadata"]["uid"], True)
+
+
+async def test_wiped_slices_come_back_at_once(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    loop = asyncio.get_running_loop()
+    rig.store.wipe("resourceslices", OURS)
+    began = loop.time()
+    await rig.has("a")
+    assert loop.time() - began < 0.9  # PAUSE doesn't count here
+
+
+async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    rig.store.delete(("nodes", "", "n1"))
+    new = rig.store.create("nodes", "", {"metadata": {"name": "n1"}})
+    rig.store.wipe("resourceslices", OURS)
+    await rig.has("a")
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    assert one["metadata"]["ownerReferences"][0]["uid"] == new["metadata"]["uid"]
+
+
+async def test_a_change_by_hand_is_undone(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    other = {**one, "spec": {**one["spec"], "devices": [{"name": "stranger"}]}}
+    rig.store.replace(("resourceslices", "", one["metadata"]["name"]), other)
+    await rig.has("a")
+
+
+async def test_a_server_that_was_away_gets_the_newest(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    await rig.simulated.down()
+    rig.want("a", "b")
+    await rig.simulated.up()
+    await rig.has("a", "b")
+
+
+async def test_a_watch_too_old_starts_over(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    rig.simulated.hang_up()
+    rig.store.compact()
+    rig.store.wipe("resourceslices", OURS)
+    await rig.has("a")
+
+
+async def test_a_refusal_is_said_and_tried_again(rig: Rig) -> None:
+    rig.allowed.set(True)
+    await rig.watched.objects.wait(0)
+    rig.simulated.faults += [("POST resourceslices", 403, {})]
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: "403" in state.failure)
+    await rig.has("a")
+    await rig.publisher.state.wait_for(lambda state: not state.failure)
+
+
+async def test_without_its_features_a_pool_is_not_published(rig: Rig) -> None:
+    rig.store.off.add("DRAConsumableCapacity")
+    rig.allowed.set(True)
+    rig.want("a", shares=2)
+    await rig.publisher.state.wait_for(lambda state: state.refused)
+    assert rig.devices == []
+    assert "allowMultipleAllocations" in rig.publisher.state.value.failure
+
+
+async def test_a_withdrawn_device_does_not_wait(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.has("a", "b")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    rig.want("a")
+    await rig.has("a")
+    assert loop.time() - began < 0.9
+
+
+async def test_flapping_costs_few_writes(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.has("a", "b")
+    before = len(rig.simulated.asked)
+    for _ in range(20):
+        rig.want("a", "b", unhealthy="b")
+        rig.want("a", "b")
+        await asyncio.sleep(0)
+    rig.want("a", "b", "c")
+    await rig.has("a", "b", "c")
+    writes = [one for one in rig.simulated.asked[before:] if one.startswith(("PUT", "POST")) and "dry" not in one]
+    assert len(writes) <= 4
+
+
+async def test_a_new_token_is_read(rig: Rig, server: ApiServer, simulated: Simulated) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    account = server._account
+    simulated.token = "second"  # noqa: S105
+    account.token.write_text("second")
+    rig.want("a", "b")
+    await rig.has("a", "b")
