@@ -192,6 +192,11 @@ def test_default_domain_of_an_unknown_version(imported):
     assert "depends on" not in imported(f"domain: devic.es\ndevices: [{VIDEO}]").text
 
 
+def test_what_microshift_does_not_serve(imported):
+    text = f"genericDevicePlugin: {{status: Disabled, devices: [{VIDEO}]}}"
+    assert "  # MicroShift doesn't serve it, because its status there is Disabled." in imported(text).text
+
+
 def test_usb_devices_as_microshift_writes_them(imported, tree):
     stick(tree, "1-1", 4)
     usbs = "{vendor: '0x1a86', product: 0x7523, serial: ''}"

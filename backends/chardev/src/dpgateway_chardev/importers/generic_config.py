@@ -21,6 +21,7 @@ _UNKNOWN_VERSION = (
     f"and {_OLD_DOMAIN} before; see what your pods ask for"
 )
 _MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
+_DISABLED = "MicroShift doesn't serve it, because its status there is Disabled"
 _IMAGE = "generic-device-plugin"
 _EXPECTED = "--device flags, or a file with `devices`"
 
@@ -147,11 +148,12 @@ def _of_files(source: Source) -> Iterator[tuple[Written, Domain | None]]:
         if config.problems and config.value is None:
             yield config, None
         microshift = config.place.key.rpartition(".")[2] == _MICROSHIFT
+        warnings = (_DISABLED,) if microshift and text(config.below("status")) == "Disabled" else ()
         name = text(config.below("domain")) or (_MICROSHIFT_DOMAIN if microshift else "")
         for key in ("device", "devices"):
             for one in items(config.below(key)):
                 if one.below("groups"):
-                    yield (_digits(one) if microshift else one), Domain(name) if name else None
+                    yield (_digits(one) if microshift else one), Domain(name, warnings) if name else None
 
 
 def _is_device(one: Written) -> bool:
