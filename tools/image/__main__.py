@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.image import archive, rootfs
@@ -32,16 +33,20 @@ def main() -> int:
     given = parser.parse_args()
     architectures = [platform.removeprefix("linux/") for platform in given.platforms or [here]]
     try:
-        if given.root:
-            (architecture,) = architectures
-            rootfs.make(given.root, given.drivers, architecture)
-            return 0
-        with tempfile.TemporaryDirectory(prefix="image-") as where_made:
+        with tempfile.TemporaryDirectory(prefix="image-") as where_made, ThreadPoolExecutor() as pool:
+            packages = rootfs.requirements(given.drivers, Path(where_made, "wheels"))
+            if given.root:
+                (architecture,) = architectures
+                rootfs.make(given.root, packages, architecture)
+                return 0
             roots = {architecture: Path(where_made, architecture) for architecture in architectures}
+            for root in roots.values():
+                root.mkdir()
+            # Most of the time passes in downloads.
+            for made in [pool.submit(rootfs.make, root, packages, name) for name, root in roots.items()]:
+                made.result()
             given.archive.parent.mkdir(parents=True, exist_ok=True)
             for architecture, root in roots.items():
-                root.mkdir()
-                rootfs.make(root, given.drivers, architecture)
                 shutil.copy(root / rootfs.SBOM, given.archive.with_suffix(f".{architecture}.spdx.json"))
             labels = {"org.opencontainers.image.title": "dpgateway", "org.opencontainers.image.version": version}
             digests = archive.write(given.archive, given.name, roots, labels)

@@ -63,11 +63,17 @@ def project(driver: str) -> Path | None:
     return None
 
 
-def make(root: Path, drivers: Sequence[str], architecture: str) -> None:
-    """Fills the folder `root`. A driver is a name in backends/, a folder with a pyproject.toml, or a requirement.
+def requirements(drivers: Sequence[str], folder: Path) -> Sequence[str]:
+    """What pip installs: wheels of the gateway and of drivers in folders, built in `folder`, and the other drivers.
 
-    Raises ImageError.
+    A driver is a name in backends/, a folder with a pyproject.toml, or a requirement.
     """
+    own = [OWN[0], *(found for driver in drivers if (found := project(driver)))]
+    return [*map(str, build(own, folder)), *(driver for driver in drivers if not project(driver))]
+
+
+def make(root: Path, packages: Sequence[str], architecture: str) -> None:
+    """Fills the folder `root`. `packages`: requirements of pip. Raises ImageError."""
     if not (Path(PYTHON).exists() and shutil.which("apt-get")):
         raise ImageError(
             f"the image is made of Debian's packages on Debian 12, with its own Python: no {PYTHON} or apt-get"
@@ -76,7 +82,7 @@ def make(root: Path, drivers: Sequence[str], architecture: str) -> None:
     for name in NOT_NEEDED:
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    _packages(root / SITE, drivers, architecture)
+    _packages(root / SITE, packages, architecture)
     parts += [Part("pypi", one.name, one.version) for one in distributions(path=[str(root / SITE)])]
     for name, text in (FILES | {SBOM: json.dumps(document(parts), indent=1) + "\n"}).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -120,11 +126,8 @@ def _unpack(root: Path, architecture: str) -> list[Part]:
     return parts
 
 
-def _packages(site: Path, drivers: Sequence[str], architecture: str) -> None:
-    own = [OWN[0], *(folder for driver in drivers if (folder := project(driver)))]
-    others = [driver for driver in drivers if not project(driver)]
-    with tempfile.TemporaryDirectory(prefix="wheels-") as where:
-        install(site, [*map(str, build(own, Path(where))), *others], architecture)
+def _packages(site: Path, packages: Sequence[str], architecture: str) -> None:
+    install(site, packages, architecture)
     shutil.rmtree(site / "bin", ignore_errors=True)  # scripts of the packages; ours is in /usr/local/bin
     for origin in site.glob("*.dist-info/direct_url.json"):  # the temporary folder, which differs between builds
         record = origin.with_name("RECORD")
@@ -133,14 +136,14 @@ def _packages(site: Path, drivers: Sequence[str], architecture: str) -> None:
         origin.unlink()
 
 
-def install(site: Path, requirements: Sequence[str], architecture: str) -> None:
-    """Installs pip's requirements for Debian's Python of an architecture into the folder `site`."""
+def install(site: Path, packages: Sequence[str], architecture: str) -> None:
+    """Installs packages, requirements of pip, for Debian's Python of an architecture into the folder `site`."""
     pip = [sys.executable, "-m", "pip", "--python", PYTHON, "install", "-q", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", "--no-compile", f"--constraint={ROOT / 'constraints.txt'}", f"--target={site}"]
     if architecture != HERE:  # nothing can be compiled: wheels for a glibc up to that of Debian 12
         tags = ("manylinux2014", *(f"manylinux_2_{minor}" for minor in range(17, 37)))
         pip += ["--only-binary=:all:", *(f"--platform={tag}_{MACHINES[architecture]}" for tag in tags)]
-    subprocess.run([*pip, *requirements], check=True)
+    subprocess.run([*pip, *packages], check=True)
 
 
 def _compile(root: Path) -> None:
