@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.cli.plain_status import CONTROL_SOCKET, Request, plain
+from dpgateway.cli.plain_status import CONTROL_SOCKET, StatusRequest, plain
 from dpgateway.status import SCHEMA
 from tests.cli.test_control_client import COUNTS, DRIVER, OLD, WHERE, R
 
@@ -98,7 +98,7 @@ def test_an_answer_that_breaks_off(answering):
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: the gateway ended before it had answered")
 
 
-DEFAULT = Request("", CONTROL_SOCKET, "table")
+DEFAULT = StatusRequest("", CONTROL_SOCKET, "table")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ DEFAULT = Request("", CONTROL_SOCKET, "table")
     [
         ("", {}, DEFAULT),
         ("--output json", {}, DEFAULT._replace(output="json")),
-        ("a/b --control-socket=/s", {"OUTPUT": "json"}, Request("a/b", Path("/s"), "json")),
+        ("a/b --control-socket=/s", {"OUTPUT": "json"}, StatusRequest("a/b", Path("/s"), "json")),
         ("", {"CONTROL_SOCKET": "/s", "OUTPUT": ""}, DEFAULT._replace(control_socket=Path("/s"))),
         *((words, {}, None) for words in ("--watch", "a b", "--help", "--output=xml", "--output", "--control-socket=")),
         ("", {"WATCH": "1"}, None),

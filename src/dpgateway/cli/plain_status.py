@@ -25,7 +25,7 @@ PRESENT = b'{"schema": 2, '
 """How the JSON of the present schema begins."""
 
 
-class Request(NamedTuple):
+class StatusRequest(NamedTuple):
     """What is asked for."""
 
     resource: str
@@ -48,7 +48,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int | None:
         return 1
 
 
-def plain(words: Sequence[str], environment: Mapping[str, str]) -> Request | None:
+def plain(words: Sequence[str], environment: Mapping[str, str]) -> StatusRequest | None:
     """The request of the plain case: at most a resource, ``--control-socket`` and ``--output``."""
     if environment.get("DPGATEWAY_WATCH") or environment.get("_DPGATEWAY_COMPLETE"):
         return None
@@ -67,10 +67,10 @@ def plain(words: Sequence[str], environment: Mapping[str, str]) -> Request | Non
         else:
             resource = word
     path, output = given["--control-socket"], given["--output"]
-    return Request(resource, Path(path), output) if path and output in {"table", "json"} else None
+    return StatusRequest(resource, Path(path), output) if path and output in {"table", "json"} else None
 
 
-def show(request: Request) -> int:
+def show(request: StatusRequest) -> int:
     """Prints the status; returns the exit code. Raises NoGateway if none answers; then nothing is printed."""
     path, resource, output = request.control_socket, request.resource, request.output
     if output == "json" and not resource:

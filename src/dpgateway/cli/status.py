@@ -14,7 +14,7 @@ from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import CONFIG, CONTROL_SOCKET, DEVICE_PLUGINS_DIR, logged, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.cli.picture import draw
-from dpgateway.cli.plain_status import Request, show
+from dpgateway.cli.plain_status import StatusRequest, show
 
 if TYPE_CHECKING:
     from dpgateway.node.holders import Note
@@ -46,7 +46,7 @@ def status(  # noqa: PLR0913  one per option
     """
     try:
         if not watch:
-            context.exit(show(Request(resource, control_socket, output)))
+            context.exit(show(StatusRequest(resource, control_socket, output)))
         with asked(control_socket, f"watch {resource}") as answers:
             for answer in answers:
                 if resource and not answer["resources"]:
