@@ -64,10 +64,10 @@ class Node:
         self.specs = folder / "cdi"
         self.specs.mkdir()
 
-    async def gateway(self, resource: Resource, boot: str = BOOT) -> Claims:
+    async def gateway(self, resource: Resource, boot: str = BOOT, patience: float = 0.1) -> Claims:
         """Another gateway, with what its predecessors left."""
         parts = Parts(self.server, ClaimFiles(self.folder), own(self.specs), Threads(), LOG)
-        claims = Claims(DRIVER, parts, boot)
+        claims = Claims(DRIVER, parts, boot, patience)
         await claims.load()
         claims.add(NAME, resource)
         return claims
@@ -160,6 +160,24 @@ async def test_a_device_in_a_claim_is_refused_to_another(node: Node) -> None:
     answer = await one(await claims.prepare([node.allocate("d", "a")]))
     assert "default/c" in answer
     assert "d" not in node.records
+
+
+async def test_a_claim_waits_for_the_end_of_another(node: Node) -> None:
+    resource = Resource(lanes("release"), Device("a"))
+    claims, first = await node.gateway(resource, patience=30), node.allocate("c", "a")
+    await claims.prepare([first])
+    second = asyncio.create_task(claims.prepare([node.allocate("d", "a")]))
+    await claims.unprepare([first])
+    assert (await one(await second))[0].device == "a"
+
+
+async def test_a_driver_that_does_not_release_keeps_no_pod(node: Node) -> None:
+    resource = Resource(lanes("release"), Device("a"))
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    resource.releases.rest()
+    assert await one(await claims.unprepare([asked])) == ()
+    assert node.records["c"]["phase"] == "ending"
 
 
 async def test_two_claims_at_once_get_a_device_once(node: Node) -> None:

@@ -180,7 +180,7 @@ class DraFront:
     def _stand(self) -> None:
         answer, published = self._registration.answer.value, self.publisher.state.value
         registered = answer is not None and answer.accepted
-        listed = registered and published.written is not None
+        listed = registered and published.right
         state = "PUBLISHED" if listed else "REGISTERED" if registered else "WAITING"
         failure = (answer.reason if answer is not None else "") or published.failure or None
         before = self.standing.value

@@ -9,8 +9,8 @@ after a kill, has to do::
 
 - Calls of one claim come one after the other (a lane), and go on if the kubelet stops waiting, after 45 s: its next
   call joins them. Those of different claims don't wait for one another.
-- The kubelet asks again only 45 to 85 s after a refusal (seen on 1.37). So a Prepare waits for hardware whose release
-  is under way, as Allocate does.
+- The kubelet asks again only 45 to 85 s after a refusal (seen on 1.37). So a Prepare waits up to PATIENCE for a device
+  that another claim has: of a pod that was deleted by force the scheduler gives it away before the claim has ended.
 - The pod isn't terminal before Unprepare is answered, and the scheduler gives the device away 20 ms later (seen on
   1.37). So Unprepare is answered once the driver has released the devices, or after PATIENCE, with the devices
   withheld: a driver that hangs must not keep pods from ending.
@@ -45,10 +45,19 @@ T = TypeVar("T")
 API = "DRA"
 """The name of this API in the log."""
 PATIENCE = 40.0
-"""Seconds that Unprepare waits for the driver. The kubelet waits 45 (pkg/kubelet/cm/dra/plugin)."""
+"""Seconds that a call waits for the driver, or for another claim's end. The kubelet waits 45
+(pkg/kubelet/cm/dra/plugin)."""
 DISK = 5.0
 """Seconds that the disk has to answer."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Taken(RequestError):
+    """A device isn't free, but may be soon."""
+
+    def __init__(self, text: str, usage: Usage) -> None:
+        super().__init__(text)
+        self.usage = usage
 
 
 class Asked(NamedTuple):
@@ -96,9 +105,9 @@ class Prepared:
 class Claims:
     """The claims of one driver on this node. Used from the event loop."""
 
-    def __init__(self, driver: str, parts: Parts, boot: str) -> None:
+    def __init__(self, driver: str, parts: Parts, boot: str, patience: float = PATIENCE) -> None:
         """``boot``: the node's boot id."""
-        self._driver, self._boot, self._log = driver, boot, parts.log
+        self._driver, self._boot, self._log, self._patience = driver, boot, parts.log, patience
         self._server, self._files, self._specs, self._threads = parts.server, parts.files, parts.specs, parts.threads
         self._offerings: dict[str, Offering] = {}
         self.records: dict[str, Record] = {}
@@ -167,7 +176,7 @@ class Claims:
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._server.get(Kind.CLAIM, asked.name, asked.namespace)
         wanted = allocated(found, self._driver, asked)
-        given = record.given if record is not None and _same(record, wanted) else self._chosen(wanted)
+        given = record.given if record is not None and _same(record, wanted) else await self._free(wanted)
         new = Record(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self._boot, given, wanted.pods)
         try:
             await self._write(new)
@@ -183,8 +192,21 @@ class Claims:
         self._log.info("prepared %s: %d devices", new, sum(len(one.devices) for one in given))
         return _prepared(new)
 
+    async def _free(self, wanted: Allocated) -> tuple[Given, ...]:
+        """The ids for each request of the claim, once they are free. Raises RequestError."""
+        end = asyncio.get_running_loop().time() + self._patience
+        while True:
+            try:
+                return self._chosen(wanted)
+            except Taken as error:
+                try:
+                    async with asyncio.timeout_at(end):
+                        await error.usage.wait(error.usage.version)
+                except TimeoutError:
+                    raise error from None
+
     def _chosen(self, wanted: Allocated) -> tuple[Given, ...]:
-        """The ids for each request of the claim. Raises RequestError."""
+        """The ids for each request of the claim. Raises RequestError; Taken if some aren't free."""
         by_request: dict[tuple[str, str, str], list[Result]] = {}
         for one in wanted.results:
             if one.admin:
@@ -213,9 +235,8 @@ class Claims:
         free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][: one.shares]
         if len(free) < one.shares:
             who = offering.usage.value.last_holder(next(iter(all_), ""))
-            raise RequestError(
-                f"{wanted}: device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
-            )
+            text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
+            raise Taken(f"{wanted}: {text}", offering.usage)
         taken.update(free)
         return tuple(free)
 
@@ -248,11 +269,11 @@ class Claims:
         await self._write(record.at(Phase.ENDING, self._boot))
         waits = [self._released(one) for one in record.given]
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 await asyncio.gather(*waits)
         except TimeoutError:
             text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld"
-            self._log.warning(text, record, PATIENCE)
+            self._log.warning(text, record, self._patience)
             return ()
         await self._forget(record)
         self._log.info("unprepared %s", record)

@@ -66,8 +66,10 @@ class Published:
     devices: int = 0
     written: float | None = None
     """When slices were last written, on the monotonic clock."""
+    right: bool = False
+    """Whether the slices are as they should be."""
     failure: str = ""
-    """Why the slices aren't as they should be; empty if they are."""
+    """Why they aren't, if known."""
     refused: Mapping[str, str] | None = None
     """Why a pool can't be published, by its name."""
 
@@ -116,7 +118,7 @@ class Publisher:
             refused = await self._refused(wanted)
             todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
             if not any(map(any, todo)):
-                self._say(*refused.values(), refused=refused)
+                self._say(*refused.values(), refused=refused, right=not refused)
                 return
             if (pause := self._pause(todo, seen)) > 0:
                 await asyncio.sleep(pause)
@@ -171,9 +173,7 @@ class Publisher:
                 self._seen.wrote(await self._server.replace(Kind.SLICE, one))
             for one in some.create:
                 self._seen.wrote(await self._server.create(Kind.SLICE, one))
-        found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
-        devices = sum(len(spec.get("devices") or ()) for spec in found)
-        self.state.set(Published(len(found), devices, time.monotonic()))
+        self.state.set(replace(self.state.value, written=time.monotonic()))
 
     async def _refused(self, wanted: Wanted) -> Mapping[str, str]:
         """Why pools can't be published, by name: the server would drop fields of theirs."""
@@ -190,9 +190,11 @@ class Publisher:
                     found[name] = f"pool {name} isn't published: the API server drops {self._kept[features]}"
         return found
 
-    def _say(self, *failures: str, refused: Mapping[str, str] | None = None) -> None:
+    def _say(self, *failures: str, refused: Mapping[str, str] | None = None, right: bool = False) -> None:
         self._complaint.say(*failures)
-        self.state.set(replace(self.state.value, failure="; ".join(failures), refused=refused or {}))
+        found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
+        devices, written = sum(len(spec.get("devices") or ()) for spec in found), self.state.value.written
+        self.state.set(Published(len(found), devices, written, right, "; ".join(failures), refused or {}))
 
 
 def _withdraws(one: Changes, seen: Mapping[str, Object]) -> bool:
