@@ -59,7 +59,8 @@ async def test_the_status_says_what_is_shown(tmp_path):
 
         async def said():
             status = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
-            return status.stdout if "lost  " in status.stdout and "no carrier" in status.stdout else None
+            expected = "lost  ", "no carrier", "default/vision"
+            return status.stdout if all(word in status.stdout for word in expected) else None
 
         check_output(block("text", 1), await until(said, pause=0.1))
 
