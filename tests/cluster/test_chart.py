@@ -106,7 +106,8 @@ class TestCheck:
         pod, gateway = objects["Pod", "dpgateway-boards-preflight"]["spec"], spec(objects, "dpgateway-boards")
         assert pod["volumes"][1:] == gateway["volumes"][1:]
         assert pod["containers"][0]["volumeMounts"][1:] == gateway["containers"][0]["volumeMounts"][1:]
-        assert pod["containers"][0]["securityContext"] == gateway["containers"][0]["securityContext"]
+        for key in ("securityContext", "terminationMessagePath"):
+            assert pod["containers"][0][key] == gateway["containers"][0][key]
         assert pod["securityContext"] == context
         assert pod["volumes"][0]["name"] != gateway["volumes"][0]["name"]  # or gateways would take it for one of them
 
