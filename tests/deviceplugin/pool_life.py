@@ -6,7 +6,6 @@ The parts are the product's, with the journals on a disk; drivers, kubelet and t
 import asyncio
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -179,7 +178,7 @@ class Served(FakeResource):
         self.setting = setting
         self.releases.rest()
         journal = Journal(life.folder / "state", life.folder / "device-plugins", name)
-        self.remembering = JournalWriter(journal, self.holdings, Inline(), LOG)
+        self.remembering = JournalWriter(journal, self.holdings, Inline(), LOG, clock=life.loop.clock)
         self.follow()
         self._remembers = asyncio.ensure_future(self.remembering.follow())
         self.unready = {"journal", "note", "list"}
@@ -274,7 +273,6 @@ class NodeAtRandom(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualLoop()
-        self.loop.clock.now = time.monotonic()  # journals have dates
         asyncio.set_event_loop(self.loop)
         self.folder = Path(tempfile.mkdtemp(prefix="node-"))
         self.truth = Truth({})

@@ -53,6 +53,10 @@ class Started(JournalWriter):
         self.task = asyncio.create_task(self.follow())
 
 
+class Impatient(Started):
+    again = 0.01
+
+
 async def test_nothing_is_written_before_the_load(disk, holdings, log):
     disk.save({"a": Unreleased("")})
     give(holdings, "b")
@@ -150,7 +154,7 @@ async def test_a_late_load_before_a_write(disk, holdings, log, records):
 async def test_a_late_load_without_a_change(disk, holdings, log):
     disk.save({"earlier": Unreleased("")})
     threads = Scarce()
-    one = Started(disk, holdings, threads, log, again=0.01)
+    one = Impatient(disk, holdings, threads, log)
     await one.start()
     assert one.complaint.startswith(f"{disk.path} can't be read: ")
     threads.none_left = False
@@ -178,7 +182,7 @@ async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdi
 async def test_a_disk_that_refused_is_tried_again(disk, holdings, log, records, changes):
     disk.path.parent.mkdir(mode=0o700)
     disk.path.parent.chmod(0o777)
-    one = Started(disk, holdings, Threads(), log, again=0.01)
+    one = Impatient(disk, holdings, Threads(), log)
     await one.start()
     before = holdings.value
     give(holdings, "a")

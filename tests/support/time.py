@@ -16,12 +16,17 @@ PATIENCE = 60.0
 
 
 class Clock:
-    """Seconds that pass when somebody adds to ``now``. It has the function ``monotonic`` of the module ``time``."""
+    """Seconds that pass when somebody adds to ``now``. It has two functions of the module ``time``."""
 
     now = 1000.0
+    began = 1_700_000_000.0
+    """The date at 0 seconds."""
 
     def monotonic(self) -> float:
         return self.now
+
+    def time(self) -> float:
+        return self.began + self.now
 
 
 class _Selector(selectors.DefaultSelector):

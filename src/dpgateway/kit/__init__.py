@@ -15,5 +15,6 @@ channel      a gRPC channel to a unix socket
 log          lines as text or JSON
 complaint    logs a problem once, and repeats one that persists
 timestamp    times in RFC 3339
+clock        the time as a parameter, for tests
 call_stats   numbers of calls, with their outcomes and durations
 """

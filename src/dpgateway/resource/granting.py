@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -105,7 +104,7 @@ class Granting:
             self.inventory.use()
             self.releases.tell()
             raise
-        given = self._usage.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), names)
+        given = self._usage.value.gave(ids, self._clock.monotonic(), behind, int(self._clock.time()), names)
         self._usage.set(given)
         self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation

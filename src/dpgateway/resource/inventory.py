@@ -32,9 +32,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from dpgateway.config import ResourceConfig
+from dpgateway.kit.clock import Clock
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, changed, replaced
 from dpgateway.resource.front import NOTED_WITHIN, Usage
@@ -48,12 +48,6 @@ SETTLING = 0.02
 """Seconds from the start of an Allocate until its exclusions are published. Kubelets write their checkpoint at each
 list and after each admission. If both coincide, 1.9 garbles the file, and 1.10 may forget its latest allocation; most
 Allocates take a few milliseconds."""
-
-
-class Clock(Protocol):
-    """The module ``time``, or a test's clock."""
-
-    def monotonic(self) -> float: ...
 
 
 class Inventory:

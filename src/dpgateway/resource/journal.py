@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgateway.errors import GatewayError, KubeletError, describe
+from dpgateway.kit.clock import Clock
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.files import TooLongError, make_private, read, write
 from dpgateway.kit.tasks import wait_for
@@ -42,8 +43,6 @@ GATHERING = 0.05
 """Seconds from a change until its write, to gather further ones. A kubelet writes its checkpoint sooner."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
-AGAIN = 10.0
-"""Seconds until a failed write is retried, if nothing else changes."""
 UNWRITTEN = "after a restart nobody will remember what is given away now: %s"
 KUBELET_ALONE = "what was given away before this start is known from the kubelet alone"
 LAST_PATIENCE = 0.2
@@ -151,20 +150,23 @@ def entries_of_others(
 class JournalWriter:
     """Writes one resource's journal. Used from the event loop. Errors of the disk are logged, and stop nothing."""
 
+    again = 10.0
+    """Seconds until a failed write is retried, if nothing else changes."""
+
     def __init__(
         self,
         journal: Journal,
         usage: Usage,
         threads: Threads,
         log: logging.LoggerAdapter[logging.Logger],
-        again: float = AGAIN,
+        clock: Clock = time,
     ) -> None:
         self._journal, self._usage, self._threads, self._log = journal, usage, threads, log
         self._saved: Entries | None = {}
         """The content of the disk; None if it is unknown."""
         self._unread = False
         """Whether the disk may have an earlier gateway's journal that hasn't been read."""
-        self._again = again
+        self._clock = clock
         self._complaint = Complaint(log, UNWRITTEN, "what is given away is written down again")
         self._busy: asyncio.Future[Any] | None = None
         self._rests = True
@@ -195,7 +197,7 @@ class JournalWriter:
             self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
         self._saved, self._unread = unreleased, False
         # The times of grants that the last checkpoint may lack, on the monotonic clock.
-        now, date = time.monotonic(), time.time()
+        now, date = self._clock.monotonic(), self._clock.time()
         ages = {id_: max(0.0, date - entry.since) for id_, entry in unreleased.items() if entry.since is not None}
         recent = {id_: now - age for id_, age in ages.items() if age < NOTED_WITHIN}
         self._usage.set(self._usage.value.remembered(unreleased, recent))
@@ -205,7 +207,7 @@ class JournalWriter:
         seen = 0
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._again if self.complaint else None):
+                async with asyncio.timeout(self.again if self.complaint else None):
                     await self._usage.wait(seen)
             await asyncio.sleep(GATHERING)  # one write for many Allocates
             # Read after the pause, so that changes during it cause no second write.
