@@ -1,6 +1,9 @@
+import logging
 import os
 import shutil
+import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,19 @@ def gate():
     yield make
     for one in gates:
         one.open()
+
+
+@pytest.fixture
+def log_put_back(monkeypatch):
+    """Puts back what a command does to this process's log."""
+    for owner, hook in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(owner, hook, getattr(owner, hook))
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

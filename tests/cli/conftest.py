@@ -1,8 +1,6 @@
 """A driver package on the path, a configuration, and the command line to use them with."""
 
-import logging
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,13 +100,5 @@ class Line:
 
 
 @pytest.fixture
-def line(tmp_path, monkeypatch):
-    """Puts back what the commands do to the process's log."""
-    for owner, hook in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
-        monkeypatch.setattr(owner, hook, getattr(owner, hook))
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield Line(tmp_path)
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def line(tmp_path, log_put_back):
+    return Line(tmp_path)

@@ -18,7 +18,7 @@ ABSENT = {"name": "example.com/absent", "driver": "absent"}
 
 
 @pytest.fixture
-async def node(short_path):
+async def node(short_path, log_put_back):
     (short_path / "dp").mkdir()
     async with Gateway(short_path, short_path / "dp") as gateway, Kubelet("1.31", short_path / "dp") as kubelet:
         yield Node(short_path, gateway, kubelet)

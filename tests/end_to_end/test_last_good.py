@@ -19,11 +19,10 @@ MORE = {"name": S, "driver": "awkward", "options": {"ids": "ab"}}
 
 
 @pytest.fixture
-async def node(short_path):
+async def node(short_path, log_put_back):
     install(short_path)
     (short_path / "dp").mkdir()
     async with Gateway(short_path, short_path / "dp") as gateway, Kubelet("1.31", short_path / "dp") as kubelet:
-        gateway.imported = True
         gateway.environment["PYTHONPATH"] = str(short_path)
         yield Node(short_path, gateway, kubelet)
 
