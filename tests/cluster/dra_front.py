@@ -16,7 +16,7 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
-from dpgateway.dra.front import Cluster, DraFront, NodeFacts
+from dpgateway.dra.front import Cluster, DraFront, NodeState
 from dpgateway.dra.plugin import DraPlugin
 from dpgateway.dra.publishing import Us
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
@@ -60,7 +60,7 @@ async def main(server, ca, token, node, state_dir):
             ApiServer(Account(server, Path(ca), Path(token))), OwnSpecs(state, CDI, plugins, Complaint(log))
         )
         common = Common(plugins, state, threads, pools, LIST_LIMIT)
-        front = DraFront(Us(DRIVER, node), ROOT, cluster, common, NodeFacts(there, boot()))
+        front = DraFront(Us(DRIVER, node), ROOT, cluster, common, NodeState(there, boot()))
         driver = RunningDriver(config, node, threads, log)
         plugin = DraPlugin(config, driver, front, group)
         front.expect(NAME, plugin.pool)

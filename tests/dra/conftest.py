@@ -9,7 +9,7 @@ import pytest
 
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer
-from dpgateway_simulator.apiserver import ApiServer as Simulated
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 

@@ -13,7 +13,7 @@ import pytest
 from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
-from dpgateway.dra.front import Cluster, DraFront, NodeFacts
+from dpgateway.dra.front import Cluster, DraFront, NodeState
 from dpgateway.dra.plugin import DraPlugin
 from dpgateway.dra.publishing import Us
 from dpgateway.dra.wire import dra_pb2 as wire
@@ -26,7 +26,7 @@ from dpgateway.registry.wire import pluginregistration_pb2 as registration
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
-from dpgateway_simulator.apiserver import ApiServer as Simulated
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.specs import own
@@ -48,7 +48,7 @@ class Gateway:
         common = Common(plugins, state, threads, pools, LIST_LIMIT)
         there = asyncio.Event()
         there.set()
-        self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeFacts(there, "boot-1"))
+        self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeState(there, "boot-1"))
         self.config = Observable(configured(**config))
         pools.add(self.config.value)
         self.driver = RunningDriver(self.config, "n1", threads, log)

@@ -1,4 +1,4 @@
-"""Claims prepared and ended, with a resource whose driver a test plays and a simulated API server."""
+"""NodeClaims prepared and ended, with a resource whose driver a test plays and a simulated API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpgateway import Allocation, Device, DeviceNode
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
-from dpgateway.dra.preparing import Asked, Claims, Parts, Prepared
+from dpgateway.dra.preparing import Asked, ClaimParts, NodeClaims, Prepared
 from dpgateway.errors import DriverError
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -23,7 +23,7 @@ from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
-from dpgateway_simulator.apiserver import ApiServer as Simulated
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.support.resource import FakeLanes, running
 from tests.support.resources import NAME, configured
 from tests.support.specs import own
@@ -64,10 +64,10 @@ class Node:
         self.specs = folder / "cdi"
         self.specs.mkdir()
 
-    async def gateway(self, resource: Resource, boot: str = BOOT, patience: float = 0.1) -> Claims:
+    async def gateway(self, resource: Resource, boot: str = BOOT, patience: float = 0.1) -> NodeClaims:
         """Another gateway, with what its predecessors left."""
-        parts = Parts(self.server, ClaimFiles(self.folder), own(self.specs), Threads(), LOG)
-        claims = Claims(DRIVER, parts, boot, patience)
+        parts = ClaimParts(self.server, ClaimFiles(self.folder), own(self.specs), Threads(), LOG)
+        claims = NodeClaims(DRIVER, parts, boot, patience)
         await claims.load()
         claims.add(NAME, resource)
         return claims

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from dpgateway import Device
-from dpgateway.cluster.server import ApiServer, Kind
-from dpgateway.cluster.watching import Watched
+from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
-from dpgateway_simulator.apiserver import ApiServer as Simulated
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 
 DRIVER, POOL = "dra.example.com", "n1/example.com/serial"
 US = Us(DRIVER, "n1")
@@ -29,7 +29,7 @@ class Rig:
     def __init__(self, server: ApiServer, simulated: Simulated) -> None:
         complaint = Complaint(bind("test"))
         self.allowed = Observable(False)
-        self.watched = Watched(server, Kind.SLICE, OURS, complaint)
+        self.watched = WatchedObjects(server, ObjectKind.SLICE, OURS, complaint)
         self.publisher = Publisher(server, US, self.watched, self.allowed, complaint)
         self.simulated, self.store = simulated, simulated.store
 

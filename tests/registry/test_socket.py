@@ -11,11 +11,13 @@ import pytest
 from dpgateway.errors import KubeletError
 from dpgateway.kit.channel import Channel
 from dpgateway.kit.log import bind
-from dpgateway.registry.socket import FOLDER, Plugin, RegistrationSocket
+from dpgateway.registry.socket import FOLDER, RegisteredPlugin, RegistrationSocket
 from dpgateway.registry.wire import pluginregistration_pb2 as wire
 
 LOG = bind("test")
-PLUGIN = Plugin("DRAPlugin", "dra.example.com", Path("/plugins/dra.sock"), ("v1.DRAPlugin", "v1beta1.DRAPlugin"))
+PLUGIN = RegisteredPlugin(
+    "DRAPlugin", "dra.example.com", Path("/plugins/dra.sock"), ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ Object = Mapping[str, Any]
 """An object of the API server, as JSON."""
 
 
-class Kind(Enum):
+class ObjectKind(Enum):
     """The kinds of objects that the gateway reads or writes: group, version, kind, plural, whether in a namespace."""
 
     NODE = "", "v1", "Node", "nodes", False
@@ -68,7 +68,7 @@ class ApiServer:
         self._ca_read = 0.0
         """The mtime of the certificates that the client has."""
 
-    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
+    async def get(self, kind: ObjectKind, name: str, namespace: str = "") -> Object | None:
         """The object; None if there is none. Raises ClusterError."""
         options = {"namespace": namespace} if namespace else {}
         try:
@@ -78,7 +78,7 @@ class ApiServer:
                 return None
             raise
 
-    async def list(self, kind: Kind, fields: Mapping[str, str]) -> Listing:
+    async def list(self, kind: ObjectKind, fields: Mapping[str, str]) -> Listing:
         """The objects that have these fields. Raises ClusterError."""
 
         async def collected(client: Any) -> Listing:  # noqa: ANN401  of a library that is loaded late
@@ -89,7 +89,7 @@ class ApiServer:
         return listing
 
     async def changes(
-        self, kind: Kind, fields: Mapping[str, str], version: str, seconds: int
+        self, kind: ObjectKind, fields: Mapping[str, str], version: str, seconds: int
     ) -> AsyncIterator[tuple[str, Object]]:
         """The changes after ``version``, as ``ADDED``, ``MODIFIED`` or ``DELETED`` and the object. Never ends; raises
         ClusterError. ``seconds``: after which the server ends each answer, and the client asks for the next.
@@ -102,16 +102,16 @@ class ApiServer:
                 change, one = await self._ask(what, lambda _: anext(found), seconds + DEADLINE)
                 yield change, dict(one)
 
-    async def create(self, kind: Kind, what: Object, *, dry_run: bool = False) -> Object:
+    async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
         """The object as the server has it. ``dry_run``: as it would have it. Raises ClusterError."""
         return await self._object(f"create {kind.plural}", lambda it: it.create(_of(kind)(what), dry_run=dry_run))
 
-    async def replace(self, kind: Kind, what: Object) -> Object:
+    async def replace(self, kind: ObjectKind, what: Object) -> Object:
         """The object as the server has it. Raises ClusterError: CONFLICT if it isn't that of ``resourceVersion``."""
         name = what["metadata"]["name"]
         return await self._object(f"update {kind.plural} {name}", lambda it: it.replace(_of(kind)(what), name))
 
-    async def delete(self, kind: Kind, name: str) -> None:
+    async def delete(self, kind: ObjectKind, name: str) -> None:
         """Harmless if there is none. Raises ClusterError."""
         try:
             await self._ask(f"delete {kind.plural} {name}", lambda it: it.delete(_of(kind), name))
@@ -167,7 +167,7 @@ class ApiServer:
 
 
 @functools.cache  # the library refuses a second class for a kind
-def _of(kind: Kind) -> Any:  # noqa: ANN401  of a library that is loaded late
+def _of(kind: ObjectKind) -> Any:  # noqa: ANN401  of a library that is loaded late
     """The library's class for a kind: a dict, without a model of its own, which would cost memory for each version."""
     from lightkube import generic_resource  # noqa: PLC0415
 

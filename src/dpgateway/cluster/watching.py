@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Mapping
 
-from dpgateway.cluster.server import GONE, ApiServer, ClusterError, Kind, Object
+from dpgateway.cluster.server import GONE, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
@@ -24,10 +24,10 @@ WATCHED = range(300, 600)
 """Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""
 
 
-class Watched:
+class WatchedObjects:
     """The objects of one kind with these fields. Used from the event loop."""
 
-    def __init__(self, server: ApiServer, kind: Kind, fields: Mapping[str, str], complaint: Complaint) -> None:
+    def __init__(self, server: ApiServer, kind: ObjectKind, fields: Mapping[str, str], complaint: Complaint) -> None:
         self.objects: Observable[Mapping[str, Object] | None] = Observable(None)
         """By name; None before the first list. While the server is away it stays as it was."""
         self.failure = Observable("")

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.cluster.server import ApiServer, Kind
-from dpgateway.cluster.watching import Watched
+from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.claims.files import ClaimFiles
-from dpgateway.dra.preparing import Claims, Offering, Parts
+from dpgateway.dra.preparing import ClaimParts, NodeClaims, Offering
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.service import SERVICES, Service
 from dpgateway.dra.slices.attributes import pci_address
@@ -32,7 +32,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.registry.socket import Plugin, RegistrationSocket
+from dpgateway.registry.socket import RegisteredPlugin, RegistrationSocket
 from dpgateway.resource.front import Standing
 from dpgateway.resource.resource import Common
 
@@ -45,7 +45,7 @@ GRACE = 1.0
 _log = bind(__name__)
 
 
-class Member(Offering, Protocol):
+class PublishedResource(Offering, Protocol):
     """A resource on this front."""
 
     @property
@@ -64,7 +64,7 @@ class Cluster(NamedTuple):
     specs: OwnSpecs
 
 
-class NodeFacts(NamedTuple):
+class NodeState(NamedTuple):
     """What the front knows of its node."""
 
     there: asyncio.Event
@@ -76,23 +76,23 @@ class NodeFacts(NamedTuple):
 class DraFront:
     """Used from the event loop."""
 
-    def __init__(self, us: Us, root: Path, cluster: Cluster, common: Common, node: NodeFacts) -> None:
+    def __init__(self, us: Us, root: Path, cluster: Cluster, common: Common, node: NodeState) -> None:
         """``root``: the kubelet's root directory."""
         self.us, self.common, self.there, self.boot = us, common, node.there, node.boot
-        parts = Parts(cluster.server, ClaimFiles(common.state_dir), cluster.specs, common.threads, _log)
-        self.claims = Claims(us.driver, parts, node.boot)
+        parts = ClaimParts(cluster.server, ClaimFiles(common.state_dir), cluster.specs, common.threads, _log)
+        self.claims = NodeClaims(us.driver, parts, node.boot)
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""
-        self._server, self._members = cluster.server, dict[str, Member]()
+        self._server, self._members = cluster.server, dict[str, PublishedResource]()
         self._expected: dict[str, str] = {}
         """`_expected` contains the pool of each configured resource that isn't offered yet, keyed by name."""
         self._service = Service(root, us.driver, self.claims, _log)
-        what = Plugin(TYPE, us.driver, self._service.socket, tuple(SERVICES))
+        what = RegisteredPlugin(TYPE, us.driver, self._service.socket, tuple(SERVICES))
         self._registration = RegistrationSocket(root, what, _log)
         self._registration.answer.subscribe(self._answered)
         self._allowed = Observable(False)
         self.standing = Observable(Standing(FRONT, "UNREADY", timestamp()))
-        seen = Watched(cluster.server, Kind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
+        seen = WatchedObjects(cluster.server, ObjectKind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
         complaint = Complaint(_log, "slices aren't as they should be: %s")
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
         self.publisher.state.subscribe(self._stand)
@@ -140,12 +140,12 @@ class DraFront:
         self._expected[name] = pool
         self.look()
 
-    def add(self, member: Member) -> None:
+    def add(self, member: PublishedResource) -> None:
         self._members[member.name] = member
         self._expected.pop(member.name, None)
         self.look()
 
-    async def remove(self, member: Member) -> None:
+    async def remove(self, member: PublishedResource) -> None:
         """The resource isn't offered any more; at the end of the process it is left as it is."""
         if self._ending:
             return

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.cluster.server import ApiServer, Kind
+from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.reading import Allocated, Result, allocated
-from dpgateway.dra.claims.records import Damaged, Given, Phase, Record
+from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.errors import CdiError, GatewayError, RequestError
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
@@ -81,7 +81,7 @@ class Offering(Protocol):
         """The id of the device that a slice names so, published now or not; None if it isn't this resource's."""
 
 
-class Parts(NamedTuple):
+class ClaimParts(NamedTuple):
     """What all claims need."""
 
     server: ApiServer
@@ -102,15 +102,15 @@ class Prepared:
     share_id: str
 
 
-class Claims:
+class NodeClaims:
     """The claims of one driver on this node. Used from the event loop."""
 
-    def __init__(self, driver: str, parts: Parts, boot: str, patience: float = PATIENCE) -> None:
+    def __init__(self, driver: str, parts: ClaimParts, boot: str, patience: float = PATIENCE) -> None:
         """``boot``: the node's boot id."""
         self._driver, self._boot, self._log, self._patience = driver, boot, parts.log, patience
         self._server, self._files, self._specs, self._threads = parts.server, parts.files, parts.specs, parts.threads
         self._offerings: dict[str, Offering] = {}
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, ClaimRecord] = {}
         """By uid. As on disk, but for a write that failed."""
         self.damaged: tuple[Damaged, ...] = ()
         self._lanes: dict[str, asyncio.Future[tuple[Prepared, ...]]] = {}
@@ -174,10 +174,10 @@ class Claims:
             return _prepared(record)
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
-        found = await self._server.get(Kind.CLAIM, asked.name, asked.namespace)
+        found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace)
         wanted = allocated(found, self._driver, asked)
         given = record.given if record is not None and _same(record, wanted) else await self._free(wanted)
-        new = Record(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self._boot, given, wanted.pods)
+        new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self._boot, given, wanted.pods)
         try:
             await self._write(new)
             for one in given:
@@ -286,7 +286,7 @@ class Claims:
 
     # the records
 
-    async def _write(self, new: Record) -> None:
+    async def _write(self, new: ClaimRecord) -> None:
         """Reserves the ids in the same step of the event loop. Raises RequestError: what isn't on disk isn't done."""
         self.records[new.uid] = new
         self._tell()
@@ -295,7 +295,7 @@ class Claims:
         except OSError as error:
             raise RequestError(f"{new}: its record can't be written to {self._files.folder}: {error}") from error
 
-    async def _forget(self, old: Record) -> None:
+    async def _forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
         self._tell()
         try:
@@ -320,7 +320,7 @@ async def _answer(call: asyncio.Future[tuple[Prepared, ...]]) -> tuple[Prepared,
         return str(error)
 
 
-def _prepared(one: Record) -> tuple[Prepared, ...]:
+def _prepared(one: ClaimRecord) -> tuple[Prepared, ...]:
     """The CDI names of a request belong to its first device: a container gets all devices of a request, or none."""
     return tuple(
         Prepared(given.request, given.pool, device, () if number else given.cdi, share)
@@ -329,7 +329,7 @@ def _prepared(one: Record) -> tuple[Prepared, ...]:
     )
 
 
-def _same(record: Record, wanted: Allocated) -> bool:
+def _same(record: ClaimRecord, wanted: Allocated) -> bool:
     """Whether the claim still has the devices of its record."""
     had = {(one.request, one.pool, device, share) for one in record.given for device, share in one.devices}
     return had == {(one.request, one.pool, one.device, one.share_id) for one in wanted.results}

@@ -25,9 +25,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from dpgateway.cluster.server import ApiServer, ClusterError, Kind, Object
-from dpgateway.cluster.watching import Watched
-from dpgateway.dra.slices.changes import Changes, Identity, changes, dropped, specimen
+from dpgateway.cluster.server import ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.slices.changes import Identity, SliceChanges, changes, dropped, specimen
 from dpgateway.dra.slices.layout import Content
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
@@ -78,7 +78,7 @@ class Publisher:
     """The slices of one driver on one node. Used from the event loop."""
 
     def __init__(
-        self, server: ApiServer, us: Us, seen: Watched, allowed: Observable[bool], complaint: Complaint
+        self, server: ApiServer, us: Us, seen: WatchedObjects, allowed: Observable[bool], complaint: Complaint
     ) -> None:
         """``seen``: our slices; ``allowed``: whether the kubelet has registered the driver."""
         self.wanted: Observable[Wanted | None] = Observable(None)
@@ -131,7 +131,7 @@ class Publisher:
             await self._write(todo)
 
     async def _identify(self) -> None:
-        found = await self._server.get(Kind.NODE, self._node)
+        found = await self._server.get(ObjectKind.NODE, self._node)
         if found is None:
             raise ClusterError(f"there is no node {self._node}: is it the name that the kubelet has (--node-name)?")
         self._uid = str(found["metadata"]["uid"])
@@ -139,7 +139,7 @@ class Publisher:
     def _identity(self, pool: str) -> Identity:
         return Identity(self._driver, self._node, self._uid, pool)
 
-    def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> list[Changes]:
+    def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> list[SliceChanges]:
         """The changes of each pool. Slices of a pool that is no longer wanted are deleted."""
         by_pool: dict[str, list[Object]] = {name: [] for name in wanted}
         for one in seen.values():
@@ -147,12 +147,12 @@ class Publisher:
         found = []
         for name, some in by_pool.items():
             if name not in wanted:
-                found.append(Changes(delete=tuple(some)))
+                found.append(SliceChanges(delete=tuple(some)))
             elif (contents := wanted[name]) is not None:
                 found.append(changes(contents, some, self._identity(name)))
         return found
 
-    def _pause(self, todo: Iterable[Changes], seen: Mapping[str, Object]) -> float:
+    def _pause(self, todo: Iterable[SliceChanges], seen: Mapping[str, Object]) -> float:
         """Seconds until the changes may be written."""
         now, written = time.monotonic(), self.state.value.written
         if len(self._wiped) > WIPES and now - self._wiped[0] < LONGEST_PAUSE:
@@ -163,16 +163,16 @@ class Publisher:
             return 0.0
         return max(0.0, written + PAUSE - now)
 
-    async def _write(self, todo: Iterable[Changes]) -> None:
+    async def _write(self, todo: Iterable[SliceChanges]) -> None:
         for some in todo:
             for one in some.delete:
                 name = one["metadata"]["name"]
-                await self._server.delete(Kind.SLICE, name)
+                await self._server.delete(ObjectKind.SLICE, name)
                 self._seen.removed(name)
             for one in some.update:
-                self._seen.wrote(await self._server.replace(Kind.SLICE, one))
+                self._seen.wrote(await self._server.replace(ObjectKind.SLICE, one))
             for one in some.create:
-                self._seen.wrote(await self._server.create(Kind.SLICE, one))
+                self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
         self.state.set(replace(self.state.value, written=time.monotonic()))
 
     async def _refused(self, wanted: Wanted) -> Mapping[str, str]:
@@ -184,7 +184,7 @@ class Publisher:
                 if not features:
                     continue
                 if features not in self._kept:
-                    kept = await self._server.create(Kind.SLICE, probe, dry_run=True)
+                    kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
                     self._kept[features] = dropped(probe, kept)
                 if self._kept[features]:
                     found[name] = f"pool {name} isn't published: the API server drops {self._kept[features]}"
@@ -197,7 +197,7 @@ class Publisher:
         self.state.set(Published(len(found), devices, written, right, "; ".join(failures), refused or {}))
 
 
-def _withdraws(one: Changes, seen: Mapping[str, Object]) -> bool:
+def _withdraws(one: SliceChanges, seen: Mapping[str, Object]) -> bool:
     """Whether a device leaves, or gets a taint: until that is written, the scheduler sends pods for it."""
     before: dict[str, Any] = {}
     for was in (*one.delete, *(seen[new["metadata"]["name"]] for new in one.update)):

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dpgateway.dra.preparing import Asked, Claims, Prepared
+from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.errors import KubeletError, encodable
 from dpgateway.kit import unix
@@ -37,7 +37,7 @@ LONGEST_TEXT = 2000
 class Service:
     """The socket of one driver. Used from the event loop."""
 
-    def __init__(self, root: Path, driver: str, claims: Claims, log: logging.LoggerAdapter[logging.Logger]) -> None:
+    def __init__(self, root: Path, driver: str, claims: NodeClaims, log: logging.LoggerAdapter[logging.Logger]) -> None:
         """``root``: the kubelet's root directory, at the same path for the kubelet and for us."""
         self._claims, self._log = claims, log
         self.socket = root / PLUGINS / driver / f"dra-{secrets.token_hex(4)}.sock"

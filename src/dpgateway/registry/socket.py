@@ -46,7 +46,7 @@ _CONNECTING = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class RegisteredPlugin:
     """What a kubelet is told."""
 
     type: str
@@ -59,7 +59,7 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RegistrationAnswer:
     """What the kubelet said last."""
 
     accepted: bool = False
@@ -72,10 +72,10 @@ class Answer:
 class RegistrationSocket:
     """The registration of one plugin. Used from the event loop."""
 
-    def __init__(self, root: Path, plugin: Plugin, log: logging.LoggerAdapter[logging.Logger]) -> None:
+    def __init__(self, root: Path, plugin: RegisteredPlugin, log: logging.LoggerAdapter[logging.Logger]) -> None:
         """``root``: the kubelet's root directory."""
         self.folder, self.plugin, self._log = root / FOLDER, plugin, log
-        self.answer: Observable[Answer | None] = Observable(None)
+        self.answer: Observable[RegistrationAnswer | None] = Observable(None)
         """None until the kubelet has said whether it takes the plugin. A restarted kubelet says it again, which is news
         even if the answer is the same.
         """
@@ -143,7 +143,7 @@ class RegistrationSocket:
 
     async def _status(self, said: wire.RegistrationStatus, _context: object) -> wire.RegistrationStatusResponse:
         reason = "" if said.plugin_registered else cut(said.error or "no reason was given", LONGEST_REASON)
-        answer = Answer(said.plugin_registered, reason, time.monotonic())
+        answer = RegistrationAnswer(said.plugin_registered, reason, time.monotonic())
         before = self.answer.value
         if answer.accepted:
             self._log.info("the kubelet registered %s", self.plugin.name)

@@ -4,7 +4,7 @@ store  objects, their versions, and the changes that watches tell
 http   requests and answers
 """
 
-from dpgateway_simulator.apiserver.http import ApiServer
-from dpgateway_simulator.apiserver.store import Refused, Store
+from dpgateway_simulator.apiserver.http import SimulatedApiServer
+from dpgateway_simulator.apiserver.store import ApiRefusal, Store
 
-__all__ = ["ApiServer", "Refused", "Store"]
+__all__ = ["ApiRefusal", "SimulatedApiServer", "Store"]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import h11
 
-from dpgateway_simulator.apiserver.store import Change, Object, Refused, Store
+from dpgateway_simulator.apiserver.store import ApiRefusal, Object, Store, StoredChange
 
 LARGEST = 3 * 1024 * 1024
 """Bytes of a request (limit of the API server's own handlers)."""
@@ -24,7 +24,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """A request, parsed."""
 
     method: str
@@ -40,7 +40,7 @@ class Request:
         return dict(one.split("=", 1) for one in self.options.get("fieldSelector", "").split(",") if one)
 
 
-class ApiServer:
+class SimulatedApiServer:
     """Used from the event loop."""
 
     def __init__(self, store: Store | None = None) -> None:
@@ -106,20 +106,20 @@ class ApiServer:
         fault = next((one for one in self.faults if what.startswith(one[0])), None)
         if fault is not None:
             self.faults.remove(fault)
-            text = json.dumps(_status(Refused(fault[1], "", "a fault"))).encode()
+            text = json.dumps(_status(ApiRefusal(fault[1], "", "a fault"))).encode()
             await _send(connection, writer, fault[1], text, fault[2])
         elif self.token is not None and (b"authorization", f"Bearer {self.token}".encode()) not in head.headers:
-            await _send(connection, writer, 401, json.dumps(_status(Refused(401, "Unauthorized", ""))).encode(), {})
+            await _send(connection, writer, 401, json.dumps(_status(ApiRefusal(401, "Unauthorized", ""))).encode(), {})
         elif doing == "watch":
             await self._watch(connection, writer, request)
         else:
             try:
                 code, found = 201 if request.method == "POST" else 200, self._found(request)
-            except Refused as error:
+            except ApiRefusal as error:
                 code, found = error.code, _status(error)
             await _send(connection, writer, code, json.dumps(found).encode(), {})
 
-    def _found(self, one: Request) -> Object:
+    def _found(self, one: ApiRequest) -> Object:
         dry_run, key = one.options.get("dryRun") == "All", (one.plural, one.namespace, one.name)
         if one.method == "GET" and not one.name:
             return self._listed(one)
@@ -131,9 +131,9 @@ class ApiServer:
             return self.store.replace(key, one.body, dry_run=dry_run)
         if one.method == "DELETE":
             return self.store.delete(key)
-        raise Refused(405, "MethodNotAllowed", f"{one.method} isn't allowed")
+        raise ApiRefusal(405, "MethodNotAllowed", f"{one.method} isn't allowed")
 
-    def _listed(self, one: Request) -> Object:
+    def _listed(self, one: ApiRequest) -> Object:
         found = self.store.list(one.plural, one.namespace, one.fields)
         begin, limit = int(one.options.get("continue", 0)), int(one.options.get("limit", 0)) or len(found)
         metadata = {"resourceVersion": str(self.store.version)}
@@ -142,7 +142,7 @@ class ApiServer:
         kind = f"{KINDS[one.plural]}List"
         return {"kind": kind, "metadata": metadata, "items": found[begin : begin + limit]}
 
-    async def _watch(self, connection: h11.Connection, writer: asyncio.StreamWriter, one: Request) -> None:
+    async def _watch(self, connection: h11.Connection, writer: asyncio.StreamWriter, one: ApiRequest) -> None:
         version = int(one.options.get("resourceVersion") or self.store.version)
         await _head(connection, writer, 200, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
         with contextlib.suppress(TimeoutError):
@@ -152,7 +152,7 @@ class ApiServer:
                         for change in self.store.since(version, one.plural, one.fields):
                             await _chunk(connection, writer, _line(change))
                         version = max(version, self.store.version)
-                    except Refused as error:
+                    except ApiRefusal as error:
                         await _chunk(connection, writer, _event("ERROR", _status(error)))
                         break
                     await self.store.changed()
@@ -177,7 +177,7 @@ async def _received(connection: h11.Connection, reader: asyncio.StreamReader) ->
             return None
 
 
-def _parsed(head: h11.Request, body: bytes) -> Request:
+def _parsed(head: h11.Request, body: bytes) -> ApiRequest:
     """``/api/v1/...`` or ``/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME]``."""
     url = urlsplit(head.target.decode())
     parts = url.path.strip("/").split("/")
@@ -187,7 +187,7 @@ def _parsed(head: h11.Request, body: bytes) -> Request:
         namespace, parts = parts[1], parts[2:]
     plural, name, *_ = (*parts, "", "")
     given = json.loads(body) if body else {}
-    return Request(head.method.decode(), plural, namespace, name, dict(parse_qsl(url.query)), given)
+    return ApiRequest(head.method.decode(), plural, namespace, name, dict(parse_qsl(url.query)), given)
 
 
 async def _send(
@@ -211,7 +211,7 @@ async def _chunk(connection: h11.Connection, writer: asyncio.StreamWriter, line:
     await writer.drain()
 
 
-def _line(change: Change) -> bytes:
+def _line(change: StoredChange) -> bytes:
     return _event(change.what, change.found)
 
 
@@ -219,7 +219,7 @@ def _event(what: str, found: Object) -> bytes:
     return json.dumps({"type": what, "object": found}).encode() + b"\n"
 
 
-def _status(error: Refused) -> Object:
+def _status(error: ApiRefusal) -> Object:
     return {
         "kind": "Status",
         "apiVersion": "v1",

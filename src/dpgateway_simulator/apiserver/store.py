@@ -27,7 +27,7 @@ FIELDS = {
 """The fields of a device that the server drops while a gate is off (seen by a dry run on 1.37)."""
 
 
-class Refused(Exception):
+class ApiRefusal(Exception):
     """The server refuses a request, with a status of HTTP and a reason of Kubernetes."""
 
     def __init__(self, code: int, reason: str, text: str) -> None:
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Change:
+class StoredChange:
     """One write."""
 
     version: int
@@ -51,7 +51,7 @@ class Store:
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
-        self.changes: list[Change] = []
+        self.changes: list[StoredChange] = []
         self.version = 1
         self.forgotten = 0
         """A watch after an older version is refused."""
@@ -61,7 +61,7 @@ class Store:
 
     def get(self, key: Key) -> Object:
         if key not in self.objects:
-            raise Refused(404, "NotFound", f'{key[0]} "{key[2]}" not found')
+            raise ApiRefusal(404, "NotFound", f'{key[0]} "{key[2]}" not found')
         return self.objects[key]
 
     def list(self, plural: str, namespace: str, fields: Mapping[str, str]) -> list[Object]:
@@ -74,7 +74,7 @@ class Store:
         metadata = one["metadata"]
         name = metadata.get("name") or metadata["generateName"] + secrets.token_hex(3)[:5]
         if (key := (plural, namespace, name)) in self.objects:
-            raise Refused(409, "AlreadyExists", f'{plural} "{name}" already exists')
+            raise ApiRefusal(409, "AlreadyExists", f'{plural} "{name}" already exists')
         metadata |= {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": _now()}
         if namespace:
             metadata["namespace"] = namespace
@@ -84,10 +84,10 @@ class Store:
         before, one = self.get(key), self._admitted(key[0], given)
         asked = one["metadata"].get("resourceVersion")
         if asked not in (None, "", before["metadata"]["resourceVersion"]):
-            raise Refused(409, "Conflict", f'the object "{key[2]}" has been modified; please apply your changes to it')
+            raise ApiRefusal(409, "Conflict", f'the object "{key[2]}" has been modified; apply your changes to it')
         for field in ("driver", "nodeName"):
             if key[0] == "resourceslices" and one["spec"].get(field) != before["spec"].get(field):
-                raise Refused(422, "Invalid", f"spec.{field}: field is immutable")
+                raise ApiRefusal(422, "Invalid", f"spec.{field}: field is immutable")
         kept = {field: before["metadata"][field] for field in ("name", "uid", "creationTimestamp")}
         one["metadata"] = {**one["metadata"], **kept}
         return one if dry_run else self._write("MODIFIED", key, one)
@@ -110,10 +110,10 @@ class Store:
         self.changes.clear()
         self.forgotten = self.version
 
-    def since(self, version: int, plural: str, fields: Mapping[str, str]) -> Iterator[Change]:
-        """The changes after ``version``; raises Refused (410) if they are forgotten."""
+    def since(self, version: int, plural: str, fields: Mapping[str, str]) -> Iterator[StoredChange]:
+        """The changes after ``version``; raises ApiRefusal (410) if they are forgotten."""
         if version < self.forgotten:
-            raise Refused(410, "Expired", f"too old resource version: {version} ({self.forgotten})")
+            raise ApiRefusal(410, "Expired", f"too old resource version: {version} ({self.forgotten})")
         for one in self.changes:
             if one.version > version and one.key[0] == plural and _has(one.found, fields):
                 yield one
@@ -130,7 +130,7 @@ class Store:
     def _tell(self, what: str, key: Key, one: Object) -> None:
         self.version += 1
         one["metadata"]["resourceVersion"] = str(self.version)
-        self.changes.append(Change(self.version, what, key, copy.deepcopy(one)))
+        self.changes.append(StoredChange(self.version, what, key, copy.deepcopy(one)))
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -161,13 +161,13 @@ class Store:
 
 
 def _validate(spec: Object) -> None:
-    """Raises Refused for a slice that the server refuses (validation of ResourceSliceSpec, 1.37)."""
+    """Raises ApiRefusal for a slice that the server refuses (validation of ResourceSliceSpec, 1.37)."""
     devices = spec.get("devices") or []
     if devices and spec.get("sharedCounters"):
-        raise Refused(422, "Invalid", "spec: only one of `sharedCounters` or `devices` is allowed")
+        raise ApiRefusal(422, "Invalid", "spec: only one of `sharedCounters` or `devices` is allowed")
     most = 64 if any("taints" in device or "consumesCounters" in device for device in devices) else 128
     if len(devices) > most:
-        raise Refused(422, "Invalid", f"spec.devices: Too many: {len(devices)}: must have at most {most} items")
+        raise ApiRefusal(422, "Invalid", f"spec.devices: Too many: {len(devices)}: must have at most {most} items")
 
 
 def _has(one: Object, fields: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway import Device
-from dpgateway.dra.slices.changes import Changes, Identity, changes
+from dpgateway.dra.slices.changes import Identity, SliceChanges, changes
 from dpgateway.dra.slices.layout import MOST_DEVICES, Content, contents
 from dpgateway.dra.slices.offered import Offered, pool
 
@@ -29,7 +29,7 @@ class Server:
     def seen(self) -> list[dict[str, Any]]:
         return list(self.slices.values())
 
-    def apply(self, todo: Changes) -> None:
+    def apply(self, todo: SliceChanges) -> None:
         for one in todo.delete:
             del self.slices[one["metadata"]["name"]]
             self.check()
@@ -93,14 +93,14 @@ def test_the_first_slices_are_created() -> None:
 def test_what_is_right_is_left_alone() -> None:
     server = Server()
     server.apply(changes(wanted("a", "b", unhealthy="a"), server.seen, US))
-    assert changes(wanted("a", "b", unhealthy="a"), server.seen, US) == Changes()
+    assert changes(wanted("a", "b", unhealthy="a"), server.seen, US) == SliceChanges()
 
 
 def test_an_empty_pool_has_one_slice() -> None:
     server = Server()
     server.apply(changes(wanted(), server.seen, US))
     assert server.devices() == []
-    assert changes(wanted(), server.seen, US) == Changes()
+    assert changes(wanted(), server.seen, US) == SliceChanges()
 
 
 def test_one_changed_slice_keeps_its_generation() -> None:
@@ -143,7 +143,7 @@ def test_every_history_ends_in_what_is_wanted(history: list[tuple[int, str]], ra
         # A gateway that is killed leaves the rest undone; its successor begins with what is there.
         done = random.randint(0, sum(map(len, todo)))
         left = iter(range(done))
-        server.apply(Changes(*(tuple(one for one in some if next(left, None) is not None) for some in todo)))
+        server.apply(SliceChanges(*(tuple(one for one in some if next(left, None) is not None) for some in todo)))
         server.apply(changes(say, server.seen, US))
         assert server.devices() == list(many(count))
-        assert changes(say, server.seen, US) == Changes()
+        assert changes(say, server.seen, US) == SliceChanges()

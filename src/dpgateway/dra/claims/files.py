@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dpgateway.dra.claims.records import Damaged, Record, record
+from dpgateway.dra.claims.records import ClaimRecord, Damaged, record
 from dpgateway.kit.files import make_private, read, write
 
 LARGEST = 1024 * 1024
@@ -26,7 +26,7 @@ class ClaimFiles:
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / "dra" / "claims"
 
-    def all(self) -> tuple[tuple[Record, ...], tuple[Damaged, ...]]:
+    def all(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
         """The records, and the files that are none. Raises OSError."""
         make_private(self.folder.parent)
         make_private(self.folder)
@@ -38,7 +38,7 @@ class ClaimFiles:
                 damaged.append(Damaged(path.name, str(error)))
         return tuple(found), tuple(damaged)
 
-    def write(self, one: Record) -> None:
+    def write(self, one: ClaimRecord) -> None:
         """Raises OSError."""
         write(self._path(one.uid), one.to_json().encode())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-from dpgateway.dra.claims.records import Phase, Record
+from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.resource.front import Behind, Held, HolderStatus, InUse, Unreleased
 
 
@@ -21,13 +21,13 @@ class ClaimHoldings(InUse):
     """Immutable; each event returns a new value."""
 
     resource: str = ""
-    claims: Mapping[str, Record] | None = None
+    claims: Mapping[str, ClaimRecord] | None = None
     """The claims that have ids of this resource, by uid; None before the records were read."""
 
     @cached_property
-    def by_id(self) -> Mapping[str, tuple[Record, ...]]:
+    def by_id(self) -> Mapping[str, tuple[ClaimRecord, ...]]:
         """The claims of each id."""
-        found: dict[str, tuple[Record, ...]] = {}
+        found: dict[str, tuple[ClaimRecord, ...]] = {}
         for one in (self.claims or {}).values():
             for id_ in one.of(self.resource):
                 found[id_] = (*found.get(id_, ()), one)
@@ -82,7 +82,7 @@ class ClaimHoldings(InUse):
 
     # events
 
-    def told(self, claims: Iterable[Record], *, recalled: bool = False) -> Self:
+    def told(self, claims: Iterable[ClaimRecord], *, recalled: bool = False) -> Self:
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
         own = {one.uid: one for one in claims if one.of(self.resource)}
@@ -93,7 +93,7 @@ class ClaimHoldings(InUse):
         missing = {id_: self._from(new.by_id[id_][0]) for id_ in new.by_id if id_ not in self.unreleased}
         return replace(new, unreleased={**self.unreleased, **missing})
 
-    def _from(self, one: Record) -> Unreleased:
+    def _from(self, one: ClaimRecord) -> Unreleased:
         pods = frozenset(uid for uid, _ in one.pods)
         return Unreleased(self.kubelet, pods, since=one.since or None, driver=None, boot=one.boot)
 
@@ -113,7 +113,7 @@ class ClaimHoldings(InUse):
         return replace(self, unreleased={**unreleased, **ours}, remembers=True)
 
 
-def _holder(one: Record) -> str:
+def _holder(one: ClaimRecord) -> str:
     pods = ", ".join(name for _, name in one.pods)
     return f"{one} (pod {pods})" if pods else str(one)
 

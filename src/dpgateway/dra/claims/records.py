@@ -46,7 +46,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ClaimRecord:
     """A claim's record."""
 
     uid: str
@@ -64,7 +64,7 @@ class Record:
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name}"
 
-    def at(self, phase: Phase, boot: str) -> Record:
+    def at(self, phase: Phase, boot: str) -> ClaimRecord:
         return replace(self, phase=phase, boot=boot)
 
     def of(self, resource: str) -> tuple[str, ...]:
@@ -83,13 +83,13 @@ class Damaged:
     why: str = field(compare=False)
 
 
-def record(text: str, file: str) -> Record:
+def record(text: str, file: str) -> ClaimRecord:
     """The record in a file. Keys of a later version are ignored. Raises ValueError, TypeError."""
     found = json.loads(text)
     if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] < 1:
         raise ValueError(f"expected a record with a version from 1 on, found {text[:60]!r}")
     given = tuple([_given(one) for one in _list(found.get("given"))])
-    made = Record(
+    made = ClaimRecord(
         **{key: _text(found, key) for key in ("uid", "namespace", "name", "boot")},
         phase=Phase(found.get("phase")),
         given=given,

@@ -33,14 +33,14 @@ Value = Mapping[str, str | int | bool]
 """One of ``{"string": ...}``, ``{"int": ...}``, ``{"bool": ...}``."""
 
 
-class Said(NamedTuple):
+class SaidAttributes(NamedTuple):
     """The attributes that a slice can have, and a sentence for each that it can't."""
 
     values: Mapping[str, Value]
     left_out: tuple[str, ...]
 
 
-def attributes(device: Device, resource: str, roots: Mapping[str, str], *, room: int = MOST) -> Said:
+def attributes(device: Device, resource: str, roots: Mapping[str, str], *, room: int = MOST) -> SaidAttributes:
     """The attributes of a device. ``roots``: the PCIe root complex of each address; ``room``: attributes at most."""
     # The gateway's own and the standard ones first: classes depend on them, so they never give way to a driver's.
     found = _standard(device, resource, roots)
@@ -61,7 +61,7 @@ def attributes(device: Device, resource: str, roots: Mapping[str, str], *, room:
             found[own] = said
             continue
         left_out.append(f"attribute {name!r}: {why}")
-    return Said(found, tuple(left_out))
+    return SaidAttributes(found, tuple(left_out))
 
 
 def _standard(device: Device, resource: str, roots: Mapping[str, str]) -> dict[str, Value]:

@@ -37,7 +37,7 @@ class Identity(NamedTuple):
     pool: str
 
 
-class Changes(NamedTuple):
+class SliceChanges(NamedTuple):
     """To be done in this order."""
 
     delete: tuple[Object, ...] = ()
@@ -46,7 +46,7 @@ class Changes(NamedTuple):
     create: tuple[Object, ...] = ()
 
 
-def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identity) -> Changes:
+def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identity) -> SliceChanges:
     """The changes that make the slices of a pool say ``wanted``. ``seen``: the pool's slices at the API server."""
     # Two publishers, or a creation whose answer was lost, leave two slices of one number: the older one stays.
     seen = sorted(seen, key=lambda one: (one["metadata"].get("creationTimestamp") or "", one["metadata"]["name"]))
@@ -64,12 +64,12 @@ def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identit
     at_once = _specs(wanted, identity, newest)
     different = [number for number, one in numbered.items() if _says(one) != at_once[number]]
     if not obsolete and len(numbered) == len(wanted) and len(different) <= 1:
-        return Changes(update=tuple(_updated(numbered[number], at_once[number], identity) for number in different))
+        return SliceChanges(update=tuple(_updated(numbered[number], at_once[number], identity) for number in different))
 
     specs = _specs(wanted, identity, newest + 1)
     updated = tuple(_updated(one, specs[number], identity) for number, one in sorted(numbered.items()))
     created = tuple(_created(number, spec, identity) for number, spec in enumerate(specs) if number not in numbered)
-    return Changes(tuple(obsolete), updated, created)
+    return SliceChanges(tuple(obsolete), updated, created)
 
 
 def number_of(seen: Object) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from dpgateway.dra.slices.offered import Pool
+from dpgateway.dra.slices.offered import PoolContent
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ Content = Mapping[str, object]
 """The part of a slice's spec that says what it offers: ``devices`` or ``sharedCounters``."""
 
 
-def contents(pool: Pool) -> tuple[Content, ...]:
+def contents(pool: PoolContent) -> tuple[Content, ...]:
     """The content of each slice of the pool, in order. A pool without devices has one empty slice: nothing is free
     here, which is not the same as no DRA on this node.
     """

@@ -40,7 +40,7 @@ class Offered:
     shares: int = 1
 
 
-class Pool(NamedTuple):
+class PoolContent(NamedTuple):
     """What the slices of one pool say."""
 
     devices: tuple[Published, ...]
@@ -52,7 +52,7 @@ class Pool(NamedTuple):
     """Sentences for people: devices that aren't published, and attributes."""
 
 
-def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> Pool:
+def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> PoolContent:
     """The content of a pool. ``driver``: the driver's name at the kubelet; ``roots``: the PCIe root complex of each
     address.
     """
@@ -68,7 +68,7 @@ def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> P
             what, left_out = _published(one, names[one.key], driver, roots, said.consumed.get(one.key, ()))
             texts += [f"device {one.key}: {text}" for text in left_out]
             published.append(what)
-    return Pool(tuple(published), said.sets, names, tuple(texts))
+    return PoolContent(tuple(published), said.sets, names, tuple(texts))
 
 
 def _published(
