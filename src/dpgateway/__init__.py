@@ -14,7 +14,10 @@ drivers       what is known of hardware: drivers, and one driver while it runs
 node          what is known of the node: its kubelet, its pods, its container runtime
 testing       the test of every driver
 resource      one extended resource, whichever front offers it
+cluster       the API server, for a front that needs it
+registry      sockets in the kubelet's plugins_registry
 deviceplugin  the front that speaks the device-plugin API
+dra           the front for Dynamic Resource Allocation, in the making
 status        everything there is to know of a gateway, as one value
 web           the pages and metrics made of it
 gateway       name -> resource, and what a new configuration changes
