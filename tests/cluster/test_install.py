@@ -74,10 +74,12 @@ def test_a_profile_moves_a_node_from_one_set_of_resources_to_another(cluster, ch
 
 
 def test_the_first_profile_leaves_the_other_nodes_their_devices(cluster, chart):
-    chart.install({"config": {"resources": [simulated(THING, 1)]}})
+    # Nobody takes over what the node's new gateway hasn't: the old one serves it on for as long as it lingers.
+    first = {"lingerSeconds": 5, "config": {"resources": [simulated(THING, 1)]}}
+    chart.install(first)
     few = {"nodeSelector": {"example.com/kind": "few"}, "config": {"resources": [simulated("example.com/few", 1)]}}
     cluster.kubectl("label", "node", "new", "example.com/kind=few")
-    chart.install({"config": {"resources": [simulated(THING, 1)]}, "profiles": {"few": few}})
+    chart.install(first | {"profiles": {"few": few}})
     chart.until_offered("new", "example.com/few", 1)
     chart.until_offered("new", THING, 0)
     for node in ("middle", "old"):
