@@ -20,9 +20,9 @@ SERVICE, NEXT = "dpgateway@node", "dpgateway@node-next"
 
 
 @pytest.fixture
-async def machine() -> AsyncIterator[Machine]:
-    """The service serves."""
-    async with Machine() as machine:
+async def machine(request: pytest.FixtureRequest) -> AsyncIterator[Machine]:
+    """The service serves. The parameter, if there is one: a drop-in."""
+    async with Machine(getattr(request, "param", "")) as machine:
         machine.configure(RESOURCE)
         await machine.done("start", SERVICE)
         yield machine
@@ -83,6 +83,19 @@ async def test_a_stop_is_a_stop(machine: Machine, kubelet: Kubelet) -> None:
     assert "took over" not in machine.log()
 
 
+async def test_a_restart_with_a_wrong_configuration_serves_the_last_good_one(
+    machine: Machine, kubelet: Kubelet
+) -> None:
+    with used(kubelet) as wrong:
+        machine.configure({**RESOURCE, "sharse": 2})
+        await machine.done("restart", SERVICE)
+        assert await machine.state(SERVICE) == "active"
+        await until(lambda: ended(machine, NEXT))
+    assert not wrong, machine.log()
+    assert machine.log().count("the configuration is refused, so the last good one") == 2
+
+
+@pytest.mark.parametrize("machine", ["[Service]\nEnvironment=DPGATEWAY_STRICT_CONFIG=true\n"], indirect=True)
 async def test_a_new_program_that_does_not_start_is_noticed_before_the_old_one_ends(
     machine: Machine, kubelet: Kubelet
 ) -> None:
