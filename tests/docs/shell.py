@@ -11,7 +11,7 @@ from pathlib import Path
 MARK = "=8<="
 SECONDS = 180
 OWN_MOUNTS = ["unshare", "--mount", "--propagation", "private"]
-OWN_STATE = 'mkdir -p /var/lib/dpgateway && mount -t tmpfs tmpfs /var/lib/dpgateway && exec bash "$1"'
+OWN_STATE = 'mkdir -p /var/lib/dpgateway && mount -t tmpfs -o mode=0755 tmpfs /var/lib/dpgateway && exec bash "$1"'
 """What the page's gateways remember is the reader's own: the machine's, and other tests', isn't touched."""
 
 
