@@ -178,6 +178,9 @@ async def test_a_driver_that_does_not_release_keeps_no_pod(node: Node) -> None:
     resource.releases.rest()
     assert await one(await claims.unprepare([asked])) == ()
     assert node.records["c"]["phase"] == "ending"
+    resource.releases.go_on()
+    resource.releases.tell()
+    await until(lambda: not node.records)
 
 
 async def test_two_claims_at_once_get_a_device_once(node: Node) -> None:

@@ -115,6 +115,8 @@ class NodeClaims:
         self.damaged: tuple[Damaged, ...] = ()
         self._lanes: dict[str, asyncio.Future[tuple[Prepared, ...]]] = {}
         """The last call of each claim that has one under way."""
+        self._endings: set[asyncio.Task[None]] = set()
+        """The ends of claims that wait for a driver; kept, because the event loop keeps no tasks."""
 
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
@@ -267,17 +269,20 @@ class NodeClaims:
         if record is None:
             return ()
         await self._write(record.at(Phase.ENDING, self._boot))
-        waits = [self._released(one) for one in record.given]
-        try:
-            async with asyncio.timeout(self._patience):
-                await asyncio.gather(*waits)
-        except TimeoutError:
-            text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld"
+        # The kubelet asks no more once it has its answer, so the rest doesn't depend on it.
+        ending = asyncio.create_task(self._end(record), name=f"end of {record}")
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        if not (await asyncio.wait({ending}, timeout=self._patience))[0]:
+            text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld until it has"
             self._log.warning(text, record, self._patience)
-            return ()
+        return ()
+
+    async def _end(self, record: ClaimRecord) -> None:
+        """Forgets the claim once its devices are released."""
+        await asyncio.gather(*map(self._released, record.given))
         await self._forget(record)
         self._log.info("unprepared %s", record)
-        return ()
 
     async def _released(self, one: Given) -> None:
         """Returns once the driver was told that these devices are free; at once if there is no resource to tell."""
