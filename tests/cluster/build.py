@@ -36,6 +36,7 @@ KUBE = _kubernetes("kube", "kube", "1.37.1")
 KUBELETS = {
     "1.31": _kubernetes("kubelet-1.31", "kubelet-1.31", "1.31.14"),
     "1.34": _kubernetes("kubelet-1.34", "kubelet-1.34", "1.34.9"),
+    "1.36": _kubernetes("kubelet-1.36", "kubelet-1.36", "1.36.4"),
     "1.37": KUBELET,
 }
 PROGRAMS = (CONTAINERD, KUBE, *KUBELETS.values())

@@ -90,6 +90,12 @@ def test_the_first_slices_are_created() -> None:
     assert server.devices() == list(many(130))
 
 
+def test_a_name_is_not_cut_short_at_a_dot() -> None:
+    node = "ip-10-0-112-134.ap-northeast-1.compute.internal"
+    todo = changes(wanted("a"), (), US._replace(node=node))
+    assert todo.create[0]["metadata"]["generateName"] == f"0000-{node}-dra-"
+
+
 def test_what_is_right_is_left_alone() -> None:
     server = Server()
     server.apply(changes(wanted("a", "b", unhealthy="a"), server.seen, US))

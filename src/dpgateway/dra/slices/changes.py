@@ -151,8 +151,9 @@ def _updated(seen: Object, spec: Mapping[str, Any], identity: Identity) -> Objec
 
 
 def _created(number: int, spec: Mapping[str, Any], identity: Identity) -> Object:
-    # generateName adds five characters; the server cuts what is over 58 (names.maxGeneratedNameLength).
-    name = f"{number:04}-{identity.node}-{identity.driver}"[:57] + "-"
+    # generateName adds five characters; the server cuts what is over 58 (names.maxGeneratedNameLength). A part of the
+    # name that ended in a dot or a dash would be refused.
+    name = f"{number:04}-{identity.node}-{identity.driver}"[:57].rstrip(".-") + "-"
     return _object({"generateName": name, "ownerReferences": [_owner(identity)]}, spec)
 
 
