@@ -3,7 +3,8 @@
 plugin      one resource: its devices in the slices, its grants by claims
 front       the parts that all resources share: service, registration, claims and slices
 service     the socket that the kubelet calls
-preparing   claims prepared for the kubelet, and ended
+preparing   claims prepared for the kubelet
+ending      claims ended: released, and forgotten
 publishing  slices at the API server, kept as they should be
 claims      what a claim has: at the API server, on disk, and as holdings
 slices      a resource's devices as ResourceSlices, and the changes that publish them: pure values

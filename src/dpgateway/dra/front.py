@@ -20,8 +20,9 @@ from typing import NamedTuple, Protocol
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
-from dpgateway.dra.preparing import ClaimParts, NodeClaims, Offering
+from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.service import SERVICES, Service
 from dpgateway.dra.slices.attributes import pci_address

@@ -1,0 +1,79 @@
+"""The records in memory and on disk, and the resources that are told what their claims hold.
+
+A record in memory reserves its ids in the same step of the event loop; what isn't on disk isn't done. So memory may be
+ahead of the disk, never behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from dpgateway.dra.claims.choosing import Offering
+from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.claims.records import ClaimRecord, Damaged
+from dpgateway.errors import RequestError
+from dpgateway.kit.threads import Threads
+
+T = TypeVar("T")
+
+DISK = 5.0
+"""Seconds that the disk has to answer."""
+
+
+class ClaimStore:
+    """The records of all claims of a node. Used from the event loop."""
+
+    def __init__(self, files: ClaimFiles, threads: Threads, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        self._files, self._threads, self._log = files, threads, log
+        self.offerings: dict[str, Offering] = {}
+        """The resources that are served, by name."""
+        self.records: dict[str, ClaimRecord] = {}
+        """By uid. As on disk, but for a write that failed."""
+        self.damaged: tuple[Damaged, ...] = ()
+
+    async def load(self) -> None:
+        """Reads the records of earlier gateways. Raises GatewayError, OSError."""
+        found, self.damaged = await self.on_disk(self._files.all)
+        self.records = {one.uid: one for one in found}
+        for one in self.damaged:
+            self._log.error("%s: not a claim's record, so what it stands for can't be freed: %s", one.file, one.why)
+        self._tell()
+
+    def add(self, resource: str, offering: Offering) -> None:
+        """From now on claims may get devices of the resource."""
+        self.offerings[resource] = offering
+        self._tell(resource, recalled=True)
+
+    def drop(self, resource: str) -> None:
+        self.offerings.pop(resource, None)
+
+    async def write(self, new: ClaimRecord) -> None:
+        """Reserves the ids in the same step of the event loop. Raises RequestError: what isn't on disk isn't done."""
+        self.records[new.uid] = new
+        self._tell()
+        try:
+            await self.on_disk(partial(self._files.write, new))
+        except OSError as error:
+            raise RequestError(f"{new}: its record can't be written to {self._files.folder}: {error}") from error
+
+    async def forget(self, old: ClaimRecord) -> None:
+        self.records.pop(old.uid, None)
+        self._tell()
+        try:
+            await self.on_disk(partial(self._files.remove, old.uid))
+        except OSError as error:
+            self._log.error("%s: its record can't be removed from %s: %s", old, self._files.folder, error)
+
+    def _tell(self, only: str = "", *, recalled: bool = False) -> None:
+        """Tells the resources what their claims hold now."""
+        for name, offering in self.offerings.items():
+            if only in ("", name) and isinstance(value := offering.usage.value, ClaimHoldings):
+                offering.usage.set(value.told(self.records.values(), recalled=recalled))
+
+    async def on_disk(self, work: Callable[[], T]) -> T:
+        """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""
+        return await self._threads.call_within("claims", work, DISK)
