@@ -14,9 +14,11 @@ from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.dra.front import Cluster, DraFront, NodeState
+from dpgateway.dra.health import VANISHED
 from dpgateway.dra.plugin import DraPlugin
 from dpgateway.dra.publishing import Us
 from dpgateway.dra.wire import dra_pb2 as wire
+from dpgateway.dra.wire import health_pb2
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.kit.channel import Channel
 from dpgateway.kit.observable import Observable
@@ -178,6 +180,24 @@ async def test_an_unhealthy_device_is_tainted(node: Node, make: Any) -> None:
     (taint,) = node.devices["a"]["taints"]
     assert (taint["key"], taint["value"], taint["effect"]) == ("dra.example.com/unhealthy", "no-link", "NoSchedule")
     assert "taints" not in node.devices["b"]
+
+
+async def test_the_kubelet_is_told_how_devices_are(node: Node, make: Any) -> None:
+    listed = [Device("a"), Device("b", Health.unhealthy("no link"))]
+    make(scripted(devices=lambda: list(listed)), refresh=0.05)
+    await node.register()
+    await until(lambda: sorted(node.devices) == ["a", "b"])
+    assert (await node.prepare(node.allocate("c", "a"))).error == ""
+    async with Channel(node.endpoint) as channel:
+        stream = channel.unary_stream("/v1.DRAResourceHealth/NodeWatchResources")(b"")
+
+        async def told() -> dict[str, str]:
+            message = health_pb2.NodeWatchResourcesResponse.FromString(await stream.read())
+            return {one.device.device_name: one.message for one in message.devices}
+
+        assert await told() == {"a": "", "b": "no link"}
+        del listed[0]
+        assert await told() == {"a": VANISHED}
 
 
 async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> None:

@@ -3,6 +3,7 @@
 plugin      one resource: its devices in the slices, its grants by claims
 front       the parts that all resources share: service, registration, claims and slices
 service     the socket that the kubelet calls
+health      how devices are, for the status of their pods
 preparing   claims prepared for the kubelet
 ending      claims ended: released, and forgotten
 publishing  slices at the API server, kept as they should be

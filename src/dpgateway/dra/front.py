@@ -22,9 +22,10 @@ from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
-from dpgateway.dra.service import SERVICES, Service
+from dpgateway.dra.service import VERSIONS, Service
 from dpgateway.dra.slices.attributes import pci_address
 from dpgateway.dra.slices.layout import Content, contents
 from dpgateway.dra.slices.offered import Offered, pool
@@ -57,6 +58,8 @@ class PublishedResource(Offering, Protocol):
 
     def offered(self) -> Sequence[Offered] | None: ...
 
+    def said_health(self) -> tuple[SaidHealth, ...]: ...
+
 
 class Cluster(NamedTuple):
     """What the front writes to."""
@@ -87,8 +90,9 @@ class DraFront:
         self._server, self._members = cluster.server, dict[str, PublishedResource]()
         self._expected: dict[str, str] = {}
         """`_expected` contains the pool of each configured resource that isn't offered yet, keyed by name."""
-        self._service = Service(root, us.driver, self.claims, _log)
-        what = RegisteredPlugin(TYPE, us.driver, self._service.socket, tuple(SERVICES))
+        self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
+        self._service = Service(root, us.driver, self.claims, self.health, _log)
+        what = RegisteredPlugin(TYPE, us.driver, self._service.socket, VERSIONS)
         self._registration = RegistrationSocket(root, what, _log)
         self._registration.answer.subscribe(self._answered)
         self._allowed = Observable(False)
@@ -156,9 +160,10 @@ class DraFront:
             self.look()
 
     def look(self) -> None:
-        """Publishes what the resources offer now."""
+        """Publishes what the resources offer now, and how their devices are."""
         if self._ending:
             return
+        self.health.look()
         by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
         for member in self._members.values():
             offered = member.offered()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.front import DraFront
+from dpgateway.dra.health import SaidHealth, said
 from dpgateway.dra.slices.names import label, pool_name
 from dpgateway.dra.slices.offered import Offered
 from dpgateway.drivers.running import RunningDriver
@@ -102,6 +103,18 @@ class DraPlugin:
             for one in ledger.devices.values()
             if not ledger.excluded(one.id)
         ]
+
+    def said_health(self) -> tuple[SaidHealth, ...]:
+        """How its devices are, and those that claims have; nothing while there is no list."""
+        resource = self.resource
+        if not resource.served or resource.inventory.list.value is None:
+            return ()
+        ledger, failure, pool = resource.inventory.ledger, resource.driver.state.value.failure, self.pool
+        reasons = {one.id: one.health.reason or failure for one in ledger.devices.values()}
+        names = {id_: (pool, label(self._key(id_))) for id_ in reasons}
+        records = self._front.claims.records.values()
+        given = [one for record in records for one in record.given if one.resource == self.name]
+        return said(reasons, names, given, ledger.means)
 
     def _configured(self) -> None:
         self._front.look()

@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from dpgateway.dra.health import HEALTH_SERVICES, HealthStreams
 from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.errors import KubeletError, encodable
@@ -30,6 +31,8 @@ SERVICES = {
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
 """The gRPC service of each version, newest first, by the name under which it is registered."""
+VERSIONS = (*SERVICES, *HEALTH_SERVICES)
+"""What the registration names."""
 LONGEST_TEXT = 2000
 """Characters of an error: it reaches the pod's events."""
 
@@ -37,9 +40,16 @@ LONGEST_TEXT = 2000
 class Service:
     """The socket of one driver. Used from the event loop."""
 
-    def __init__(self, root: Path, driver: str, claims: NodeClaims, log: logging.LoggerAdapter[logging.Logger]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        driver: str,
+        claims: NodeClaims,
+        health: HealthStreams,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
         """``root``: the kubelet's root directory, at the same path for the kubelet and for us."""
-        self._claims, self._log = claims, log
+        self._claims, self._health, self._log = claims, health, log
         self.socket = root / PLUGINS / driver / f"dra-{secrets.token_hex(4)}.sock"
         """A name of its own for each instance: a kubelet refuses an endpoint that it knows already."""
         self._server: grpc.aio.Server | None = None
@@ -51,6 +61,7 @@ class Service:
         self._address = unix.Address(self.socket)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(tuple(map(self._handlers, SERVICES.values())))
+        self._server.add_generic_rpc_handlers(tuple(map(self._health.handlers, HEALTH_SERVICES.values())))
         try:
             self._server.add_insecure_port(str(self._address))
         except RuntimeError as error:
@@ -60,6 +71,7 @@ class Service:
 
     async def close(self, grace: float) -> None:
         """``grace``: seconds for calls under way."""
+        self._health.end()  # a stream would last for all of the grace
         if self._server is not None:
             await self._server.stop(grace)
         if self._address is not None:

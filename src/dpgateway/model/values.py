@@ -33,8 +33,8 @@ class Health:
     """Whether a device can be given to a container. Made by :meth:`healthy` or :meth:`unhealthy`."""
 
     reason: str | None = None
-    """Why the device is unhealthy; ``None`` when it is healthy. The log and ``dpgateway devices`` show the reason, the
-    kubelet never gets it."""
+    """Why the device is unhealthy; ``None`` when it is healthy. The log and ``dpgateway devices`` show the reason; the
+    kubelet gets it by DRA only."""
 
     def __post_init__(self) -> None:
         if self.reason is not None:
