@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpgateway.errors import KubeletError
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Holder
-from dpgateway.node.podresources import LARGEST, PodResources, holders
+from dpgateway.node.podresources import LARGEST, ListedClaim, ListedDevice, PodResources, claims, holders
 from dpgateway_simulator.wire import v1
 from tests.node.lister import Lister, encoded, field, refusing
 
@@ -134,6 +134,24 @@ async def test_an_answer_is_read_on_a_thread(kubelet, asked, threads):
     assert threads.names == ["read the answer to List"]
 
 
+async def test_claims_name_their_pods_and_devices(kubelet, asked):
+    """Two pods share a claim; one of them has it in two containers, each for other requests."""
+    one = v1.ClaimResource([v1.CdiDevice("vendor.com/a=1")], "dra.example.com", "n1/pool", "a", "share-1")
+    two = v1.ClaimResource([], "other.example.com", "n1", "b")
+    both, first = ([v1.DynamicResource("c", "team", devices)] for devices in ([one, two], [one]))
+    containers = [
+        v1.ContainerResources("x", dynamic_resources=both),
+        v1.ContainerResources("y", dynamic_resources=first),
+    ]
+    pods = [v1.PodResources("p", "team", containers), v1.PodResources("q", "team", containers[1:])]
+    kubelet.answers["v1"] = bytes(v1.ListPodResourcesResponse(pods))
+    devices = (
+        ListedDevice("dra.example.com", "n1/pool", "a", ("vendor.com/a=1",), "share-1"),
+        ListedDevice("other.example.com", "n1", "b", (), ""),
+    )
+    assert await asked.claims() == (ListedClaim("team", "c", frozenset("pq"), devices),)
+
+
 NAMES = st.text(max_size=5)
 DEVICES = st.lists(st.tuples(st.sampled_from([THING, OTHER, ""]), st.lists(NAMES, max_size=3)), max_size=3)
 PODS = st.lists(st.tuples(NAMES, NAMES, st.dictionaries(NAMES, DEVICES, max_size=3)), max_size=4)
@@ -192,3 +210,5 @@ def test_a_damaged_answer_is_refused_or_says_something_else(pods, data):
 def test_any_bytes_are_refused_or_say_something(raw):
     with contextlib.suppress(KubeletError):
         assert holders(raw, [THING]).keys() == {THING}
+    with contextlib.suppress(KubeletError):
+        assert all(isinstance(one, ListedClaim) for one in claims(raw))

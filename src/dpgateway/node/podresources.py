@@ -1,4 +1,4 @@
-"""A client of the kubelet's PodResources API, whose List names the container of each device.
+"""A client of the kubelet's PodResources API, whose List names the container of each device, and its ResourceClaims.
 
 v1 is served since 1.20, v1alpha1 since 1.13 (pkg/kubelet/apis/podresources). From 1.27 on a kubelet limits the rate to
 100 calls a second with bursts of 10.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -33,6 +34,28 @@ Listing = Mapping[str, Mapping[str, Holder]]
 """The holder of each id, by resource."""
 
 
+class ListedDevice(NamedTuple):
+    """A device of a claim, as the kubelet got it from a driver."""
+
+    driver: str
+    pool: str
+    device: str
+    cdi: tuple[str, ...]
+    share_id: str
+    """Empty before 1.37, and for a device that one claim has alone."""
+
+
+class ListedClaim(NamedTuple):
+    """A ResourceClaim that containers use."""
+
+    namespace: str
+    name: str
+    pods: frozenset[str]
+    """The names of the pods, in the claim's namespace."""
+    devices: tuple[ListedDevice, ...]
+    """Of all drivers."""
+
+
 class PodResources:
     """The API of one kubelet at a time. Used from the event loop."""
 
@@ -54,6 +77,14 @@ class PodResources:
         async with Channel(self._socket, LARGEST) as channel:  # a new one, because the next question is seconds away
             raw = await self._answer(channel)
         return await self._threads.call("read the answer to List", partial(holders, raw, tuple(resources)))
+
+    async def claims(self) -> tuple[ListedClaim, ...]:
+        """The claims of all pods that the kubelet lists: those with a container that isn't an ordinary init container.
+        Kubelets before 1.36 list none. Raises KubeletError or OSError if the kubelet doesn't answer.
+        """
+        async with Channel(self._socket, LARGEST) as channel:
+            raw = await self._answer(channel)
+        return await self._threads.call("read the claims in the answer to List", partial(claims, raw))
 
     async def _answer(self, channel: Channel) -> bytes:
         """List's answer, in the newest version that the kubelet serves."""
@@ -77,10 +108,7 @@ def holders(raw: bytes, resources: Collection[str]) -> Listing:
 
     A container lists the same resource several times, once per NUMA node or device.
     """
-    try:
-        answer = wire.ListPodResourcesResponse.FromString(raw)
-    except DecodeError as error:
-        raise KubeletError(f"PodResources List: not a ListPodResourcesResponse: {encodable(str(error))}") from error
+    answer = _decoded(raw)
     found: dict[str, dict[str, Holder]] = {resource: {} for resource in resources}
     for pod in answer.pod_resources:
         for container in pod.containers:
@@ -89,3 +117,30 @@ def holders(raw: bytes, resources: Collection[str]) -> Listing:
                 if devices.resource_name in found:
                     found[devices.resource_name].update(dict.fromkeys(devices.device_ids, holder))
     return found
+
+
+def claims(raw: bytes) -> tuple[ListedClaim, ...]:
+    """Parses a ListPodResourcesResponse. Raises KubeletError.
+
+    A claim is listed for each container that uses it, each time with the devices of the container's requests.
+    """
+    pods: dict[tuple[str, str], set[str]] = {}
+    devices: dict[tuple[str, str], dict[ListedDevice, None]] = {}
+    for pod in _decoded(raw).pod_resources:
+        for one in (one for container in pod.containers for one in container.dynamic_resources):
+            key = cut(one.claim_namespace, LONGEST_NAME), cut(one.claim_name, LONGEST_NAME)
+            pods.setdefault(key, set()).add(cut(pod.name, LONGEST_NAME))
+            devices.setdefault(key, {}).update(dict.fromkeys(map(_device, one.claim_resources)))
+    return tuple([ListedClaim(*key, frozenset(names), tuple(devices[key])) for key, names in pods.items()])
+
+
+def _device(one: wire.ClaimResource) -> ListedDevice:
+    names = tuple([device.name for device in one.cdi_devices])
+    return ListedDevice(one.driver_name, one.pool_name, one.device_name, names, one.share_id)
+
+
+def _decoded(raw: bytes) -> wire.ListPodResourcesResponse:
+    try:
+        return wire.ListPodResourcesResponse.FromString(raw)
+    except DecodeError as error:
+        raise KubeletError(f"PodResources List: not a ListPodResourcesResponse: {encodable(str(error))}") from error
