@@ -4,106 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpgateway import Allocation, Device, DeviceNode
+from dpgateway import Device
 from dpgateway.cluster.server import ApiServer
-from dpgateway.dra.claims.files import ClaimFiles
-from dpgateway.dra.claims.holdings import ClaimHoldings
-from dpgateway.dra.preparing import Asked, ClaimParts, NodeClaims, Prepared
+from dpgateway.dra.preparing import Asked, Prepared
 from dpgateway.errors import DriverError
-from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
-from dpgateway.kit.threads import Threads
-from dpgateway.resource.freeing import Releases
-from dpgateway.resource.front import Usage
-from dpgateway.resource.granting import Granting
-from dpgateway.resource.inventory import Inventory
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.support.resource import FakeLanes, running
-from tests.support.resources import NAME, configured
-from tests.support.specs import own
+from tests.dra.claim_node import POOL, ClaimNode, lanes, one
+from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.waiting import until
-
-DRIVER, POOL, BOOT = "dra.example.com", "n1/example.com/thing", "boot-1"
-LOG = bind("test")
-
-
-class Resource:
-    """A resource on the DRA front."""
-
-    def __init__(self, lanes: FakeLanes, *devices: Device, shares: int = 1) -> None:
-        config, self.lanes = Observable(configured(shares=shares)), lanes
-        self.usage = Usage(ClaimHoldings(resource=NAME))
-        driver = running(lanes)
-        self.inventory = Inventory(config, self.usage, LOG)
-        self.releases = Releases(self.inventory, driver, LOG)
-        self.granting = Granting(config, self.inventory, driver, self.releases, LOG)
-        self.usage.set(self.usage.value.remembered({}).given_by("scripted" if "release" in lanes.abilities else ""))
-        self.usage.subscribe(self._follow)
-        self.inventory.take(devices)
-
-    def id_of(self, pool: str, device: str) -> str | None:
-        return device if pool == POOL and device in self.inventory.ledger.devices else None
-
-    def _follow(self) -> None:
-        self.inventory.use()
-        if self.usage.value.unsettled:
-            asyncio.get_running_loop().call_soon(self.releases.tell)
-
-
-class Node:
-    """The claims of a node, and what is on its disk."""
-
-    def __init__(self, server: ApiServer, simulated: Simulated, folder: Path) -> None:
-        self.store, self.server, self.folder = simulated.store, server, folder
-        self.specs = folder / "cdi"
-        self.specs.mkdir()
-
-    async def gateway(self, resource: Resource, boot: str = BOOT, patience: float = 0.1) -> NodeClaims:
-        """Another gateway, with what its predecessors left."""
-        parts = ClaimParts(self.server, ClaimFiles(self.folder), own(self.specs), Threads(), LOG)
-        claims = NodeClaims(DRIVER, parts, boot, patience)
-        await claims.load()
-        claims.add(NAME, resource)
-        return claims
-
-    def allocate(self, name: str, *devices: str, driver: str = DRIVER, **more: Any) -> Asked:
-        """The scheduler allocates devices to a claim."""
-        results = [{"request": "r", "driver": driver, "pool": POOL, "device": one, **more} for one in devices]
-        pods = [{"resource": "pods", "name": f"pod-{name}", "uid": f"uid-{name}"}]
-        status = {"allocation": {"devices": {"results": results}}, "reservedFor": pods}
-        one = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
-        return Asked("default", name, one["metadata"]["uid"])
-
-    @property
-    def records(self) -> dict[str, Any]:
-        found = [json.loads(path.read_text()) for path in (self.folder / "dra" / "claims").glob("*.json")]
-        return {one["name"]: one for one in found}
 
 
 @pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> Node:
-    return Node(server, simulated, tmp_path)
+def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
+    return ClaimNode(server, simulated, tmp_path)
 
 
-def lanes(*abilities: str, **more: Any) -> FakeLanes:
-    given: Callable[[Any], Allocation] = lambda devices: Allocation(  # noqa: E731
-        env={"DEVICE": devices[0].id}, device_nodes=tuple(DeviceNode("/dev/null", f"/dev/{d.id}") for d in devices)
-    )
-    return FakeLanes(*abilities, **{"allocation": given, **more})
-
-
-async def one(answers: Any) -> Any:
-    (answer,) = answers.values()
-    return answer
-
-
-async def test_a_claim_gets_its_device_by_a_cdi_name(node: Node) -> None:
+async def test_a_claim_gets_its_device_by_a_cdi_name(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"), Device("b"))
     claims = await node.gateway(resource)
     (answer,) = await one(await claims.prepare([node.allocate("c", "b")]))
@@ -115,7 +36,7 @@ async def test_a_claim_gets_its_device_by_a_cdi_name(node: Node) -> None:
     assert node.records["c"]["phase"] == "prepared"
 
 
-async def test_the_second_answer_is_the_first(node: Node) -> None:
+async def test_the_second_answer_is_the_first(node: ClaimNode) -> None:
     resource = Resource(lanes("prepare"), Device("a"))
     claims = await node.gateway(resource)
     asked = node.allocate("c", "a")
@@ -125,7 +46,7 @@ async def test_the_second_answer_is_the_first(node: Node) -> None:
     assert resource.lanes.prepared == ["a"]
 
 
-async def test_another_gateway_answers_without_an_api_server(node: Node, simulated: Simulated) -> None:
+async def test_another_gateway_answers_without_an_api_server(node: ClaimNode, simulated: Simulated) -> None:
     asked = node.allocate("c", "a")
     first = await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
     await simulated.down()
@@ -134,7 +55,7 @@ async def test_another_gateway_answers_without_an_api_server(node: Node, simulat
     assert resource.lanes.allocated == []
 
 
-async def test_after_a_boot_it_is_prepared_anew(node: Node) -> None:
+async def test_after_a_boot_it_is_prepared_anew(node: ClaimNode) -> None:
     asked = node.allocate("c", "a")
     await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
     resource = Resource(lanes("prepare"), Device("a"))
@@ -144,7 +65,7 @@ async def test_after_a_boot_it_is_prepared_anew(node: Node) -> None:
     assert node.records["c"]["boot"] == "boot-2"
 
 
-async def test_a_claim_that_fails_after_a_boot_keeps_its_devices(node: Node) -> None:
+async def test_a_claim_that_fails_after_a_boot_keeps_its_devices(node: ClaimNode) -> None:
     asked = node.allocate("c", "a")
     await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
     resource = Resource(lanes(error=DriverError("not yet")), Device("a"))
@@ -153,7 +74,7 @@ async def test_a_claim_that_fails_after_a_boot_keeps_its_devices(node: Node) -> 
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
 
 
-async def test_a_device_in_a_claim_is_refused_to_another(node: Node) -> None:
+async def test_a_device_in_a_claim_is_refused_to_another(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource)
     await claims.prepare([node.allocate("c", "a")])
@@ -162,7 +83,7 @@ async def test_a_device_in_a_claim_is_refused_to_another(node: Node) -> None:
     assert "d" not in node.records
 
 
-async def test_a_claim_waits_for_the_end_of_another(node: Node) -> None:
+async def test_a_claim_waits_for_the_end_of_another(node: ClaimNode) -> None:
     resource = Resource(lanes("release"), Device("a"))
     claims, first = await node.gateway(resource, patience=30), node.allocate("c", "a")
     await claims.prepare([first])
@@ -171,7 +92,7 @@ async def test_a_claim_waits_for_the_end_of_another(node: Node) -> None:
     assert (await one(await second))[0].device == "a"
 
 
-async def test_a_driver_that_does_not_release_keeps_no_pod(node: Node) -> None:
+async def test_a_driver_that_does_not_release_keeps_no_pod(node: ClaimNode) -> None:
     resource = Resource(lanes("release"), Device("a"))
     claims, asked = await node.gateway(resource), node.allocate("c", "a")
     await claims.prepare([asked])
@@ -183,7 +104,7 @@ async def test_a_driver_that_does_not_release_keeps_no_pod(node: Node) -> None:
     await until(lambda: not node.records)
 
 
-async def test_two_claims_at_once_get_a_device_once(node: Node) -> None:
+async def test_two_claims_at_once_get_a_device_once(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource)
     answers = await claims.prepare([node.allocate("c", "a"), node.allocate("d", "a")])
@@ -191,7 +112,7 @@ async def test_two_claims_at_once_get_a_device_once(node: Node) -> None:
     assert resource.lanes.allocated == [("a",)]
 
 
-async def test_shares_of_one_device_go_to_several_claims(node: Node) -> None:
+async def test_shares_of_one_device_go_to_several_claims(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"), shares=3)
     claims = await node.gateway(resource)
     two = node.allocate("c", "a", shareID="s1", consumedCapacity={"shares": "2"})
@@ -201,7 +122,7 @@ async def test_shares_of_one_device_go_to_several_claims(node: Node) -> None:
     assert "0 of 1 shares" in await one(await claims.prepare([node.allocate("e", "a", shareID="s3")]))
 
 
-async def test_other_drivers_results_are_theirs(node: Node) -> None:
+async def test_other_drivers_results_are_theirs(node: ClaimNode) -> None:
     claims = await node.gateway(Resource(lanes(), Device("a")))
     assert await one(await claims.prepare([node.allocate("c", "x", driver="other")])) == ()
 
@@ -215,7 +136,7 @@ async def test_other_drivers_results_are_theirs(node: Node) -> None:
     ],
     ids=["gone", "replaced", "not allocated"],
 )
-async def test_a_claim_that_is_not_what_was_asked_for(node: Node, change: Any, text: str) -> None:
+async def test_a_claim_that_is_not_what_was_asked_for(node: ClaimNode, change: Any, text: str) -> None:
     resource = Resource(lanes(), Device("a"))
     claims, asked = await node.gateway(resource), node.allocate("c", "a")
     change(node.store, ("resourceclaims", "default", "c"))
@@ -223,7 +144,7 @@ async def test_a_claim_that_is_not_what_was_asked_for(node: Node, change: Any, t
     assert node.records == {}
 
 
-async def test_a_refusal_of_the_driver_frees_the_device(node: Node) -> None:
+async def test_a_refusal_of_the_driver_frees_the_device(node: ClaimNode) -> None:
     resource = Resource(lanes("release", error=DriverError("no")), Device("a"))
     claims = await node.gateway(resource)
     assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
@@ -231,7 +152,7 @@ async def test_a_refusal_of_the_driver_frees_the_device(node: Node) -> None:
     assert len(await one(await claims.prepare([node.allocate("d", "a")]))) == 1
 
 
-async def test_unprepare_is_answered_after_the_release(node: Node) -> None:
+async def test_unprepare_is_answered_after_the_release(node: ClaimNode) -> None:
     resource = Resource(lanes("release"), Device("a"))
     claims, asked = await node.gateway(resource), node.allocate("c", "a")
     await claims.prepare([asked])
@@ -241,13 +162,13 @@ async def test_unprepare_is_answered_after_the_release(node: Node) -> None:
     assert len(await one(await claims.prepare([node.allocate("d", "a")]))) == 1
 
 
-async def test_unprepare_of_a_claim_that_nobody_knows(node: Node, simulated: Simulated) -> None:
+async def test_unprepare_of_a_claim_that_nobody_knows(node: ClaimNode, simulated: Simulated) -> None:
     claims = await node.gateway(Resource(lanes(), Device("a")))
     await simulated.down()
     assert await one(await claims.unprepare([Asked("default", "c", "no-such-uid")])) == ()
 
 
-async def test_unprepare_after_a_restart_releases(node: Node) -> None:
+async def test_unprepare_after_a_restart_releases(node: ClaimNode) -> None:
     asked = node.allocate("c", "a")
     await (await node.gateway(Resource(lanes("release"), Device("a")))).prepare([asked])
     resource = Resource(lanes("release"), Device("a"))
@@ -257,7 +178,7 @@ async def test_unprepare_after_a_restart_releases(node: Node) -> None:
     assert node.records == {}
 
 
-async def test_a_damaged_record_is_kept_and_said(node: Node) -> None:
+async def test_a_damaged_record_is_kept_and_said(node: ClaimNode) -> None:
     folder = node.folder / "dra" / "claims"
     folder.mkdir(parents=True)
     (folder / "uid-1.json").write_text("{")
@@ -267,7 +188,7 @@ async def test_a_damaged_record_is_kept_and_said(node: Node) -> None:
     assert (folder / "uid-1.json").exists()
 
 
-async def test_a_uid_is_never_a_path(node: Node) -> None:
+async def test_a_uid_is_never_a_path(node: ClaimNode) -> None:
     claims = await node.gateway(Resource(lanes(), Device("a")))
     asked = node.allocate("c", "a")
     node.store.get(("resourceclaims", "default", "c"))["metadata"]["uid"] = "../../x"
@@ -275,7 +196,7 @@ async def test_a_uid_is_never_a_path(node: Node) -> None:
     assert "expected a claim's uid" in answer
 
 
-async def test_a_call_that_the_kubelet_gave_up_goes_on(node: Node) -> None:
+async def test_a_call_that_the_kubelet_gave_up_goes_on(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
     claims, asked = await node.gateway(resource), node.allocate("c", "a")
     resource.lanes.go_on.clear()

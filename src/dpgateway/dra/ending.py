@@ -1,4 +1,9 @@
-"""Ends claims: their devices are released to the drivers, then their records are forgotten.
+"""Ends claims, in these steps, each of which may be repeated by another gateway::
+
+    ending     the record says so: from here on the end goes on by itself, also after a kill
+    specs      removed, so no container of the claim starts any more
+    released   each driver was told that the devices are free
+    forgotten  the record is removed: the devices may be given to another claim
 
 The pod isn't terminal before Unprepare is answered, and the scheduler gives the device away 20 ms later (seen on 1.37).
 So a call waits until the driver has released the devices, or for PATIENCE, with the devices withheld: a driver that
@@ -9,40 +14,76 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
+from dpgateway.cdi.own import OwnSpecs
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
 from dpgateway.dra.claims.store import ClaimStore
+from dpgateway.errors import GatewayError
 
 
 class ClaimEnds:
     """The ends of claims. Used from the event loop."""
 
     def __init__(
-        self, store: ClaimStore, boot: str, patience: float, log: logging.LoggerAdapter[logging.Logger]
+        self, store: ClaimStore, specs: OwnSpecs, boot: str, patience: float, log: logging.LoggerAdapter[logging.Logger]
     ) -> None:
-        self._store, self._boot, self._patience, self._log = store, boot, patience, log
-        self._endings: set[asyncio.Task[None]] = set()
-        """The ends that wait for a driver; kept, because the event loop keeps no tasks."""
+        self._store, self._specs, self._boot, self._patience, self._log = store, specs, boot, patience, log
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        """`_endings` contains the ends under way, keyed by the claim's uid."""
 
     async def end(self, record: ClaimRecord) -> None:
         """Returns once the claim has ended, or after the patience: the rest doesn't depend on the caller, because the
         kubelet asks no more once it has its answer. Raises RequestError if the end can't be recorded.
         """
         await self._store.write(record.at(Phase.ENDING, self._boot))
-        ending = asyncio.create_task(self._end(record), name=f"end of {record}")
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
+        ending = self._goes_on(record)
         if not (await asyncio.wait({ending}, timeout=self._patience))[0]:
             text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld until it has"
             self._log.warning(text, record, self._patience)
 
+    def resume(self) -> None:
+        """Goes on with the ends that an earlier gateway has begun: perhaps nobody asks for them any more. The
+        resources that are going to be served are known to the store.
+        """
+        for record in self._store.records.values():
+            if record.phase is Phase.ENDING:
+                self._goes_on(record)
+
+    def _goes_on(self, record: ClaimRecord) -> asyncio.Task[None]:
+        """The claim's end, begun if it isn't under way."""
+        if (known := self._endings.get(record.uid)) is not None:
+            return known
+        ending = asyncio.create_task(self._end(record), name=f"end of {record}")
+        self._endings[record.uid] = ending
+        ending.add_done_callback(lambda _: self._endings.pop(record.uid))
+        return ending
+
     async def _end(self, record: ClaimRecord) -> None:
         """Forgets the claim once its devices are released."""
+        try:
+            await self._store.on_disk(partial(self._remove_specs, record))
+        except (GatewayError, OSError) as error:  # the keeper of specs removes them later
+            self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
         await asyncio.gather(*map(self._released, record.given))
         await self._store.forget(record)
         self._log.info("unprepared %s", record)
 
     async def _released(self, one: Given) -> None:
-        """Returns once the driver was told that these devices are free; at once if there is no resource to tell."""
-        if (offering := self._store.offerings.get(one.resource)) is not None:
-            await offering.usage.wait_for(lambda in_use: in_use.freed.isdisjoint(one.ids))
+        """Returns once the driver was told that these devices are free. A resource that isn't configured any more has
+        no driver to tell; one that is stopped has the release in its journal.
+        """
+        offerings = self._store.offerings
+        while (offering := offerings.get(one.resource)) is None and one.resource in self._store.expected:
+            await self._store.served.wait(self._store.served.version)
+        if offering is not None:
+            usage = offering.usage
+            await usage.wait_for(
+                lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
+            )
+
+    def _remove_specs(self, record: ClaimRecord) -> None:
+        """Blocks. Raises GatewayError, OSError."""
+        ended = {(one.resource, tuple(sorted(one.ids))) for one in record.given}
+        specs = [one for one in self._specs.all() if (one.given.resource, one.given.ids) in ended]
+        self._specs.remove(specs)

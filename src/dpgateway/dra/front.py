@@ -143,6 +143,7 @@ class DraFront:
     def expect(self, name: str, pool: str) -> None:
         """A resource is going to be offered: its pool is left alone until then."""
         self._expected[name] = pool
+        self.claims.expect(name)
         self.look()
 
     def add(self, member: PublishedResource) -> None:

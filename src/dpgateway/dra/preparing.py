@@ -5,7 +5,7 @@ from its record. What is on disk before each step begins (``claims.records``) sa
 after a kill, has to do::
 
     Prepare     record "preparing" -> driver: allocate, prepare -> CDI specs -> record "prepared" -> answer
-    Unprepare   record "ending" -> released to the driver -> no record -> answer
+    Unprepare   record "ending" -> no CDI specs -> released to the driver -> no record -> answer
 
 - Calls of one claim come one after the other (a lane), and go on if the kubelet stops waiting, after 45 s: its next
   call joins them. Those of different claims don't wait for one another.
@@ -83,7 +83,7 @@ class NodeClaims:
         self._driver, self._boot, self._log, self._patience = driver, boot, parts.log, patience
         self._server, self._specs = parts.server, parts.specs
         self._store = ClaimStore(parts.files, parts.threads, parts.log)
-        self._ends = ClaimEnds(self._store, boot, patience, parts.log)
+        self._ends = ClaimEnds(self._store, parts.specs, boot, patience, parts.log)
         self._lanes = ClaimLanes()
 
     @property
@@ -96,8 +96,15 @@ class NodeClaims:
         return self._store.damaged
 
     async def load(self) -> None:
-        """Reads the records of earlier gateways. Raises GatewayError, OSError."""
+        """Reads the records of earlier gateways, and goes on with the ends that they have begun. The resources that
+        are going to be served are expected already. Raises GatewayError, OSError.
+        """
         await self._store.load()
+        self._ends.resume()
+
+    def expect(self, resource: str) -> None:
+        """The resource is going to be served: claims of earlier gateways may have devices of it."""
+        self._store.expect(resource)
 
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""

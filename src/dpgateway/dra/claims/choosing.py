@@ -61,7 +61,8 @@ def _resource_of(wanted: Allocated, one: Result, offerings: Offerings) -> str:
 
 def _free(wanted: Allocated, one: Result, resource: str, offering: Offering, taken: set[str]) -> tuple[str, ...]:
     """As many free ids of the device as the claim gets shares of it; marks them as ``taken``."""
-    device, used = offering.id_of(one.pool, one.device), offering.usage.value.last_known
+    # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
+    device, used = offering.id_of(one.pool, one.device), offering.usage.value.taken
     all_ = offering.granting.inventory.ledger.ids(device or "")
     free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][: one.shares]
     if len(free) < one.shares:

@@ -68,7 +68,11 @@ class ClaimHoldings(InUse):
 
     def one_has(self, ids: Collection[str]) -> bool:
         claims = self.claims
-        return claims is None or any(set(one.of(self.resource)).issuperset(ids) for one in claims.values())
+        if claims is None:
+            return True
+        # No container of a claim that is ending starts again, so it needs no CDI spec.
+        lasting = [one for one in claims.values() if one.phase is not Phase.ENDING]
+        return any(set(one.of(self.resource)).issuperset(ids) for one in lasting)
 
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         return frozenset()

@@ -15,7 +15,8 @@ from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Damaged
-from dpgateway.errors import RequestError
+from dpgateway.errors import GatewayError, RequestError
+from dpgateway.kit.observable import Signal
 from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
@@ -31,6 +32,10 @@ class ClaimStore:
         self._files, self._threads, self._log = files, threads, log
         self.offerings: dict[str, Offering] = {}
         """The resources that are served, by name."""
+        self.expected: set[str] = set()
+        """The names of the resources that are going to be served."""
+        self.served = Signal()
+        """Notified when a resource has come or gone."""
         self.records: dict[str, ClaimRecord] = {}
         """By uid. As on disk, but for a write that failed."""
         self.damaged: tuple[Damaged, ...] = ()
@@ -43,13 +48,22 @@ class ClaimStore:
             self._log.error("%s: not a claim's record, so what it stands for can't be freed: %s", one.file, one.why)
         self._tell()
 
+    def expect(self, resource: str) -> None:
+        """The resource is going to be served."""
+        self.expected.add(resource)
+
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""
         self.offerings[resource] = offering
         self._tell(resource, recalled=True)
+        self.served.notify()
 
     def drop(self, resource: str) -> None:
-        self.offerings.pop(resource, None)
+        """The resource isn't served any more; its journal has what it hasn't released."""
+        self.expected.discard(resource)
+        if (gone := self.offerings.pop(resource, None)) is not None:
+            gone.usage.notify()
+        self.served.notify()
 
     async def write(self, new: ClaimRecord) -> None:
         """Reserves the ids in the same step of the event loop. Raises RequestError: what isn't on disk isn't done."""
@@ -65,7 +79,7 @@ class ClaimStore:
         self._tell()
         try:
             await self.on_disk(partial(self._files.remove, old.uid))
-        except OSError as error:
+        except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self._files.folder, error)
 
     def _tell(self, only: str = "", *, recalled: bool = False) -> None:

@@ -1,0 +1,98 @@
+"""A node whose claims a test prepares: resources with drivers that the test plays, an API server, and a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpgateway import Allocation, Device, DeviceNode
+from dpgateway.cluster.server import ApiServer
+from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.preparing import Asked, ClaimParts, NodeClaims
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.resource.freeing import Releases
+from dpgateway.resource.front import Usage
+from dpgateway.resource.granting import Granting
+from dpgateway.resource.inventory import Inventory
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.resource import FakeLanes, running
+from tests.support.resources import NAME, configured
+from tests.support.specs import own
+
+DRIVER, POOL, BOOT = "dra.example.com", "n1/example.com/thing", "boot-1"
+LOG = bind("test")
+
+
+class ClaimedResource:
+    """A resource on the DRA front."""
+
+    def __init__(self, lanes: FakeLanes, *devices: Device, shares: int = 1) -> None:
+        config, self.lanes = Observable(configured(shares=shares)), lanes
+        self.usage = Usage(ClaimHoldings(resource=NAME))
+        driver = running(lanes)
+        self.inventory = Inventory(config, self.usage, LOG)
+        self.releases = Releases(self.inventory, driver, LOG)
+        self.granting = Granting(config, self.inventory, driver, self.releases, LOG)
+        self.usage.set(self.usage.value.remembered({}).given_by("scripted" if "release" in lanes.abilities else ""))
+        self.usage.subscribe(self._follow)
+        self.inventory.take(devices)
+
+    def id_of(self, pool: str, device: str) -> str | None:
+        return device if pool == POOL and device in self.inventory.ledger.devices else None
+
+    def _follow(self) -> None:
+        self.inventory.use()
+        if self.usage.value.unsettled:
+            asyncio.get_running_loop().call_soon(self.releases.tell)
+
+
+class ClaimNode:
+    """The claims of a node, and what is on its disk."""
+
+    def __init__(self, server: ApiServer, simulated: Simulated, folder: Path) -> None:
+        self.store, self.server, self.folder = simulated.store, server, folder
+        self.specs = folder / "cdi"
+        self.specs.mkdir()
+
+    async def gateway(
+        self, resource: ClaimedResource | None = None, boot: str = BOOT, patience: float = 0.1
+    ) -> NodeClaims:
+        """Another gateway, with what its predecessors left; without a resource: it isn't served yet."""
+        parts = ClaimParts(self.server, ClaimFiles(self.folder), own(self.specs), Threads(), LOG)
+        claims = NodeClaims(DRIVER, parts, boot, patience)
+        claims.expect(NAME)
+        await claims.load()
+        if resource is not None:
+            claims.add(NAME, resource)
+        return claims
+
+    def allocate(self, name: str, *devices: str, driver: str = DRIVER, **more: Any) -> Asked:
+        """The scheduler allocates devices to a claim."""
+        results = [{"request": "r", "driver": driver, "pool": POOL, "device": one, **more} for one in devices]
+        pods = [{"resource": "pods", "name": f"pod-{name}", "uid": f"uid-{name}"}]
+        status = {"allocation": {"devices": {"results": results}}, "reservedFor": pods}
+        one = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
+        return Asked("default", name, one["metadata"]["uid"])
+
+    @property
+    def records(self) -> dict[str, Any]:
+        found = [json.loads(path.read_text()) for path in (self.folder / "dra" / "claims").glob("*.json")]
+        return {one["name"]: one for one in found}
+
+
+def lanes(*abilities: str, **more: Any) -> FakeLanes:
+    given: Callable[[Any], Allocation] = lambda devices: Allocation(  # noqa: E731
+        env={"DEVICE": devices[0].id}, device_nodes=tuple(DeviceNode("/dev/null", f"/dev/{d.id}") for d in devices)
+    )
+    return FakeLanes(*abilities, **{"allocation": given, **more})
+
+
+async def one(answers: Any) -> Any:
+    (answer,) = answers.values()
+    return answer

@@ -1,0 +1,93 @@
+"""Ends of claims that a gateway has begun, and that another goes on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.cluster.server import ApiServer
+from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.preparing import Asked
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+from tests.support.resources import NAME
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
+    return ClaimNode(server, simulated, tmp_path)
+
+
+async def begun(node: ClaimNode) -> Asked:
+    """A gateway that was killed after it had recorded that a claim ends."""
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    resource.releases.rest()
+    await claims.unprepare([asked])
+    assert node.records["c"]["phase"] == "ending"
+    return asked
+
+
+async def test_an_end_that_was_begun_goes_on_by_itself(node: ClaimNode) -> None:
+    await begun(node)
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    await node.gateway(resource)
+    await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"]
+
+
+async def test_an_end_waits_for_a_resource_that_is_going_to_be_served(node: ClaimNode) -> None:
+    asked = await begun(node)
+    claims = await node.gateway()
+    assert await one(await claims.unprepare([asked])) == ()
+    assert node.records["c"]["phase"] == "ending"
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims.add(NAME, resource)
+    await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"]
+
+
+async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:
+    await begun(node)
+    claims = await node.gateway()
+    claims.drop(NAME)
+    await until(lambda: not node.records)
+
+
+async def test_a_resource_that_stops_holds_up_no_end(node: ClaimNode) -> None:
+    await begun(node)
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    resource.releases.rest()
+    claims = await node.gateway(resource)
+    claims.drop(NAME)
+    await until(lambda: not node.records)
+    assert isinstance(resource.usage.value, ClaimHoldings)
+    assert "a" in resource.usage.value.unreleased  # as its journal has it
+
+
+async def test_no_other_claim_gets_a_device_before_its_release(node: ClaimNode) -> None:
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    resource.releases.rest()
+    await claims.unprepare([asked])
+    assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
+    resource.releases.go_on()
+    assert len(await one(await claims.prepare([node.allocate("e", "a")]))) == 1
+    assert resource.lanes.released == ["a"]
+
+
+async def test_the_specs_are_gone_before_the_release(node: ClaimNode) -> None:
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    assert len(list(node.specs.glob("*.json"))) == 1
+    assert resource.usage.value.one_has(["a"])
+    resource.releases.rest()
+    await claims.unprepare([asked])
+    assert not list(node.specs.glob("*.json"))
+    assert not resource.usage.value.one_has(["a"])  # so the keeper doesn't write it again
