@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
@@ -52,6 +53,8 @@ class SimulatedApiServer:
         self.faults: list[tuple[str, int, Mapping[str, str]]] = []
         """Each with the beginning of the request that it is for, as in ``asked``, and the answer's status and headers.
         """
+        self.tls: ssl.SSLContext | None = None
+        """Its certificate and key; None: without TLS. Of the next connections."""
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         """The connections, by the task that serves each."""
@@ -59,11 +62,11 @@ class SimulatedApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self._port}"
 
     async def up(self) -> None:
         """Serves, on the same port as before."""
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, ssl=self.tls)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
