@@ -1,6 +1,7 @@
 """The API server, for a front that needs it. Nothing here loads the client library before a request is made.
 
-account   the server's address, and the files of the account
-server    requests: get, list, create, replace, delete
-watching  the objects of one selector, kept up to date
+account    the server's address, and the files of the account
+transport  what every request has in common on the wire
+server     requests: get, list, create, replace, delete
+watching   the objects of one selector, kept up to date
 """

@@ -38,3 +38,14 @@ class Account:
         return cls(
             f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", files / "ca.crt", files / "token"
         )
+
+    def read_token(self) -> str:
+        """The token. Raises ConfigurationError if there is none."""
+        try:
+            token = self.token.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"the token of the API server can't be read from {self.token}: {error}") from error
+        if not token or not token.isascii() or not token.isprintable():
+            found = "an empty file" if not token else f"a file of {len(token)} characters that aren't a token's"
+            raise ConfigurationError(f"{self.token}: found {found}, expected the token of a service account")
+        return token

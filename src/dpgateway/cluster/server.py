@@ -1,7 +1,11 @@
 """Requests to the API server, over lightkube.
 
 An object is plain JSON: all that comes from the server is data to check, whatever its version. Every request has a
-deadline. A request that failed in transit may have been done: the caller looks, and compares.
+deadline. One that the server turned away, with 429 or 503 and a Retry-After, wasn't begun, and is sent again within it.
+A request that failed in transit may have been done: the caller looks, and compares.
+
+The account's files are replaced while the gateway runs: the token is read again when the server refuses it, the
+certificates when their file has changed. Then another client takes over, and the old one ends once its requests have.
 """
 
 from __future__ import annotations
@@ -9,21 +13,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from dpgateway.cluster.account import Account
-from dpgateway.errors import GatewayError, cut
+from dpgateway.errors import ConfigurationError, GatewayError, cut
 
 DEADLINE = 30.0
 """Seconds for an answer."""
 PAGE = 500
 """Objects of one answer to a list."""
 LONGEST_REASON = 1000
+TURNED_AWAY = frozenset({429, 502, 503, 504})
+"""With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
+LONGEST_AFTER = 60.0
+"""Seconds of a Retry-After."""
+INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
 
-NOT_FOUND, CONFLICT, GONE, UNAUTHORIZED = 404, 409, 410, 401
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
 
 Object = Mapping[str, Any]
 """An object of the API server, as JSON."""
@@ -45,10 +57,10 @@ class ObjectKind(Enum):
 class ClusterError(GatewayError):
     """The API server refused a request, or didn't answer."""
 
-    def __init__(self, text: str, status: int = 0) -> None:
-        """``status``: of HTTP; 0 if there was no answer."""
+    def __init__(self, text: str, status: int = 0, after: float = 0.0) -> None:
+        """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait."""
         super().__init__(text)
-        self.status = status
+        self.status, self.after = status, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +74,16 @@ class Listing:
 class ApiServer:
     """The API server, as one account. Used from the event loop."""
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, account: Account, deadline: float = DEADLINE) -> None:
+        """``deadline``: seconds for an answer."""
+        self._account, self._deadline = account, deadline
         self._client: Any = None
-        self._ca_read = 0.0
-        """The mtime of the certificates that the client has."""
+        self._ca_read: object = None
+        """The file of the certificates that the client has, as :func:`_version` tells it."""
+        self._retired: tuple[Any, ...] = ()
+        """The client before it, with the certificates that were replaced last."""
+        self.requests: Counter[tuple[str, str, str]] = Counter()
+        """The requests so far, by verb, plural, and status or ``none``."""
 
     async def get(self, kind: ObjectKind, name: str, namespace: str = "") -> Object | None:
         """The object; None if there is none. Raises ClusterError."""
@@ -95,11 +112,11 @@ class ApiServer:
         ClusterError. ``seconds``: after which the server ends each answer, and the client asks for the next.
         """
         options = {"fields": dict(fields), "server_timeout": seconds, "resource_version": version}
-        async with contextlib.aclosing(self._connected().watch(_of(kind), **options)) as found:
+        async with contextlib.aclosing((await self._connected()).watch(_of(kind), **options)) as found:
             while True:
                 # No answer, not even an empty one, for longer than the server was told: the connection is dead.
                 what = f"watch {kind.plural}"
-                change, one = await self._ask(what, lambda _: anext(found), seconds + DEADLINE)
+                change, one = await self._ask(what, lambda _: anext(found), seconds + self._deadline, again=False)
                 yield change, dict(one)
 
     async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
@@ -120,50 +137,81 @@ class ApiServer:
                 raise
 
     async def close(self) -> None:
-        if self._client is not None:
-            with contextlib.suppress(Exception):
-                await self._client.close()
+        clients, self._client, self._retired = (*self._retired, self._client), None, ()
+        await _closed(*clients)
 
-    def _connected(self) -> Any:  # noqa: ANN401  of a library that is loaded late
-        """The client. Another one once the certificates have changed: the library reads them only when it is made."""
+    async def _connected(self) -> Any:  # noqa: ANN401  of a library that is loaded late
+        """The client. Another one once the certificates have changed: the library reads them only when it is made.
+        Raises ClusterError.
+        """
+        account = self._account
+        try:
+            read = _version(account.ca)
+            if self._client is None or read != self._ca_read:
+                # Requests are under way with the one before; those of the one before it ended long ago.
+                made, gone = self._made(), self._retired
+                self._retired = () if self._client is None else (self._client,)
+                self._client, self._ca_read = made, read
+                await _closed(*gone)
+        except ImportError as error:
+            raise ClusterError(f"{INSTALL} ({error})") from error
+        except ConfigurationError as error:
+            raise ClusterError(str(error)) from error
+        except OSError as error:
+            raise ClusterError(f"the API server {account.server} can't be asked: {account.ca}: {error}") from error
+        return self._client
+
+    def _made(self) -> Any:  # noqa: ANN401  of a library that is loaded late
+        """A client. Raises OSError for certificates that can't be read, ConfigurationError for such a token."""
+        from httpx2 import Timeout  # noqa: PLC0415
         from lightkube import AsyncClient, KubeConfig  # noqa: PLC0415  18 MB, for nodes with DRA only
         from lightkube.config.models import Cluster, User  # noqa: PLC0415
 
+        from dpgateway.cluster.transport import ClusterTransport, certificates  # noqa: PLC0415
+
         account = self._account
-        try:
-            read = account.ca.stat().st_mtime if account.ca is not None else 0.0
-            if self._client is None or read != self._ca_read:
-                cluster = Cluster(
-                    server=account.server, certificate_auth=None if account.ca is None else str(account.ca)
-                )
-                config = KubeConfig.from_one(
-                    cluster=cluster, user=User(token_file=str(account.token)), namespace="default"
-                )
-                self._client, self._ca_read = AsyncClient(config=config, timeout=None, trust_env=False), read
-        except OSError as error:
-            raise ClusterError(f"the API server {account.server} can't be asked: {error}") from error
-        return self._client
+        account.read_token()
+        transport = ClusterTransport(certificates(account.ca), self._answered)
+        cluster = Cluster(server=account.server, certificate_auth=None if account.ca is None else str(account.ca))
+        config = KubeConfig.from_one(cluster=cluster, user=User(token_file=str(account.token)), namespace="default")
+        # The transport has the certificates and the limits. The client's own deadline is for what ours doesn't see.
+        return AsyncClient(config=config, timeout=Timeout(2 * self._deadline), trust_env=False, transport=transport)
+
+    def _answered(self, verb: str, plural: str, status: str) -> None:
+        self.requests[verb, plural, status] += 1
 
     async def _object(self, what: str, ask: Callable[[Any], Awaitable[Any]]) -> Object:
         return dict(await self._ask(what, ask))
 
-    async def _ask(self, what: str, ask: Callable[[Any], Awaitable[Any]], within: float = DEADLINE) -> Any:  # noqa: ANN401
-        """What the client answers to ``ask``. Raises ClusterError."""
-        from httpx2 import HTTPStatusError  # noqa: PLC0415
+    async def _ask(
+        self, what: str, ask: Callable[[Any], Awaitable[Any]], within: float | None = None, *, again: bool = True
+    ) -> Any:  # noqa: ANN401
+        """What the client answers to ``ask``. Raises ClusterError. ``again``: whether ``ask`` can be called twice."""
+        where, within = f"{what} at {self._account.server}", within or self._deadline
+        end = asyncio.get_running_loop().time() + within
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    return await ask(await self._connected())
+            except ClusterError:
+                raise
+            except TimeoutError:
+                raise ClusterError(f"{where}: no answer for {within:g} s") from None
+            except Exception as error:  # the library, httpx2 and ssl each have errors of their own
+                refused = self._refused(where, error)
+                pause = refused.after * random.uniform(1.0, 1.5)  # noqa: S311
+                if not again or not refused.after or asyncio.get_running_loop().time() + pause >= end:
+                    raise refused from error
+                await asyncio.sleep(pause)
 
-        where = f"{what} at {self._account.server}"
-        try:
-            async with asyncio.timeout(within):
-                return await ask(self._connected())
-        except ClusterError:
-            raise
-        except HTTPStatusError as error:
-            code = getattr(getattr(error, "status", None), "code", None) or getattr(error.response, "status_code", 0)
-            raise ClusterError(f"{where}: found status {code}: {cut(str(error), LONGEST_REASON)}", code or 0) from error
-        except TimeoutError:
-            raise ClusterError(f"{where}: no answer for {within:g} s") from None
-        except Exception as error:  # the library, httpx and ssl each have errors of their own
-            raise ClusterError(f"{where}: {type(error).__name__}: {cut(str(error), LONGEST_REASON)}") from error
+    def _refused(self, where: str, error: Exception) -> ClusterError:
+        text = cut(str(error) or type(error).__name__, LONGEST_REASON)
+        status, after = _status(error)
+        if status == UNAUTHORIZED:
+            text = f"the token in {self._account.token} isn't accepted: {text}"
+        if status:
+            return ClusterError(f"{where}: found status {status}: {text}", status, after)
+        return ClusterError(f"{where}: {type(error).__name__}: {text}")
 
 
 @functools.cache  # the library refuses a second class for a kind
@@ -174,3 +222,31 @@ def _of(kind: ObjectKind) -> Any:  # noqa: ANN401  of a library that is loaded l
     group, version, name, plural, namespaced = kind.value
     make = generic_resource.create_namespaced_resource if namespaced else generic_resource.create_global_resource
     return make(group, version, name, plural)
+
+
+def _status(error: BaseException | None) -> tuple[int, float]:
+    """The status of HTTP behind an error of the library, 0 if there is none, and the seconds after which the server may
+    be asked again, 0 if it didn't say. An answer that isn't the API server's, but a proxy's, fails in the library.
+    """
+    while error is not None:
+        response = getattr(error, "response", None)
+        code: int = getattr(getattr(error, "status", None), "code", None) or getattr(response, "status_code", None) or 0
+        if code:
+            said = "" if response is None or code not in TURNED_AWAY else response.headers.get("retry-after", "")
+            return code, min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
+        error = error.__cause__ or error.__context__
+    return 0, 0.0
+
+
+def _version(path: Path | None) -> object:
+    """Changes with the file. Raises OSError."""
+    if path is None:
+        return None
+    found = path.stat()
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+async def _closed(*clients: Any) -> None:  # noqa: ANN401  of a library that is loaded late
+    for client in filter(None, clients):
+        with contextlib.suppress(Exception):
+            await client.close()

@@ -53,7 +53,8 @@ class WatchedObjects:
                     failures += 1
                     self.failure.set(str(error))
                     self._complaint.say(str(error))
-                await asyncio.sleep(backoff(max(1, failures), LONGEST_PAUSE) * random.uniform(0.5, 1.5))  # noqa: S311
+                pause = backoff(max(1, failures), LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
+                await asyncio.sleep(max(pause, error.after))
 
     def wrote(self, one: Object) -> None:
         """The server's answer to a write of our own, which the watch may not have shown yet."""

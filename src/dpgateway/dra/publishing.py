@@ -105,7 +105,7 @@ class Publisher:
                 failures += 1
                 self._kept.clear()  # the server may be another one when it is back
                 self._say(str(error))
-                await asyncio.sleep(backoff(failures, LONGEST_PAUSE))
+                await asyncio.sleep(max(backoff(failures, LONGEST_PAUSE), error.after))
                 continue
             await self._changed.wait(version)
 

@@ -1,0 +1,100 @@
+"""What every request to the API server has in common on the wire. Loaded with the first request only, as is the client.
+
+- An answer has at most LARGEST bytes, a line of a watch at most LONGEST_LINE: the memory of a node's agent isn't the
+  server's to use. Answers aren't compressed, so that their bytes are what is counted.
+- A connection that nobody hears of is found dead after about a minute: a watch may be silent for ten, and a balancer
+  that forgets a connection, or a server without power, says nothing.
+- No proxy of the environment is used, and no redirect followed: neither may have the token.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from ssl import SSLContext, create_default_context
+
+import httpx2
+
+LARGEST = 16 << 20
+"""Bytes of an answer: 500 claims have about 1.5 MB, and etcd holds no object over 1.5 MiB."""
+LONGEST_LINE = 4 << 20
+"""Bytes of one line of a watch: one object."""
+USER_AGENT = "dpgateway"
+ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),  # ms, of bytes that aren't acknowledged
+)
+NO_ANSWER = "none"
+"""In place of a status, of a request that got none."""
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+Answered = Callable[[str, str, str], None]
+"""Gets the verb, the plural of the kind, and the status or NO_ANSWER, of each request."""
+
+
+class AnswerTooLarge(Exception):
+    """An answer has more bytes than it may have."""
+
+
+class ClusterTransport(httpx2.AsyncBaseTransport):
+    """The connections of one client."""
+
+    def __init__(self, certificates: SSLContext, answered: Answered) -> None:
+        self._inner = httpx2.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=ALIVE)
+        self._answered = answered
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
+        verb, plural = _asked(request)
+        status = NO_ANSWER
+        try:
+            response = await self._inner.handle_async_request(request)
+            status = str(response.status_code)
+        finally:
+            self._answered(verb, plural, status)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Limited(response.stream, by_line=verb == "watch")
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """An answer's bytes, as long as there aren't too many."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, *, by_line: bool) -> None:
+        self._inner, self._by_line = inner, by_line
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, most = 0, LONGEST_LINE if self._by_line else LARGEST
+        async for some in self._inner:
+            # Only the last line can be unfinished; those before it were read.
+            size = len(some) - some.rindex(b"\n") if self._by_line and b"\n" in some else size + len(some)
+            if size > most:
+                raise AnswerTooLarge(f"found over {most} bytes in {'a line of ' if self._by_line else ''}its answer")
+            yield some
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def certificates(ca: Path | None) -> SSLContext:
+    """What the server's certificate is checked with. ``ca``: a file, PEM; None: the system's. Raises OSError."""
+    return create_default_context(cafile=ca)
+
+
+def _asked(request: httpx2.Request) -> tuple[str, str]:
+    """The verb and the plural of a request to ``/api/v1/...`` or ``/apis/GROUP/VERSION/...``, in a namespace or not."""
+    parts = request.url.path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    plural, name, *_ = (*parts, "", "")
+    one = "get" if name else "watch" if "watch" in request.url.params else "list"
+    return _VERBS.get(request.method, one), plural

@@ -1,0 +1,400 @@
+"""Requests to an API server that fails in each of the ways that servers, balancers and files fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpgateway.cluster.account import Account
+from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.transport import LARGEST, LONGEST_LINE
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.waiting import until
+
+NODE = ObjectKind.NODE
+
+
+async def refused(asked: Any) -> ClusterError:
+    with pytest.raises(ClusterError) as caught:
+        await asked
+    return caught.value
+
+
+# the account
+
+
+async def test_a_rotated_token_is_read_when_it_is_refused(
+    server: ApiServer, simulated: Simulated, tmp_path: Path
+) -> None:
+    simulated.token = "first"  # noqa: S105  of a simulated server
+    assert await server.get(NODE, "n1")
+    simulated.token = "second"  # noqa: S105  of a simulated server
+    (tmp_path / "token").write_text("second\n")
+    assert await server.get(NODE, "n1")
+    assert simulated.asked == ["GET nodes n1"] * 3
+
+
+async def test_a_watch_gets_the_rotated_token(server: ApiServer, simulated: Simulated, tmp_path: Path) -> None:
+    simulated.token = "first"  # noqa: S105  of a simulated server
+    watched = WatchedObjects(server, NODE, {}, Complaint(bind("test")))
+    task = asyncio.create_task(watched.run())
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.token = "second"  # noqa: S105  of a simulated server
+    (tmp_path / "token").write_text("second")
+    simulated.hang_up()
+    await until(lambda: simulated.asked[-1] == "GET nodes watch" and len(simulated.asked) > 2)
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    await watched.objects.wait_for(lambda found: found and "n2" in found)
+    task.cancel()
+
+
+async def test_a_token_that_stays_wrong_names_its_file(server: ApiServer, simulated: Simulated, tmp_path: Path) -> None:
+    simulated.token = "another"  # noqa: S105  of a simulated server
+    error = await refused(server.get(NODE, "n1"))
+    assert error.status == 401
+    assert str(tmp_path / "token") in str(error)
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe", b"two\nlines"])
+async def test_a_file_that_is_no_token_is_named(simulated: Simulated, tmp_path: Path, content: bytes | None) -> None:
+    token = tmp_path / "other"
+    if content is not None:
+        token.write_bytes(content)
+    server = ApiServer(Account(simulated.url, None, token))
+    assert str(token) in str(await refused(server.get(NODE, "n1")))
+    token.write_text("good")
+    assert await server.get(NODE, "n1")
+    await server.close()
+
+
+def authority(folder: Path, name: str) -> ssl.SSLContext:
+    """A server's certificate, signed by itself; ``NAME.crt`` is the one that clients trust."""
+    crt, key = folder / f"{name}.crt", folder / f"{name}.key"
+    made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    files = ("-keyout", str(key), "-out", str(crt), "-days", "2", "-subj", f"/CN={name}")
+    added = ("-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run([*made, *files, *added], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(crt, key)
+    return context
+
+
+@pytest.fixture
+async def secure(tmp_path: Path) -> AsyncIterator[Simulated]:
+    one = Simulated()
+    one.tls = authority(tmp_path, "one")
+    await one.up()
+    one.store.create("nodes", "", {"metadata": {"name": "n1"}})
+    yield one
+    await one.down()
+
+
+@pytest.fixture
+def account(secure: Simulated, tmp_path: Path) -> Account:
+    (tmp_path / "ca.crt").write_bytes((tmp_path / "one.crt").read_bytes())
+    (tmp_path / "token").write_text("t")
+    return Account(secure.url, tmp_path / "ca.crt", tmp_path / "token")
+
+
+async def test_replaced_certificates_are_read(secure: Simulated, account: Account, tmp_path: Path) -> None:
+    server = ApiServer(account)
+    assert await server.get(NODE, "n1")
+    await secure.down()
+    secure.tls = authority(tmp_path, "two")
+    await secure.up()
+    assert "certificate" in str(await refused(server.get(NODE, "n1"))).lower()
+    for name in ("one", "two"):  # a second time: the client before the last one is closed
+        (tmp_path / "new").write_bytes((tmp_path / f"{name}.crt").read_bytes())
+        (tmp_path / "new").rename(tmp_path / "ca.crt")
+        if name == "two":
+            assert await server.get(NODE, "n1")
+        else:
+            await refused(server.get(NODE, "n1"))
+    await server.close()
+
+
+@pytest.mark.parametrize("content", [None, "", "no certificate"])
+async def test_certificates_that_cant_be_read_are_named(account: Account, content: str | None) -> None:
+    assert account.ca
+    account.ca.unlink()
+    if content is not None:
+        account.ca.write_text(content)
+    server = ApiServer(account)
+    assert str(account.ca) in str(await refused(server.get(NODE, "n1")))
+    await server.close()
+
+
+# the server
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_request_that_was_turned_away_is_sent_again(
+    server: ApiServer, simulated: Simulated, status: int
+) -> None:
+    simulated.faults.append(("POST nodes", status, {"Retry-After": "1"}))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await server.create(NODE, {"metadata": {"name": "n2"}})
+    assert 1 <= loop.time() - began < 10
+
+
+async def test_a_server_that_asks_for_more_than_the_deadline_is_heard(server: ApiServer, simulated: Simulated) -> None:
+    simulated.faults.append(("GET nodes", 429, {"Retry-After": "45"}))
+    error = await refused(server.get(NODE, "n1"))
+    assert (error.status, error.after) == (429, 45.0)
+
+
+@pytest.mark.parametrize("said", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"])
+async def test_without_seconds_nothing_is_sent_again(server: ApiServer, simulated: Simulated, said: str) -> None:
+    simulated.faults.append(("GET nodes", 503, {"Retry-After": said} if said else {}))
+    error = await refused(server.get(NODE, "n1"))
+    assert (error.status, error.after) == (503, 0.0)
+    assert len(simulated.asked) == 1
+
+
+async def test_a_redirect_isnt_followed(server: ApiServer, simulated: Simulated) -> None:
+    simulated.faults.append(("GET nodes", 307, {"Location": f"{simulated.url}/api/v1/nodes/elsewhere"}))
+    assert (await refused(server.get(NODE, "n1"))).status == 307
+    assert len(simulated.asked) == 1
+
+
+async def test_the_environments_proxies_are_ignored(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+        monkeypatch.setenv(name.lower(), "http://127.0.0.1:1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    assert await server.get(NODE, "n1")
+
+
+async def test_a_server_that_is_down_and_back_is_asked_again(server: ApiServer, simulated: Simulated) -> None:
+    assert await server.get(NODE, "n1")
+    await simulated.down()
+    assert (await refused(server.get(NODE, "n1"))).status == 0
+    await simulated.up()
+    assert await server.get(NODE, "n1")
+
+
+async def test_requests_are_counted(server: ApiServer, simulated: Simulated) -> None:
+    await server.get(NODE, "n1")
+    await server.list(ObjectKind.SLICE, {})
+    simulated.faults.append(("PUT resourceclaims", 403, {}))
+    claim = {"metadata": {"name": "c", "namespace": "default"}}
+    await refused(server.replace(ObjectKind.CLAIM, claim))
+    await simulated.down()
+    await refused(server.delete(ObjectKind.SLICE, "s"))
+    assert server.requests == {
+        ("get", "nodes", "200"): 1,
+        ("list", "resourceslices", "200"): 1,
+        ("update", "resourceclaims", "403"): 1,
+        ("delete", "resourceslices", "none"): 1,
+    }
+
+
+# a server that says what a test wants
+
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNKED = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode()
+
+
+def whole(body: bytes, head: str = HEAD) -> bytes:
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def chunk(body: bytes) -> bytes:
+    return f"{len(body):x}\r\n".encode() + body + b"\r\n"
+
+
+def line(name: str, what: str = "ADDED") -> bytes:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "resourceVersion": "8"}}
+    return json.dumps({"type": what, "object": node}).encode() + b"\n"
+
+
+class RawServer:
+    """Gives each request the next of its answers, then ends the connection, unless the answer is to hang."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.hangs = False
+        self.asked: list[bytes] = []
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            if self.answers:
+                writer.write(self.answers.pop(0))
+            if self.hangs:
+                await reader.read()
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[RawServer]:
+    one = RawServer()
+    listening = await asyncio.start_server(one.connected, "127.0.0.1", 0)
+    one.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
+    yield one
+    listening.close()
+
+
+@pytest.fixture
+async def of_raw(raw: Any, tmp_path: Path) -> AsyncIterator[Callable[..., ApiServer]]:
+    made: list[ApiServer] = []
+    (tmp_path / "token").write_text("t")
+
+    def make(deadline: float = 5.0) -> ApiServer:
+        made.append(ApiServer(Account(raw.url, None, tmp_path / "token"), deadline))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+async def test_a_server_that_hangs_is_given_up(raw: RawServer, of_raw: Any) -> None:
+    raw.hangs = True
+    error = await refused(of_raw(deadline=0.2).get(NODE, "n1"))
+    assert (error.status, "no answer for 0.2 s" in str(error)) == (0, True)
+
+
+async def test_an_answer_that_stops_halfway_is_given_up(raw: RawServer, of_raw: Any) -> None:
+    raw.hangs = True
+    raw.answers.append(CHUNKED + chunk(b'{"kind":'))
+    assert "no answer" in str(await refused(of_raw(deadline=0.2).get(NODE, "n1")))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        whole(b"not JSON"),
+        whole(b"[1, 2]"),
+        whole(b"{}")[:-1],
+        CHUNKED + chunk(b'{"kind":'),
+    ],
+)
+async def test_an_answer_that_is_none_is_an_error(raw: RawServer, of_raw: Any, answer: bytes) -> None:
+    raw.answers.append(answer)
+    assert (await refused(of_raw().get(NODE, "n1"))).status == 0
+
+
+@pytest.mark.parametrize("kind", ["", "Content-Type: text/html\r\n", "Content-Type: application/json\r\n"])
+async def test_a_balancers_refusal_has_its_status(raw: RawServer, of_raw: Any, kind: str) -> None:
+    raw.answers.append(whole(b"<h1>Bad gateway</h1>", f"HTTP/1.1 502 Bad Gateway\r\n{kind}"))
+    assert (await refused(of_raw().get(NODE, "n1"))).status == 502
+
+
+async def test_an_answer_that_is_too_large_is_refused(raw: RawServer, of_raw: Any) -> None:
+    raw.answers.append(whole(b'{"a": "' + b"x" * LARGEST + b'"}'))
+    assert str(LARGEST) in str(await refused(of_raw().get(NODE, "n1")))
+
+
+async def test_answers_arent_compressed(raw: RawServer, of_raw: Any) -> None:
+    raw.answers.append(whole(b"{}"))
+    await of_raw().get(NODE, "n1")
+    assert b"accept-encoding: identity" in raw.asked[0].lower()
+    assert b"user-agent: dpgateway" in raw.asked[0].lower()
+
+
+async def changes(server: ApiServer) -> tuple[list[str], str]:
+    """The changes of a watch until it fails, and why."""
+    found: list[str] = []
+    watch = server.changes(NODE, {}, "7", 300)
+    while True:
+        try:
+            what, one = await anext(watch)
+        except ClusterError as error:
+            return found, str(error)
+        found.append(f"{what} {one['metadata']['name']}")
+
+
+@pytest.mark.parametrize("rest", [line("n2")[:20], chunk(line("n2")[:20]) + b"0\r\n\r\n", chunk(b"null\n"), b"xyz"])
+async def test_a_watch_that_is_cut_off_fails(raw: RawServer, of_raw: Any, rest: bytes) -> None:
+    raw.answers.append(CHUNKED + chunk(line("n1")) + rest)
+    assert (await changes(of_raw()))[0] == ["ADDED n1"]
+
+
+async def test_many_lines_of_a_watch_may_be_more_than_one_may(raw: RawServer, of_raw: Any) -> None:
+    long = line("n" * (LONGEST_LINE // 4))
+    raw.answers.append(CHUNKED + b"".join(chunk(long) for _ in range(6)) + chunk(b"x" * (LONGEST_LINE + 1)))
+    found, why = await changes(of_raw(deadline=30.0))
+    assert len(found) == 6
+    assert str(LONGEST_LINE) in why
+
+
+async def test_a_silent_watch_is_given_up(raw: RawServer, of_raw: Any) -> None:
+    raw.answers.append(CHUNKED)
+    raw.hangs = True
+    server = of_raw(deadline=0.1)
+    with pytest.raises(ClusterError, match="no answer"):
+        await anext(server.changes(NODE, {}, "7", 0))
+
+
+@pytest.fixture
+async def watched(server: ApiServer) -> AsyncIterator[WatchedObjects]:
+    one = WatchedObjects(server, NODE, {}, Complaint(bind("test")))
+    task = asyncio.create_task(one.run())
+    await one.objects.wait_for(lambda found: found is not None)
+    yield one
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_a_forgotten_version_is_followed_by_a_list(watched: WatchedObjects, simulated: Simulated) -> None:
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    await watched.objects.wait_for(lambda found: "n2" in (found or ()))
+    simulated.store.delete(("nodes", "", "n2"))
+    simulated.store.compact()
+    simulated.hang_up()
+    await watched.objects.wait_for(lambda found: "n2" not in (found or ()))
+    assert simulated.asked.count("GET nodes") == 2
+
+
+@pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {}), (500, {}), (410, {})])
+async def test_a_watch_that_is_refused_begins_again(
+    watched: WatchedObjects, simulated: Simulated, fault: tuple[int, dict[str, str]]
+) -> None:
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.faults.append(("GET nodes", *fault))
+    simulated.hang_up()
+    await until(lambda: not simulated.faults)
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    await watched.objects.wait_for(lambda found: "n2" in (found or ()))
+    assert watched.failure.value == ""
+
+
+def test_a_missing_client_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from dpgateway.cluster.account import Account
+from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
+sys.modules["lightkube"] = None
+server = ApiServer(Account("http://127.0.0.1:1", None, Path({str(tmp_path / "token")!r})))
+try:
+    asyncio.run(server.get(ObjectKind.NODE, "n1"))
+except ClusterError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, check=True)
+    assert "pip install 'dpgateway[dra]'" in done.stdout
