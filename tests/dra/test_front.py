@@ -96,9 +96,12 @@ class Node:
             await channel.unary_unary("/pluginregistration.Registration/NotifyRegistrationStatus")(said)
 
     @property
+    def slices(self) -> list[Any]:
+        return self.store.list("resourceslices", "", US.fields)
+
+    @property
     def devices(self) -> dict[str, Any]:
-        slices = self.store.list("resourceslices", "", US.fields)
-        return {device["name"]: device for one in slices for device in one["spec"].get("devices", ())}
+        return {device["name"]: device for one in self.slices for device in one["spec"].get("devices", ())}
 
     def allocate(self, name: str, device: str) -> wire.Claim:
         result = {"request": "r", "driver": US.driver, "pool": POOL, "device": device}
@@ -171,6 +174,18 @@ async def test_a_claim_from_slice_to_release(node: Node, make: Any, service: str
     assert gateway.plugin.usage.value.last_known == {"b"}
     assert await node.unprepare(claim) == ""
     assert released == ["b"]
+
+
+async def test_nothing_is_offered_while_a_record_is_damaged(node: Node, make: Any) -> None:
+    folder = node.root / "state" / "dra" / "claims"
+    folder.mkdir(parents=True)
+    (folder / "uid-1.json").write_text("{")
+    make()
+    await node.register()
+    await until(lambda: node.slices)
+    assert node.devices == {}
+    assert await node.unprepare(wire.Claim(namespace="default", name="c", uid="uid-1")) == ""
+    await until(lambda: sorted(node.devices) == ["a", "b"])
 
 
 async def test_an_unhealthy_device_is_tainted(node: Node, make: Any) -> None:

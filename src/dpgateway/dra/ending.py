@@ -13,11 +13,12 @@ hangs must not keep pods from ending.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
+from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.dra.claims.store import ClaimStore
 from dpgateway.errors import GatewayError
 
@@ -41,6 +42,17 @@ class ClaimEnds:
         if not (await asyncio.wait({ending}, timeout=self._patience))[0]:
             text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld until it has"
             self._log.warning(text, record, self._patience)
+
+    async def end_damaged(self, one: Damaged) -> None:
+        """Ends a claim whose record can't be read: none of its containers runs any more. What only the journals know is
+        free then, unless there are further such records. Raises RequestError.
+        """
+        await self._store.set_aside(one)
+        if not self._store.doubt.value:
+            released = [it.usage.wait_for(lambda in_use: not in_use.freed) for it in self._store.offerings.values()]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await asyncio.gather(*released)
 
     def resume(self) -> None:
         """Goes on with the ends that an earlier gateway has begun: perhaps nobody asks for them any more. The

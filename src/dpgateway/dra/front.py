@@ -85,6 +85,7 @@ class DraFront:
         self.us, self.common, self.there, self.boot = us, common, node.there, node.boot
         parts = ClaimParts(cluster.server, ClaimFiles(common.state_dir), cluster.specs, common.threads, _log)
         self.claims = NodeClaims(us.driver, parts, node.boot)
+        self.claims.doubt.subscribe(self.look)
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""
         self._server, self._members = cluster.server, dict[str, PublishedResource]()

@@ -90,6 +90,8 @@ class DraPlugin:
         resource, config = self.resource, self._config.value
         if not resource.served or resource.inventory.list.value is None:
             return None
+        if self._front.claims.doubt.value:  # no claim gets devices, so no pod should be sent here for one
+            return []
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
         return [
             Offered(

@@ -13,6 +13,7 @@ after a kill, has to do::
   that another claim has: of a pod that was deleted by force the scheduler gives it away before the claim has ended.
 - Unprepare is answered once the driver has released the devices (``ending``).
 - Unprepare of a claim without a record succeeds, whatever the API server says of it: it needs no API server.
+- While a record is damaged, no other claim gets devices (``claims.store``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer, ObjectKind
-from dpgateway.dra.claims.choosing import Offering, Taken, chosen, same
+from dpgateway.dra.claims.choosing import NotYet, Offering, all_known, chosen, same
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.lanes import ClaimLanes
 from dpgateway.dra.claims.reading import Allocated, allocated
@@ -35,6 +36,7 @@ from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.dra.claims.store import ClaimStore
 from dpgateway.dra.ending import ClaimEnds
 from dpgateway.errors import CdiError, GatewayError, RequestError
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
 from dpgateway.resource.granting import Terms
@@ -95,6 +97,11 @@ class NodeClaims:
     def damaged(self) -> tuple[Damaged, ...]:
         return self._store.damaged
 
+    @property
+    def doubt(self) -> Observable[str]:
+        """Why claims without a record may have devices, so that no claim gets any; empty if none can."""
+        return self._store.doubt
+
     async def load(self) -> None:
         """Reads the records of earlier gateways, and goes on with the ends that they have begun. The resources that
         are going to be served are expected already. Raises GatewayError, OSError.
@@ -141,6 +148,7 @@ class NodeClaims:
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace)
         wanted = allocated(found, self._driver, asked)
+        damaged = self._store.damage(asked.uid)
         given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)
         new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self._boot, given, wanted.pods)
         try:
@@ -151,8 +159,12 @@ class NodeClaims:
             new = replace(new, since=int(time.time()))
             await self._store.write(new.at(Phase.PREPARED, self._boot))
         except BaseException:
-            # A claim that had its devices before, in an earlier boot, keeps them for the next attempt.
-            await (self._store.forget(new) if record is None else self._store.write(record))
+            # A claim that had its devices before, in an earlier boot, keeps them for the next attempt; so does one
+            # whose record was damaged: its containers may run.
+            if record is not None:
+                await self._store.write(record)
+            elif damaged is None:
+                await self._store.forget(new)
             raise
         self._log.info("prepared %s: %d devices", new, sum(len(one.devices) for one in given))
         return _prepared(new)
@@ -162,13 +174,25 @@ class NodeClaims:
         end = asyncio.get_running_loop().time() + self._patience
         while True:
             try:
-                return chosen(wanted, self._driver, self._store.offerings)
-            except Taken as error:
+                return self._chosen(wanted)
+            except NotYet as error:
                 try:
                     async with asyncio.timeout_at(end):
-                        await error.usage.wait(error.usage.version)
+                        await error.news.wait(error.news.version)
                 except TimeoutError:
                     raise error from None
+
+    def _chosen(self, wanted: Allocated) -> tuple[Given, ...]:
+        """The ids for each request of the claim. Raises RequestError; NotYet if that may change."""
+        store = self._store
+        missing = ", ".join(sorted(store.expected - store.offerings.keys()))
+        if missing and not all_known(wanted, store.offerings):
+            raise NotYet(f"{wanted}: {missing} isn't served yet", store.served)
+        # A claim whose own record is damaged may be prepared again if that is the only doubt.
+        damaged = store.damage(wanted.uid)
+        if store.doubt.value and (damaged is None or len(store.damaged) > 1):
+            raise NotYet(f"{wanted}: {store.doubt.value}", store.doubt)
+        return chosen(wanted, self._driver, store.offerings, had=damaged is not None)
 
     async def _give(self, one: Given) -> tuple[str, ...]:
         """The CDI names of what the driver gives. Raises GatewayError; then nothing is given."""
@@ -194,9 +218,10 @@ class NodeClaims:
 
     async def _unprepare(self, asked: Asked) -> tuple[Prepared, ...]:
         record = self._store.records.get(asked.uid)
-        if record is None:
-            return ()
-        await self._ends.end(record)
+        if record is not None:
+            await self._ends.end(record)
+        elif (damaged := self._store.damage(asked.uid)) is not None:
+            await self._ends.end_damaged(damaged)
         return ()
 
 

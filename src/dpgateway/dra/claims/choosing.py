@@ -8,6 +8,7 @@ from typing import Protocol
 from dpgateway.dra.claims.reading import Allocated, Result
 from dpgateway.dra.claims.records import Given
 from dpgateway.errors import RequestError
+from dpgateway.kit.observable import Signal
 from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Granting
 
@@ -29,16 +30,19 @@ Offerings = Mapping[str, Offering]
 """The resources that are served, by name."""
 
 
-class Taken(RequestError):
-    """A device isn't free, but may be soon."""
+class NotYet(RequestError):
+    """A claim can't have its devices, but may be able to soon."""
 
-    def __init__(self, text: str, usage: Usage) -> None:
+    def __init__(self, text: str, news: Signal) -> None:
+        """``news``: notified when that may have changed."""
         super().__init__(text)
-        self.usage = usage
+        self.news = news
 
 
-def chosen(wanted: Allocated, driver: str, offerings: Offerings) -> tuple[Given, ...]:
-    """The ids for each request of the claim. Raises RequestError; Taken if some aren't free."""
+def chosen(wanted: Allocated, driver: str, offerings: Offerings, *, had: bool = False) -> tuple[Given, ...]:
+    """The ids for each request of the claim. ``had``: the claim has these devices already, so ids in use without a
+    record are its own. Raises RequestError; NotYet if some aren't free.
+    """
     by_request: dict[tuple[str, str, str], list[Result]] = {}
     for one in wanted.results:
         if one.admin:
@@ -46,10 +50,17 @@ def chosen(wanted: Allocated, driver: str, offerings: Offerings) -> tuple[Given,
         by_request.setdefault((one.request, _resource_of(wanted, one, offerings), one.pool), []).append(one)
     found, taken = [], set[str]()
     for (request, resource, pool), some in by_request.items():
-        ids = tuple([id_ for one in some for id_ in _free(wanted, one, resource, offerings[resource], taken)])
+        ids = tuple(
+            [id_ for one in some for id_ in _free(wanted, one, (resource, offerings[resource]), taken, had=had)]
+        )
         devices = tuple([(one.device, one.share_id) for one in some])
         found.append(Given(request, resource, pool, devices, ids))
     return tuple(found)
+
+
+def all_known(wanted: Allocated, offerings: Offerings) -> bool:
+    """Whether each device of the claim is one of these resources'."""
+    return all(any(it.id_of(one.pool, one.device) is not None for it in offerings.values()) for one in wanted.results)
 
 
 def _resource_of(wanted: Allocated, one: Result, offerings: Offerings) -> str:
@@ -59,16 +70,22 @@ def _resource_of(wanted: Allocated, one: Result, offerings: Offerings) -> str:
     raise RequestError(f"{wanted}: no resource here has a device {one.device} in pool {one.pool}")
 
 
-def _free(wanted: Allocated, one: Result, resource: str, offering: Offering, taken: set[str]) -> tuple[str, ...]:
+def _free(
+    wanted: Allocated, one: Result, served: tuple[str, Offering], taken: set[str], *, had: bool
+) -> tuple[str, ...]:
     """As many free ids of the device as the claim gets shares of it; marks them as ``taken``."""
+    (resource, offering), in_use = served, served[1].usage.value
+    device = offering.id_of(one.pool, one.device)
+    if not in_use.remembers:
+        raise NotYet(f"{wanted}: {resource} isn't served yet: its journal hasn't been read", offering.usage)
     # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
-    device, used = offering.id_of(one.pool, one.device), offering.usage.value.taken
+    used = (in_use.held or ()) if had else in_use.taken
     all_ = offering.granting.inventory.ledger.ids(device or "")
     free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][: one.shares]
     if len(free) < one.shares:
-        who = offering.usage.value.last_holder(next(iter(all_), ""))
+        who = in_use.last_holder(next(iter(all_), ""))
         text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
-        raise Taken(f"{wanted}: {text}", offering.usage)
+        raise NotYet(f"{wanted}: {text}", offering.usage)
     taken.update(free)
     return tuple(free)
 

@@ -7,7 +7,9 @@ so it is used on a thread.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, record
@@ -45,6 +47,17 @@ class ClaimFiles:
     def remove(self, uid: str) -> None:
         """Raises OSError."""
         self._path(uid).unlink(missing_ok=True)
+
+    def set_aside(self, one: Damaged) -> None:
+        """Renames a damaged file to ``<file>.damaged``: its claim has ended, but a person may want to see it. Raises
+        OSError.
+        """
+        with contextlib.suppress(FileNotFoundError):  # a person has removed it
+            (self.folder / one.file).rename(self.folder / f"{one.file}.damaged")
+
+    def gone(self, damaged: Iterable[Damaged]) -> tuple[Damaged, ...]:
+        """The damaged files that aren't there any more."""
+        return tuple([one for one in damaged if not (self.folder / one.file).exists()])
 
     def _path(self, uid: str) -> Path:
         if not _UID.fullmatch(uid):

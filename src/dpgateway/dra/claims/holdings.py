@@ -23,6 +23,9 @@ class ClaimHoldings(InUse):
     resource: str = ""
     claims: Mapping[str, ClaimRecord] | None = None
     """The claims that have ids of this resource, by uid; None before the records were read."""
+    doubt: str = ""
+    """Why claims without a record here may have devices; empty if none can. In doubt an id that only the journal knows
+    is in use, and nothing is known to the pool."""
 
     @cached_property
     def by_id(self) -> Mapping[str, tuple[ClaimRecord, ...]]:
@@ -45,7 +48,8 @@ class ClaimHoldings(InUse):
     def freed(self) -> frozenset[str]:
         if self.claims is None:
             return frozenset()
-        return frozenset(self.unreleased).difference(self.living, self.granted, *self.in_flight)
+        freed = frozenset(self.unreleased).difference(self.living, self.granted, *self.in_flight)
+        return freed.intersection(self.by_id) if self.doubt else freed
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
@@ -86,11 +90,11 @@ class ClaimHoldings(InUse):
 
     # events
 
-    def told(self, claims: Iterable[ClaimRecord], *, recalled: bool = False) -> Self:
+    def told(self, claims: Iterable[ClaimRecord], doubt: str = "", *, recalled: bool = False) -> Self:
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
         own = {one.uid: one for one in claims if one.of(self.resource)}
-        new = replace(self, claims=own, looked=True, granted={})
+        new = replace(self, claims=own, doubt=doubt, looked=not doubt, granted={})
         if not recalled:
             return new
         # The driver of an earlier gateway may have worked on these; the journal may be gone.
@@ -122,4 +126,4 @@ def _holder(one: ClaimRecord) -> str:
     return f"{one} (pod {pods})" if pods else str(one)
 
 
-_TOLD = operator.attrgetter("claims", "looked", "remembers", "granted", "unreleased")
+_TOLD = operator.attrgetter("claims", "doubt", "looked", "remembers", "granted", "unreleased")

@@ -82,6 +82,11 @@ class Damaged:
     file: str
     why: str = field(compare=False)
 
+    @property
+    def uid(self) -> str:
+        """Of the claim whose record it was."""
+        return self.file.removesuffix(".json")
+
 
 def record(text: str, file: str) -> ClaimRecord:
     """The record in a file. Keys of a later version are ignored. Raises ValueError, TypeError."""

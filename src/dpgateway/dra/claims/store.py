@@ -2,12 +2,16 @@
 
 A record in memory reserves its ids in the same step of the event loop; what isn't on disk isn't done. So memory may be
 ahead of the disk, never behind it.
+
+A file that is no record stands for devices that nobody knows. While there is one, all that isn't in a record is in
+doubt: no claim gets devices, and ids that only the journals know stay in use. It is settled by its claim's end, by
+another preparation of its claim, or by a person who removes it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +20,7 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Damaged
 from dpgateway.errors import GatewayError, RequestError
-from dpgateway.kit.observable import Signal
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
@@ -39,13 +43,16 @@ class ClaimStore:
         self.records: dict[str, ClaimRecord] = {}
         """By uid. As on disk, but for a write that failed."""
         self.damaged: tuple[Damaged, ...] = ()
+        self.doubt = Observable("")
+        """Why claims without a record may have devices; empty if none can."""
 
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
         found, self.damaged = await self.on_disk(self._files.all)
         self.records = {one.uid: one for one in found}
         for one in self.damaged:
-            self._log.error("%s: not a claim's record, so what it stands for can't be freed: %s", one.file, one.why)
+            text = "%s: not a claim's record, so what it stands for can't be freed: %s"
+            self._log.error(text, self._files.folder / one.file, one.why)
         self._tell()
 
     def expect(self, resource: str) -> None:
@@ -65,14 +72,18 @@ class ClaimStore:
             gone.usage.notify()
         self.served.notify()
 
-    async def write(self, new: ClaimRecord) -> None:
-        """Reserves the ids in the same step of the event loop. Raises RequestError: what isn't on disk isn't done."""
+    async def write(self, new: ClaimRecord, *, recalled: bool = False) -> None:
+        """Reserves the ids in the same step of the event loop. ``recalled``: the drivers have given them before. Raises
+        RequestError: what isn't on disk isn't done.
+        """
         self.records[new.uid] = new
-        self._tell()
+        self._tell(recalled=recalled)
         try:
             await self.on_disk(partial(self._files.write, new))
         except OSError as error:
             raise RequestError(f"{new}: its record can't be written to {self._files.folder}: {error}") from error
+        if new.uid in {one.uid for one in self.damaged}:  # its file was this one
+            self._settled([one for one in self.damaged if one.uid == new.uid])
 
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
@@ -82,11 +93,46 @@ class ClaimStore:
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self._files.folder, error)
 
+    # doubts
+
+    def damage(self, uid: str) -> Damaged | None:
+        """The damaged record of the claim."""
+        return next((one for one in self.damaged if one.uid == uid), None)
+
+    async def set_aside(self, one: Damaged) -> None:
+        """The claim of this file has ended. Raises RequestError."""
+        try:
+            await self.on_disk(partial(self._files.set_aside, one))
+        except OSError as error:
+            raise RequestError(f"{self._files.folder / one.file} can't be set aside: {error}") from error
+        self._log.warning("%s: the claim has ended; the file is kept as %s.damaged", one.file, one.file)
+        self._settled([one])
+
+    async def look_for_damage(self) -> None:
+        """Forgets the damaged files that a person has removed. Raises GatewayError, OSError."""
+        if self.damaged and (gone := await self.on_disk(partial(self._files.gone, self.damaged))):
+            self._settled(gone)
+
+    def _settled(self, some: Collection[Damaged]) -> None:
+        self.damaged = tuple([one for one in self.damaged if one not in some])
+        self._tell()
+
+    def _why(self) -> str:
+        """Why claims without a record may have devices."""
+        if not self.damaged:
+            return ""
+        file = self._files.folder / self.damaged[0].file
+        return (
+            f"{file} isn't a claim's record ({self.damaged[0].why}), so it isn't known which devices its claim has: no "
+            "claim gets devices before that claim has ended; if none of its pods runs any more, remove the file"
+        )
+
     def _tell(self, only: str = "", *, recalled: bool = False) -> None:
         """Tells the resources what their claims hold now."""
+        self.doubt.set(self._why())
         for name, offering in self.offerings.items():
             if only in ("", name) and isinstance(value := offering.usage.value, ClaimHoldings):
-                offering.usage.set(value.told(self.records.values(), recalled=recalled))
+                offering.usage.set(value.told(self.records.values(), self.doubt.value, recalled=recalled))
 
     async def on_disk(self, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""

@@ -1,0 +1,100 @@
+"""A file that is no claim's record: whatever it stands for stays withheld until its claim has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.cluster.server import ApiServer
+from dpgateway.dra.preparing import Asked, NodeClaims
+from dpgateway.errors import DriverError
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+
+
+@pytest.fixture
+def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
+    return ClaimNode(server, simulated, tmp_path)
+
+
+class Damaged:
+    """The claim c has the device a, its record is damaged, and another gateway has begun."""
+
+    def __init__(self, node: ClaimNode) -> None:
+        self.node, self.asked = node, node.allocate("c", "a")
+        self.file = node.folder / "dra" / "claims" / f"{self.asked.uid}.json"
+        self.resource = ClaimedResource(lanes("release"), Device("a"), Device("b"))
+
+    async def gateway(self, resource: ClaimedResource | None = None) -> NodeClaims:
+        first = ClaimedResource(lanes("release"), Device("a"), Device("b"))
+        await (await self.node.gateway(first)).prepare([self.asked])
+        self.file.write_text("{")
+        second = resource or self.resource
+        second.usage.set(second.usage.value.remembered(first.usage.value.unreleased))  # the journal
+        return await self.node.gateway(second)
+
+
+@pytest.fixture
+def damaged(node: ClaimNode) -> Damaged:
+    return Damaged(node)
+
+
+@pytest.mark.parametrize("device", ["a", "b"])
+async def test_no_claim_gets_devices_and_the_refusal_names_the_file(damaged: Damaged, device: str) -> None:
+    claims = await damaged.gateway()
+    answer = await one(await claims.prepare([damaged.node.allocate("d", device)]))
+    assert str(damaged.file) in answer
+    assert "Expecting property name" in answer  # what is wrong with it
+    assert damaged.resource.lanes.released == []
+
+
+async def test_it_ends_with_its_claim(damaged: Damaged) -> None:
+    claims = await damaged.gateway()
+    assert await one(await claims.unprepare([damaged.asked])) == ()
+    assert damaged.resource.lanes.released == ["a"]
+    assert not damaged.file.exists()
+    assert damaged.file.with_suffix(".json.damaged").read_text() == "{"
+    assert len(await one(await claims.prepare([damaged.node.allocate("d", "a")]))) == 1
+
+
+async def test_the_claim_itself_may_be_prepared_again(damaged: Damaged) -> None:
+    claims = await damaged.gateway()
+    assert len(await one(await claims.prepare([damaged.asked]))) == 1
+    assert claims.damaged == ()
+    assert damaged.node.records["c"]["phase"] == "prepared"
+    assert damaged.resource.lanes.released == []
+    assert len(await one(await claims.prepare([damaged.node.allocate("d", "b")]))) == 1
+
+
+async def test_a_preparation_that_fails_frees_nothing(damaged: Damaged) -> None:
+    resource = ClaimedResource(lanes("release", error=DriverError("no")), Device("a"))
+    claims = await damaged.gateway(resource)
+    assert "no" in await one(await claims.prepare([damaged.asked]))
+    assert damaged.node.records["c"]["phase"] == "preparing"
+    resource.lanes.error = None
+    assert "free" in await one(await claims.prepare([damaged.node.allocate("d", "a")]))
+
+
+async def test_another_damaged_record_leaves_the_doubt(damaged: Damaged) -> None:
+    claims = await damaged.gateway()
+    other = damaged.file.with_name("other.json")
+    other.write_text("?")
+    await claims.load()
+    assert "Expecting" in await one(await claims.prepare([damaged.asked]))
+    await claims.unprepare([damaged.asked])
+    assert damaged.resource.lanes.released == []
+    assert "other.json" in await one(await claims.prepare([damaged.node.allocate("d", "b")]))
+    await claims.unprepare([Asked("default", "other", "other")])
+    assert damaged.resource.lanes.released == ["a"]
+
+
+async def test_a_claim_waits_for_the_end_of_the_doubt(damaged: Damaged) -> None:
+    await damaged.gateway()
+    resource = ClaimedResource(lanes(), Device("a"), Device("b"))
+    claims = await damaged.node.gateway(resource, patience=30)
+    waiting = asyncio.create_task(claims.prepare([damaged.node.allocate("d", "b")]))
+    await claims.unprepare([damaged.asked])
+    assert len(await one(await waiting)) == 1
