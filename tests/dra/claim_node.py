@@ -56,15 +56,18 @@ class ClaimNode:
     """The claims of a node, and what is on its disk."""
 
     def __init__(self, server: ApiServer, simulated: Simulated, folder: Path) -> None:
-        self.store, self.server, self.folder = simulated.store, server, folder
+        self.api, self.store, self.server, self.folder = simulated, simulated.store, server, folder
         self.specs = folder / "cdi"
         self.specs.mkdir()
+        self.files = ClaimFiles(folder)
+        (folder / "dra").mkdir()
+        self.files.completed()
 
     async def gateway(
         self, resource: ClaimedResource | None = None, boot: str = BOOT, patience: float = 0.1
     ) -> NodeClaims:
         """Another gateway, with what its predecessors left; without a resource: it isn't served yet."""
-        parts = ClaimParts(self.server, ClaimFiles(self.folder), own(self.specs), Threads(), LOG)
+        parts = ClaimParts(self.server, self.files, own(self.specs), Threads(), LOG)
         claims = NodeClaims(DRIVER, parts, boot, patience)
         claims.expect(NAME)
         await claims.load()

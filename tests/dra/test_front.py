@@ -29,6 +29,7 @@ from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.node.lister import Lister, encoded
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.specs import own
@@ -123,8 +124,12 @@ class Node:
 
 
 @pytest.fixture
-def node(short_path: Path, simulated: Simulated) -> Node:
-    return Node(short_path, simulated)
+async def node(short_path: Path, simulated: Simulated) -> AsyncIterator[Node]:
+    lister = Lister(short_path / "pod-resources" / "kubelet.sock")
+    lister.answers["v1"] = encoded(("kube-system", "other", {}))
+    await lister.start()
+    yield Node(short_path, simulated)
+    await lister.stop()
 
 
 class Ended(Exception):

@@ -149,7 +149,7 @@ async def test_claims_name_their_pods_and_devices(kubelet, asked):
         ListedDevice("dra.example.com", "n1/pool", "a", ("vendor.com/a=1",), "share-1"),
         ListedDevice("other.example.com", "n1", "b", (), ""),
     )
-    assert await asked.claims() == (ListedClaim("team", "c", frozenset("pq"), devices),)
+    assert await asked.claims() == ((ListedClaim("team", "c", frozenset("pq"), devices),), 2)
 
 
 NAMES = st.text(max_size=5)
@@ -211,4 +211,4 @@ def test_any_bytes_are_refused_or_say_something(raw):
     with contextlib.suppress(KubeletError):
         assert holders(raw, [THING]).keys() == {THING}
     with contextlib.suppress(KubeletError):
-        assert all(isinstance(one, ListedClaim) for one in claims(raw))
+        assert all(isinstance(one, ListedClaim) for one in claims(raw).claims)

@@ -1,13 +1,14 @@
 """The front for Dynamic Resource Allocation (DRA): devices as ResourceSlices, grants as prepared ResourceClaims.
 
-plugin      one resource: its devices in the slices, its grants by claims
-front       the parts that all resources share: service, registration, claims and slices
-service     the socket that the kubelet calls
-health      how devices are, for the status of their pods
-preparing   claims prepared for the kubelet
-ending      claims ended: released, and forgotten
-publishing  slices at the API server, kept as they should be
-claims      what a claim has: at the API server, on disk, and as holdings
-slices      a resource's devices as ResourceSlices, and the changes that publish them: pure values
-wire        generated messages
+plugin       one resource: its devices in the slices, its grants by claims
+front        the parts that all resources share: service, registration, claims and slices
+service      the socket that the kubelet calls
+health       how devices are, for the status of their pods
+preparing    claims prepared for the kubelet
+reconciling  claims compared with the kubelet and the API server
+ending       claims ended: released, and forgotten
+publishing   slices at the API server, kept as they should be
+claims       what a claim has: at the API server, on disk, and as holdings
+slices       a resource's devices as ResourceSlices, and the changes that publish them: pure values
+wire         generated messages
 """

@@ -25,6 +25,7 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.service import VERSIONS, Service
 from dpgateway.dra.slices.attributes import pci_address
 from dpgateway.dra.slices.layout import Content, contents
@@ -34,6 +35,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.timestamp import timestamp
+from dpgateway.node.podresources import PodResources
 from dpgateway.registry.socket import RegisteredPlugin, RegistrationSocket
 from dpgateway.resource.front import Standing
 from dpgateway.resource.resource import Common
@@ -75,6 +77,8 @@ class NodeState(NamedTuple):
     """Set once the kubelet's directory exists."""
     boot: str
     """The node's boot id."""
+    pod_resources: Path | None = None
+    """The socket of the kubelet's PodResources; None: the usual one, below its root directory."""
 
 
 class DraFront:
@@ -86,6 +90,8 @@ class DraFront:
         parts = ClaimParts(cluster.server, ClaimFiles(common.state_dir), cluster.specs, common.threads, _log)
         self.claims = NodeClaims(us.driver, parts, node.boot)
         self.claims.doubt.subscribe(self.look)
+        socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
+        self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""
         self._server, self._members = cluster.server, dict[str, PublishedResource]()
@@ -114,6 +120,7 @@ class DraFront:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._seen.run(), name="watch slices")
             group.create_task(self.publisher.run(), name="publish slices")
+            group.create_task(self._reconciling.run(), name="reconcile claims")
 
     async def _load(self) -> None:
         await self.claims.load()
@@ -183,6 +190,8 @@ class DraFront:
     def _answered(self) -> None:
         answer = self._registration.answer.value
         self._allowed.set(answer is not None and answer.accepted)
+        if self._allowed.value:
+            self._reconciling.look_soon()
         self._stand()
 
     def _stand(self) -> None:

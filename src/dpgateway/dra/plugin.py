@@ -91,7 +91,7 @@ class DraPlugin:
         if not resource.served or resource.inventory.list.value is None:
             return None
         if self._front.claims.doubt.value:  # no claim gets devices, so no pod should be sent here for one
-            return []
+            return [] if self._front.claims.store.compared else None
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
         return [
             Offered(

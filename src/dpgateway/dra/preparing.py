@@ -82,43 +82,43 @@ class NodeClaims:
 
     def __init__(self, driver: str, parts: ClaimParts, boot: str, patience: float = PATIENCE) -> None:
         """``boot``: the node's boot id."""
-        self._driver, self._boot, self._log, self._patience = driver, boot, parts.log, patience
-        self._server, self._specs = parts.server, parts.specs
-        self._store = ClaimStore(parts.files, parts.threads, parts.log)
-        self._ends = ClaimEnds(self._store, parts.specs, boot, patience, parts.log)
-        self._lanes = ClaimLanes()
+        self.driver, self.boot, self.parts, self._patience = driver, boot, parts, patience
+        self._log, self._server, self._specs = parts.log, parts.server, parts.specs
+        self.store = ClaimStore(parts.files, parts.threads, parts.log)
+        self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
+        self.lanes = ClaimLanes()
 
     @property
     def records(self) -> Mapping[str, ClaimRecord]:
         """By uid."""
-        return self._store.records
+        return self.store.records
 
     @property
     def damaged(self) -> tuple[Damaged, ...]:
-        return self._store.damaged
+        return self.store.damaged
 
     @property
     def doubt(self) -> Observable[str]:
         """Why claims without a record may have devices, so that no claim gets any; empty if none can."""
-        return self._store.doubt
+        return self.store.doubt
 
     async def load(self) -> None:
         """Reads the records of earlier gateways, and goes on with the ends that they have begun. The resources that
         are going to be served are expected already. Raises GatewayError, OSError.
         """
-        await self._store.load()
-        self._ends.resume()
+        await self.store.load()
+        self.ends.resume()
 
     def expect(self, resource: str) -> None:
         """The resource is going to be served: claims of earlier gateways may have devices of it."""
-        self._store.expect(resource)
+        self.store.expect(resource)
 
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""
-        self._store.add(resource, offering)
+        self.store.add(resource, offering)
 
     def drop(self, resource: str) -> None:
-        self._store.drop(resource)
+        self.store.drop(resource)
 
     # the kubelet's calls
 
@@ -133,38 +133,38 @@ class NodeClaims:
     async def _each(
         self, asked: Iterable[Asked], call: Callable[[Asked], Awaitable[tuple[Prepared, ...]]]
     ) -> Mapping[str, tuple[Prepared, ...] | str]:
-        calls = {one.uid: self._lanes.call(one.uid, partial(call, one)) for one in asked}
+        calls = {one.uid: self.lanes.call(one.uid, partial(call, one)) for one in asked}
         return dict(zip(calls, await asyncio.gather(*map(_answer, calls.values())), strict=True))
 
     # prepare
 
     async def _prepare(self, asked: Asked) -> tuple[Prepared, ...]:
-        record = self._store.records.get(asked.uid)
+        record = self.store.records.get(asked.uid)
         if record is not None and record.phase is Phase.ENDING:
             raise RequestError(f"{record} is ending: its devices are being released")
-        if record is not None and record.phase is Phase.PREPARED and record.boot == self._boot:
+        if record is not None and record.phase is Phase.PREPARED and record.boot == self.boot:
             return _prepared(record)
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace)
-        wanted = allocated(found, self._driver, asked)
-        damaged = self._store.damage(asked.uid)
+        wanted = allocated(found, self.driver, asked)
+        damaged = self.store.damage(asked.uid)
         given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)
-        new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self._boot, given, wanted.pods)
+        new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods)
         try:
-            await self._store.write(new)
+            await self.store.write(new)
             for one in given:
                 names = await self._give(one)
                 new = replace(new, given=tuple(replace(g, cdi=names) if g is one else g for g in new.given))
             new = replace(new, since=int(time.time()))
-            await self._store.write(new.at(Phase.PREPARED, self._boot))
+            await self.store.write(new.at(Phase.PREPARED, self.boot))
         except BaseException:
             # A claim that had its devices before, in an earlier boot, keeps them for the next attempt; so does one
             # whose record was damaged: its containers may run.
             if record is not None:
-                await self._store.write(record)
+                await self.store.write(record)
             elif damaged is None:
-                await self._store.forget(new)
+                await self.store.forget(new)
             raise
         self._log.info("prepared %s: %d devices", new, sum(len(one.devices) for one in given))
         return _prepared(new)
@@ -184,19 +184,19 @@ class NodeClaims:
 
     def _chosen(self, wanted: Allocated) -> tuple[Given, ...]:
         """The ids for each request of the claim. Raises RequestError; NotYet if that may change."""
-        store = self._store
+        store = self.store
         missing = ", ".join(sorted(store.expected - store.offerings.keys()))
         if missing and not all_known(wanted, store.offerings):
             raise NotYet(f"{wanted}: {missing} isn't served yet", store.served)
         # A claim whose own record is damaged may be prepared again if that is the only doubt.
         damaged = store.damage(wanted.uid)
-        if store.doubt.value and (damaged is None or len(store.damaged) > 1):
+        if store.doubt.value and (damaged is None or len(store.damaged) > 1 or store.lost or not store.compared):
             raise NotYet(f"{wanted}: {store.doubt.value}", store.doubt)
-        return chosen(wanted, self._driver, store.offerings, had=damaged is not None)
+        return chosen(wanted, self.driver, store.offerings, had=damaged is not None)
 
     async def _give(self, one: Given) -> tuple[str, ...]:
         """The CDI names of what the driver gives. Raises GatewayError; then nothing is given."""
-        offering = self._store.offerings.get(one.resource)
+        offering = self.store.offerings.get(one.resource)
         if offering is None:
             raise RequestError(f"resource {one.resource} isn't served here any more")
         # The claim's own record holds the ids already: that is no obstacle.
@@ -205,23 +205,23 @@ class NodeClaims:
 
     async def _deliver(self, one: Given, allocation: Allocation) -> Allocation:
         """Puts all that a container gets into a CDI spec, because a claim's answer has only names."""
-        granting = self._store.offerings[one.resource].granting
+        granting = self.store.offerings[one.resource].granting
         if allocation.annotations:
             text = "DRA has no annotations: containers don't get them"
             granting.log_once(logging.WARNING, text)
         try:
-            return await self._store.on_disk(partial(self._specs.write, one.resource, one.ids, allocation))
+            return await self.store.on_disk(partial(self._specs.write, one.resource, one.ids, allocation))
         except CdiError as error:
             raise RequestError(f"resource {one.resource}: {error}") from error
 
     # unprepare
 
     async def _unprepare(self, asked: Asked) -> tuple[Prepared, ...]:
-        record = self._store.records.get(asked.uid)
+        record = self.store.records.get(asked.uid)
         if record is not None:
-            await self._ends.end(record)
-        elif (damaged := self._store.damage(asked.uid)) is not None:
-            await self._ends.end_damaged(damaged)
+            await self.ends.end(record)
+        elif (damaged := self.store.damage(asked.uid)) is not None:
+            await self.ends.end_damaged(damaged)
         return ()
 
 

@@ -56,6 +56,14 @@ class ListedClaim(NamedTuple):
     """Of all drivers."""
 
 
+class ListedClaims(NamedTuple):
+    """The claims of a kubelet's pods."""
+
+    claims: tuple[ListedClaim, ...]
+    pods: int
+    """The number of pods, with and without claims: a kubelet that has just started lists none."""
+
+
 class PodResources:
     """The API of one kubelet at a time. Used from the event loop."""
 
@@ -78,7 +86,7 @@ class PodResources:
             raw = await self._answer(channel)
         return await self._threads.call("read the answer to List", partial(holders, raw, tuple(resources)))
 
-    async def claims(self) -> tuple[ListedClaim, ...]:
+    async def claims(self) -> ListedClaims:
         """The claims of all pods that the kubelet lists: those with a container that isn't an ordinary init container.
         Kubelets before 1.36 list none. Raises KubeletError or OSError if the kubelet doesn't answer.
         """
@@ -119,19 +127,21 @@ def holders(raw: bytes, resources: Collection[str]) -> Listing:
     return found
 
 
-def claims(raw: bytes) -> tuple[ListedClaim, ...]:
+def claims(raw: bytes) -> ListedClaims:
     """Parses a ListPodResourcesResponse. Raises KubeletError.
 
     A claim is listed for each container that uses it, each time with the devices of the container's requests.
     """
+    answer = _decoded(raw)
     pods: dict[tuple[str, str], set[str]] = {}
     devices: dict[tuple[str, str], dict[ListedDevice, None]] = {}
-    for pod in _decoded(raw).pod_resources:
+    for pod in answer.pod_resources:
         for one in (one for container in pod.containers for one in container.dynamic_resources):
             key = cut(one.claim_namespace, LONGEST_NAME), cut(one.claim_name, LONGEST_NAME)
             pods.setdefault(key, set()).add(cut(pod.name, LONGEST_NAME))
             devices.setdefault(key, {}).update(dict.fromkeys(map(_device, one.claim_resources)))
-    return tuple([ListedClaim(*key, frozenset(names), tuple(devices[key])) for key, names in pods.items()])
+    found = tuple([ListedClaim(*key, frozenset(names), tuple(devices[key])) for key, names in pods.items()])
+    return ListedClaims(found, len(answer.pod_resources))
 
 
 def _device(one: wire.ClaimResource) -> ListedDevice:

@@ -27,6 +27,7 @@ class ClaimFiles:
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / "dra" / "claims"
+        self._complete = state_dir / "dra" / "complete"
 
     def all(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
         """The records, and the files that are none. Raises OSError."""
@@ -39,6 +40,15 @@ class ClaimFiles:
             except (OSError, ValueError, TypeError, KeyError) as error:
                 damaged.append(Damaged(path.name, str(error)))
         return tuple(found), tuple(damaged)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the records were compared with the kubelet once, so that none was lost before that."""
+        return self._complete.exists()
+
+    def completed(self) -> None:
+        """The records are those of all claims that the kubelet has. Raises OSError."""
+        write(self._complete, b"")
 
     def write(self, one: ClaimRecord) -> None:
         """Raises OSError."""

@@ -3,6 +3,9 @@
 A record in memory reserves its ids in the same step of the event loop; what isn't on disk isn't done. So memory may be
 ahead of the disk, never behind it.
 
+Records may be lost: ``state_dir`` was new or is empty, or a person removed one. Until they were compared with the
+kubelet's claims (``reconciling``), and as long as the kubelet has a claim without a record, claims are in doubt, too.
+
 A file that is no record stands for devices that nobody knows. While there is one, all that isn't in a record is in
 doubt: no claim gets devices, and ids that only the journals know stay in use. It is settled by its claim's end, by
 another preparation of its claim, or by a person who removes it.
@@ -43,12 +46,17 @@ class ClaimStore:
         self.records: dict[str, ClaimRecord] = {}
         """By uid. As on disk, but for a write that failed."""
         self.damaged: tuple[Damaged, ...] = ()
+        self.compared = False
+        """Whether the records were compared with the kubelet's claims, by this gateway or an earlier one."""
+        self.lost = ""
+        """Why records are missing; empty if none is, as far as known."""
         self.doubt = Observable("")
         """Why claims without a record may have devices; empty if none can."""
 
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
         found, self.damaged = await self.on_disk(self._files.all)
+        self.compared = await self.on_disk(lambda: self._files.complete)
         self.records = {one.uid: one for one in found}
         for one in self.damaged:
             text = "%s: not a claim's record, so what it stands for can't be freed: %s"
@@ -113,6 +121,18 @@ class ClaimStore:
         if self.damaged and (gone := await self.on_disk(partial(self._files.gone, self.damaged))):
             self._settled(gone)
 
+    async def missing(self, why: str) -> None:
+        """The records were compared with the kubelet's claims; ``why``: of those that are missing, empty if none is.
+        Raises GatewayError, OSError.
+        """
+        if not self.compared and not why:
+            await self.on_disk(self._files.completed)
+            self.compared = True
+        if why and why != self.lost:
+            self._log.error("no claim gets devices: %s", why)
+        self.lost = why
+        self._tell()
+
     def _settled(self, some: Collection[Damaged]) -> None:
         self.damaged = tuple([one for one in self.damaged if one not in some])
         self._tell()
@@ -120,7 +140,8 @@ class ClaimStore:
     def _why(self) -> str:
         """Why claims without a record may have devices."""
         if not self.damaged:
-            return ""
+            unknown = "it isn't known yet which claims pods have: the kubelet's PodResources hasn't told"
+            return self.lost or ("" if self.compared else unknown)
         file = self._files.folder / self.damaged[0].file
         return (
             f"{file} isn't a claim's record ({self.damaged[0].why}), so it isn't known which devices its claim has: no "

@@ -1,0 +1,46 @@
+"""Whether a record's claim has ended without an Unprepare: the kubelet lost its state, or nobody served when it ended.
+
+A wrong verdict gives a running pod's device to another, so each source must agree: the API server doesn't give the
+devices to the claim any more, the kubelet doesn't list the claim, and the directories of its pods are gone. A source
+that can't be asked proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from dpgateway.dra.claims.reading import allocated
+from dpgateway.dra.claims.records import ClaimRecord, Phase
+from dpgateway.errors import RequestError
+
+
+class NodeEvidence(NamedTuple):
+    """What the node tells of all claims; None where it can't be asked."""
+
+    listed: Collection[tuple[str, str]] | None
+    """The namespace and the name of each claim that the kubelet's PodResources lists."""
+    pods: frozenset[str] | None
+    """The uids of the pods that have a directory."""
+
+
+def unused(record: ClaimRecord, node: NodeEvidence) -> bool:
+    """Whether nothing on the node uses the claim: only then the API server is worth a request."""
+    if node.listed is None or node.pods is None or record.phase is Phase.ENDING:
+        return False
+    # A pod that was deleted by force isn't listed, but has its directory while its containers run.
+    return (record.namespace, record.name) not in node.listed and node.pods.isdisjoint(uid for uid, _ in record.pods)
+
+
+def given_up(record: ClaimRecord, claim: Mapping[str, Any] | None, driver: str) -> str:
+    """Why the claim at the API server doesn't have the devices of the record; empty if it has any. ``claim``: None if
+    there is none.
+    """
+    try:
+        now = allocated(claim, driver, (record.namespace, record.name, record.uid))
+    except RequestError as error:
+        return str(error)
+    had = {(one.pool, device, share) for one in record.given for device, share in one.devices}
+    if had and had.isdisjoint((one.pool, one.device, one.share_id) for one in now.results):
+        return f"{record} is allocated to other devices"
+    return ""

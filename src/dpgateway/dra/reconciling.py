@@ -1,0 +1,202 @@
+"""Compares the records of claims with the kubelet and the API server: at the start, after each registration by a
+kubelet, and every PERIOD.
+
+Theory of operation. Two things can be wrong, and each is believed only after a second look, because a kubelet that has
+just started lists no pods, and a claim may come or go during a look:
+
+    a record without its claim   nobody will end it. It ends here, as by Unprepare (``claims.staleness``)
+    a claim without its record   the record was lost, with ``state_dir`` for example. It is made again, of what kubelet
+                                 and API server say; until then no claim gets devices
+
+Where records were never compared before (a new ``state_dir``), a claim without a record is believed at once.
+
+A node without doubtful claims asks the kubelet alone: the API server gets no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from dpgateway.cluster.server import ObjectKind
+from dpgateway.dra.claims.choosing import chosen
+from dpgateway.dra.claims.reading import Allocated, allocated
+from dpgateway.dra.claims.records import ClaimRecord, Phase
+from dpgateway.dra.claims.staleness import NodeEvidence, given_up, unused
+from dpgateway.dra.preparing import NodeClaims
+from dpgateway.errors import GatewayError, RequestError
+from dpgateway.kit.complaint import Complaint
+from dpgateway.node.podresources import ListedClaim, PodResources
+
+Key = tuple[str, str]
+"""The namespace and the name of a claim."""
+NO_PODS = "", ""
+"""Stands for the observation that the kubelet lists no pods at all."""
+
+
+class Pauses(NamedTuple):
+    """Seconds between two looks."""
+
+    usual: float = 600.0
+    doubtful: float = 30.0
+    """While something is in doubt; a doubt is believed after so long."""
+
+
+PAUSES = Pauses()
+
+
+class Reconciling:
+    """Used from the event loop."""
+
+    def __init__(self, claims: NodeClaims, pod_resources: PodResources, pods: Path, pauses: Pauses = PAUSES) -> None:
+        """``pods``: the kubelet's directory with a directory for each pod."""
+        self._claims, self._store, self._log = claims, claims.store, claims.parts.log
+        self._pod_resources, self._pods, self._pauses = pod_resources, pods, pauses
+        self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
+        self._wake = asyncio.Event()
+        self._stale: dict[str, tuple[ClaimRecord, float]] = {}
+        """`_stale` contains the records that look stale, and since when on the loop's clock, keyed by uid."""
+        self._missing: dict[Key, float] = {}
+        """`_missing` contains since when a claim has no record, on the loop's clock, keyed by its name, or NO_PODS."""
+
+    def look_soon(self) -> None:
+        """A kubelet has registered the driver, perhaps one that has just started."""
+        self._pod_resources.new_kubelet()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Never returns. Begins once the records were read."""
+        while True:
+            self._wake.clear()
+            doubtful = True
+            try:
+                doubtful = await self.look()
+                self._complaint.over()
+            except (GatewayError, OSError) as error:
+                self._complaint.say(str(error))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pauses.doubtful if doubtful else self._pauses.usual):
+                    await self._wake.wait()
+
+    async def look(self) -> bool:
+        """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
+        await self._store.look_for_damage()
+        before = self._recorded()
+        found = await self._pod_resources.claims()
+        directories = await self._store.on_disk(self._directories)
+        ours = {
+            (one.namespace, one.name): one
+            for one in found.claims
+            if any(device.driver == self._claims.driver for device in one.devices)
+        }
+
+        # A claim that was ended during the question may be in the answer.
+        without = {key: one for key, one in ours.items() if key not in before and key not in self._recorded()}
+        observed = without.keys() if found.pods else {*without, NO_PODS}
+        self._missing = {key: since for key, since in self._missing.items() if key in observed}
+        lost = await self._restored(without)
+        if found.pods or self._believed(NO_PODS):
+            await self._store.missing("; ".join(lost))
+        await self._follow_pods(ours)
+        await self._end_stale(NodeEvidence(ours.keys(), directories))
+        return bool(without or self._stale or self._store.doubt.value)
+
+    def _recorded(self) -> frozenset[Key]:
+        return frozenset((one.namespace, one.name) for one in self._store.records.values())
+
+    def _directories(self) -> frozenset[str] | None:
+        """The uids of the pods that have a directory; None if it can't be seen: there is always one. Blocks."""
+        try:
+            return frozenset(path.name for path in self._pods.iterdir()) or None
+        except OSError:
+            return None
+
+    # claims without their records
+
+    def _believed(self, key: Key) -> bool:
+        """Whether this was so at an earlier look, long enough ago."""
+        now = asyncio.get_running_loop().time()
+        earlier = key in self._missing
+        return now - self._missing.setdefault(key, now) >= self._pauses.doubtful and earlier
+
+    async def _restored(self, without: Mapping[Key, ListedClaim]) -> Sequence[str]:
+        """Makes the records of these claims again; returns why that can't be done."""
+        lost = []
+        for key, one in without.items():
+            if self._store.compared and not self._store.lost and not self._believed(key):
+                continue
+            try:
+                await self._restore(one)
+            except GatewayError as error:
+                devices = ", ".join(f"{it.device} in {it.pool}" for it in one.devices)
+                lost.append(f"the kubelet has claim {one.namespace}/{one.name} ({devices}) without a record: {error}")
+        return lost
+
+    async def _restore(self, one: ListedClaim) -> None:
+        """Makes the record of a claim from the kubelet's answer and the API server's. Raises GatewayError."""
+        driver, store = self._claims.driver, self._store
+        found = await self._claims.parts.server.get(ObjectKind.CLAIM, one.name, one.namespace)
+        uid = str(found["metadata"]["uid"]) if found is not None else ""
+        wanted = allocated(found, driver, (one.namespace, one.name, uid))
+        ours = {(it.pool, it.device): it.cdi for it in one.devices if it.driver == driver}
+        if not ours.keys() <= {(it.pool, it.device) for it in wanted.results}:
+            raise RequestError(f"{wanted} is allocated to other devices at the API server")
+        await asyncio.shield(self._claims.lanes.call(uid, partial(self._recall, wanted, ours)))
+        if uid in store.records:
+            self._log.warning("made the record of %s again: it was lost", wanted)
+
+    async def _recall(self, wanted: Allocated, cdi: Mapping[Key, tuple[str, ...]]) -> None:
+        """Writes the record of a claim that the kubelet has prepared. ``cdi``: by pool and device."""
+        if wanted.uid in self._store.records:
+            return
+        given = []
+        for one in chosen(wanted, self._claims.driver, self._store.offerings, had=True):
+            names = [name for device, _ in one.devices for name in cdi.get((one.pool, device), ())]
+            given.append(replace(one, cdi=tuple(dict.fromkeys(names))))
+        boot, key = self._claims.boot, (wanted.uid, wanted.namespace, wanted.name)
+        await self._store.write(ClaimRecord(*key, Phase.PREPARED, boot, tuple(given), wanted.pods), recalled=True)
+
+    # records without their claims
+
+    async def _follow_pods(self, listed: Mapping[Key, ListedClaim]) -> None:
+        """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each."""
+        for record in tuple(self._store.records.values()):
+            one = listed.get((record.namespace, record.name))
+            if one is None or one.pods <= {name for _, name in record.pods}:
+                continue
+            found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
+            with contextlib.suppress(RequestError):
+                key = record.namespace, record.name, record.uid
+                pods = tuple(dict.fromkeys((*record.pods, *allocated(found, self._claims.driver, key).pods)))
+                await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
+
+    async def _note(self, record: ClaimRecord, pods: tuple[tuple[str, str], ...]) -> None:
+        if self._store.records.get(record.uid) is record and pods != record.pods:
+            await self._store.write(replace(record, pods=pods))
+
+    async def _end_stale(self, node: NodeEvidence) -> None:
+        """Ends the records that were stale at two looks."""
+        before, self._stale, now = self._stale, {}, asyncio.get_running_loop().time()
+        for record in [one for one in self._store.records.values() if unused(one, node)]:
+            found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
+            if not (why := given_up(record, found, self._claims.driver)):
+                continue
+            same, since = before.get(record.uid, (None, now))
+            if same is not record or now - since < self._pauses.doubtful:
+                self._stale[record.uid] = record, since if same is record else now
+                continue
+            ended = await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._end, record)))
+            if ended:
+                self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
+
+    async def _end(self, record: ClaimRecord) -> bool:
+        """Unless something has happened to the claim since the look."""
+        if self._store.records.get(record.uid) is not record:
+            return False
+        await self._claims.ends.end(record)
+        return True

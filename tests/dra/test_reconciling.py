@@ -1,0 +1,335 @@
+"""Records compared with what a kubelet lists, what the API server says, and the directories of pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.cluster.server import ApiServer, ClusterError
+from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
+from dpgateway.dra.reconciling import Pauses, Reconciling
+from dpgateway.errors import KubeletError
+from dpgateway.kit.threads import Threads
+from dpgateway.node.podresources import PodResources
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from dpgateway_simulator.wire import v1
+from tests.dra.claim_node import DRIVER, POOL, ClaimedResource, ClaimNode, lanes, one
+from tests.node.lister import Lister
+from tests.support.resources import NAME
+from tests.support.waiting import until
+
+AT_ONCE, LATER = Pauses(600, 0), Pauses(600, 600)
+"""How long something must be seen until it is believed."""
+
+
+class Kubelet:
+    """A kubelet's PodResources, and its directory of pods."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lister, self.pods = Lister(folder / "kubelet.sock"), folder / "pods"
+        (self.pods / "uid-other").mkdir(parents=True)
+        self.lists()
+
+    def lists(self, *claims: tuple[str, dict[str, str]], pod: str = "") -> None:
+        """From now on: these claims, each with the CDI name of each device, in a pod each; and another pod."""
+        pods = [v1.PodResources("other", "default")]
+        for name, devices in claims:
+            listed = [v1.ClaimResource([v1.CdiDevice(cdi)], DRIVER, POOL, it) for it, cdi in devices.items()]
+            resources = [v1.DynamicResource(name, "default", listed)]
+            pods.append(
+                v1.PodResources(pod or f"pod-{name}", "default", [v1.ContainerResources("c", None, resources)])  # type: ignore[arg-type]
+            )
+        self.lister.answers["v1"] = bytes(v1.ListPodResourcesResponse(pods))
+
+    def lists_no_pods(self) -> None:
+        self.lister.answers["v1"] = b""
+
+    def compares(self, claims: NodeClaims, pauses: Pauses = AT_ONCE) -> Reconciling:
+        return Reconciling(claims, PodResources(self.lister.socket, Threads()), self.pods, pauses)
+
+
+@pytest.fixture
+async def kubelet(short_path: Path) -> AsyncIterator[Kubelet]:
+    one = Kubelet(short_path)
+    await one.lister.start()
+    yield one
+    await one.lister.stop()
+
+
+@pytest.fixture
+def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
+    return ClaimNode(server, simulated, tmp_path)
+
+
+@pytest.fixture
+def resource() -> ClaimedResource:
+    return ClaimedResource(lanes("release"), Device("a"), Device("b"))
+
+
+@pytest.fixture
+async def claims(node: ClaimNode, resource: ClaimedResource) -> NodeClaims:
+    return await node.gateway(resource)
+
+
+@pytest.fixture
+async def asked(node: ClaimNode, claims: NodeClaims) -> Asked:
+    """A claim that was prepared."""
+    asked = node.allocate("c", "a")
+    await claims.prepare([asked])
+    return asked
+
+
+def delete(node: ClaimNode, name: str = "c") -> None:
+    node.store.delete(("resourceclaims", "default", name))
+
+
+# records without their claims
+
+
+async def test_a_claim_that_nobody_ends_is_released(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, resource: ClaimedResource
+) -> None:
+    reconciling = kubelet.compares(claims)
+    delete(node)
+    assert await reconciling.look()
+    assert "c" in node.records
+    assert not await reconciling.look()
+    assert node.records == {}
+    assert resource.lanes.released == ["a"]
+
+
+async def test_a_second_look_too_early_ends_nothing(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    reconciling = kubelet.compares(claims, LATER)
+    delete(node)
+    assert await reconciling.look()
+    assert await reconciling.look()
+    assert "c" in node.records
+
+
+@pytest.mark.parametrize("sign", ["listed", "directory", "allocated"])
+async def test_one_sign_of_use_keeps_a_claim(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, sign: str
+) -> None:
+    if sign != "allocated":
+        delete(node)
+    if sign == "listed":
+        kubelet.lists(("c", {"a": "x"}))
+    if sign == "directory":
+        (kubelet.pods / "uid-c").mkdir()
+    reconciling = kubelet.compares(claims)
+    assert not await reconciling.look()
+    assert not await reconciling.look()
+    assert "c" in node.records
+
+
+@pytest.mark.parametrize("away", ["kubelet", "directories", "server"])
+async def test_nothing_is_stale_while_a_source_is_away(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, away: str
+) -> None:
+    reconciling, error = kubelet.compares(claims), {"kubelet": KubeletError, "server": ClusterError}.get(away)
+    delete(node)
+    if away == "kubelet":
+        await kubelet.lister.stop()
+    elif away == "server":
+        await node.api.down()
+    else:
+        (kubelet.pods / "uid-other").rmdir()
+    for _ in range(3):
+        if error is None:
+            await reconciling.look()
+        else:
+            with pytest.raises(error):
+                await reconciling.look()
+    assert "c" in node.records
+
+
+async def test_a_claim_that_comes_back_into_use_is_not_ended_later(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    reconciling = kubelet.compares(claims)
+    delete(node)
+    await reconciling.look()
+    kubelet.lists(("c", {"a": "x"}))
+    await reconciling.look()
+    kubelet.lists()
+    await reconciling.look()
+    assert "c" in node.records
+
+
+async def test_a_claim_that_was_being_prepared_when_its_gateway_was_killed(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    """It stays reserved until it is prepared again, or ends here."""
+    record = claims.records[asked.uid]
+    node.files.write(record.at(type(record.phase).PREPARING, record.boot))
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    successor = await node.gateway(resource)
+    assert "free" in await one(await successor.prepare([node.allocate("d", "a")]))
+    delete(node)
+    reconciling = kubelet.compares(successor)
+    await reconciling.look()
+    await reconciling.look()
+    assert node.records == {}
+    assert resource.lanes.released == ["a"]
+
+
+async def test_a_pod_that_shares_a_claim_later_is_noted(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    """The kubelet doesn't prepare a claim for each of its pods."""
+    found = node.store.get(("resourceclaims", "default", "c"))
+    found["status"]["reservedFor"].append({"resource": "pods", "name": "late", "uid": "uid-late"})
+    kubelet.lists(("c", {"a": "x"}), pod="late")
+    reconciling = kubelet.compares(claims)
+    await reconciling.look()
+    assert node.records["c"]["pods"] == [["uid-c", "pod-c"], ["uid-late", "late"]]
+    kubelet.lists()
+    delete(node)
+    (kubelet.pods / "uid-late").mkdir()
+    assert not await reconciling.look()
+
+
+async def test_a_node_without_doubt_asks_no_api_server(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    kubelet.lists(("c", {"a": "x"}))
+    await node.api.down()
+    assert not await kubelet.compares(claims).look()
+
+
+async def test_it_looks_by_itself_and_after_a_registration(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    reconciling = kubelet.compares(claims)
+    running = asyncio.create_task(reconciling.run())
+    await until(lambda: kubelet.lister.calls)
+    delete(node)
+    reconciling.look_soon()
+    await until(lambda: not node.records)
+    running.cancel()
+
+
+# claims without their records
+
+
+@pytest.fixture
+async def wiped(node: ClaimNode, claims: NodeClaims, asked: Asked, kubelet: Kubelet) -> NodeClaims:
+    """A gateway that finds an empty ``state_dir``, while the pod of claim c runs."""
+    kubelet.lists(("c", {"a": "vendor.com/x=a"}))
+    for path in [*(node.folder / "dra").rglob("*")]:
+        if path.is_file():
+            path.unlink()
+    return await node.gateway()
+
+
+async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
+) -> None:
+    wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+    asked = node.allocate("d", "b")
+    assert "PodResources" in await one(await wiped.prepare([asked]))
+    await kubelet.compares(wiped).look()
+    assert len(await one(await wiped.prepare([asked]))) == 1
+
+
+async def test_a_lost_record_is_made_again(node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, asked: Asked) -> None:
+    resource = ClaimedResource(lanes("release"), Device("a"), Device("b"))
+    wiped.add(NAME, resource)
+    await kubelet.compares(wiped).look()
+    assert node.records["c"]["uid"] == asked.uid
+    assert await one(await wiped.prepare([asked])) == (Prepared("r", POOL, "a", ("vendor.com/x=a",), ""),)
+    assert resource.lanes.allocated == []
+    assert "free" in await one(await wiped.prepare([node.allocate("d", "a")]))
+    await wiped.unprepare([asked])
+    assert resource.lanes.released == ["a"]
+
+
+@pytest.mark.parametrize("why", ["not served", "claim gone", "server away", "other devices"])
+async def test_a_lost_record_that_cannot_be_made_withholds_everything(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, why: str, asked: Asked
+) -> None:
+    reconciling = kubelet.compares(wiped)
+    if why != "not served":
+        wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+    if why == "claim gone":
+        delete(node)
+    if why == "other devices":
+        node.store.get(("resourceclaims", "default", "c"))["status"]["allocation"]["devices"]["results"].clear()
+    other = node.allocate("d", "b")
+    if why == "server away":
+        await node.api.down()
+    assert await reconciling.look()
+    assert "default/c (a in n1/example.com/thing) without a record" in wiped.doubt.value
+    if why == "server away":
+        return
+    if why == "not served":
+        wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+    assert "without a record" in await one(await wiped.prepare([other]))
+    # Its pod ends, and the kubelet forgets the claim.
+    kubelet.lists()
+    await wiped.unprepare([asked])
+    await reconciling.look()
+    assert len(await one(await wiped.prepare([other]))) == 1
+
+
+async def test_a_kubelet_without_pods_is_believed_at_the_second_look(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
+) -> None:
+    """It lists none when it has just started, and doesn't know its pods yet."""
+    wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+    kubelet.lists_no_pods()
+    reconciling = kubelet.compares(wiped, LATER)
+    assert await reconciling.look()
+    assert await reconciling.look()
+    assert "PodResources" in wiped.doubt.value
+    patient = kubelet.compares(wiped)
+    assert await patient.look()
+    await patient.look()
+    assert wiped.doubt.value == ""
+
+
+async def test_a_removed_record_is_missed_at_the_second_look(
+    node: ClaimNode, claims: NodeClaims, kubelet: Kubelet, asked: Asked
+) -> None:
+    """At the first one, its claim may just have ended."""
+    node.files.remove(asked.uid)
+    kubelet.lists(("c", {"a": "vendor.com/x=a"}))
+    successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
+    early = kubelet.compares(successor, LATER)
+    assert await early.look()
+    assert (node.records, successor.doubt.value) == ({}, "")
+    reconciling = kubelet.compares(successor)
+    await reconciling.look()
+    await reconciling.look()
+    assert node.records["c"]["uid"] == asked.uid
+
+
+async def test_a_damaged_record_is_made_again(
+    node: ClaimNode, claims: NodeClaims, kubelet: Kubelet, asked: Asked
+) -> None:
+    (node.files.folder / f"{asked.uid}.json").write_text("{")
+    kubelet.lists(("c", {"a": "vendor.com/x=a"}))
+    successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
+    reconciling = kubelet.compares(successor)
+    await reconciling.look()
+    await reconciling.look()
+    assert node.records["c"]["phase"] == "prepared"
+    assert (successor.damaged, successor.doubt.value) == ((), "")
+
+
+async def test_a_damaged_record_that_a_person_removed_is_settled(
+    node: ClaimNode, claims: NodeClaims, kubelet: Kubelet
+) -> None:
+    path = node.files.folder / "uid-1.json"
+    path.write_text("{")
+    successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
+    assert successor.doubt.value
+    path.unlink()
+    await kubelet.compares(successor).look()
+    assert successor.doubt.value == ""
