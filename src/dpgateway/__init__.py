@@ -20,6 +20,7 @@ deviceplugin  the front that speaks the device-plugin API
 dra           the front for Dynamic Resource Allocation, in the making
 status        everything there is to know of a gateway, as one value
 web           the pages and metrics made of it
+events        events of Kubernetes made of it
 gateway       name -> resource, and what a new configuration changes
 preflight     what the upgrade of a node's kubelet would do
 daemon        the process

@@ -21,6 +21,7 @@ KINDS = {
     "resourceslices": "ResourceSlice",
     "resourceclaims": "ResourceClaim",
     "deviceclasses": "DeviceClass",
+    "events": "Event",
 }
 
 

@@ -193,15 +193,17 @@ class Holdings(InUse):
         return f"pod {alive[0]}" if alive and (noted is not None or len(alive) == 1) else ""
 
     def holders(self, id_: str) -> tuple[HolderStatus, ...]:
+        noted = (self.note or {}).get(id_)
+        containers = sorted(noted.containers) if noted is not None else ()
+        containers = [one for one in containers if one.pod_uid not in self.gone]
         # PodResources has the pods' names; the checkpoint only their uids.
         if (listed := self.listed.get(id_)) is not None:
-            return (HolderStatus(listed.namespace, listed.pod, container=listed.container),)
-        noted = (self.note or {}).get(id_)
+            uids = {one.pod_uid for one in containers if one.name == listed.container}
+            uid = uids.pop() if len(uids) == 1 else None
+            return (HolderStatus(listed.namespace, listed.pod, uid, listed.container),)
         if noted is None and id_ in self.unreleased:  # only the journal has it: the holder is one of these pods
             pods = sorted(self.unreleased[id_].pods - self.gone)
             return (HolderStatus(pod_uid=pods[0]),) if len(pods) == 1 else ()
-        containers = sorted(noted.containers) if noted is not None else ()
-        containers = [one for one in containers if one.pod_uid not in self.gone]
         return tuple([HolderStatus(pod_uid=one.pod_uid, container=one.name) for one in containers])
 
     @property

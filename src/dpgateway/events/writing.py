@@ -1,0 +1,159 @@
+"""Writes events, while the API server answers and while it doesn't.
+
+One request after the other, and at most one a PAUSE: a node whose driver fails may have a hundred pods to tell. While
+the server doesn't answer, nothing piles up (``book``). What was said is in a file, so that another gateway says only
+what is new, and takes back what is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from dpgateway.cluster.server import CONFLICT, FORBIDDEN, NOT_FOUND, ApiServer, ClusterError, ObjectKind
+from dpgateway.errors import GatewayError
+from dpgateway.events.book import EventBook, Pace
+from dpgateway.events.conditions import Condition, Subject
+from dpgateway.events.objects import event, name, namespace, repeated
+from dpgateway.kit import files
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Signal
+from dpgateway.kit.tasks import backoff
+from dpgateway.kit.threads import Threads
+
+FILE = "events.json"
+"""In the state directory."""
+LARGEST = 16 << 20
+"""Bytes of the file."""
+DISK = 5.0
+"""Seconds that the disk has to answer."""
+PAUSE = 0.1
+"""Seconds between two events."""
+LOOK = 1.0
+"""Seconds between two looks at the status, which has thousands of devices."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts while the server is away."""
+REFUSED = frozenset({400, FORBIDDEN, NOT_FOUND, CONFLICT, 422})
+"""The server works, and doesn't take this event."""
+
+_log = bind(__name__)
+
+
+class EventParts(NamedTuple):
+    """What events are written with."""
+
+    server: ApiServer
+    state_dir: Path
+    threads: Threads
+
+
+class NodeEvents(NamedTuple):
+    """What the events are about."""
+
+    node: str
+    look: Callable[[], Mapping[Subject, Condition]]
+    """What there is to say now."""
+    changed: Signal
+    """Notified when that may have changed."""
+
+
+class EventWriter:
+    """Used from the event loop."""
+
+    def __init__(self, parts: EventParts, about: NodeEvents, pace: Pace | None = None, look: float = LOOK) -> None:
+        """``look``: seconds between two looks."""
+        self._server, self._threads, self._about = parts.server, parts.threads, about
+        self._file = parts.state_dir / FILE
+        self._book, self._every = EventBook(pace), look
+        self._complaint = Complaint(_log, "events can't be written: %s", "events are written again")
+        self._unsaved = Complaint(_log, "another gateway won't know which events were written: %s")
+        self.outcomes: Counter[str] = Counter(written=0, failed=0)
+        """The attempts so far."""
+
+    async def run(self) -> None:
+        """Never returns."""
+        await self._recall()
+        failures = 0
+        while True:
+            looked, version = time.monotonic(), self._about.changed.version
+            self._book.see(self._about.look(), looked)
+            if (todo := self._book.due(looked)) is None:
+                await self._wait(version, looked)
+                continue
+            try:
+                await self._tell(*todo)
+            except ClusterError as error:
+                self.outcomes["failed"] += 1
+                self._complaint.say(str(error))
+                # Of an event that is refused another may pass: its namespace may be about to end.
+                if error.status in REFUSED:
+                    self._book.refused(todo[0], time.monotonic())
+                else:
+                    failures += 1
+                    await asyncio.sleep(max(backoff(failures, LONGEST_PAUSE), error.after))
+                continue
+            failures = 0
+            self.outcomes["written"] += 1
+            self._complaint.over()
+            self._book.wrote(*todo, time.monotonic())
+            await self._save()
+            await asyncio.sleep(min(PAUSE, self._every))
+
+    async def _wait(self, version: int, looked: float) -> None:
+        """Returns when there may be something to say."""
+        due = self._book.next()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if due == float("inf") else max(0.0, due - time.monotonic())):
+                await self._about.changed.wait(version)
+        await asyncio.sleep(max(0.0, min(looked + self._every, due) - time.monotonic()))
+
+    async def _tell(self, subject: Subject, condition: Condition) -> None:
+        """Writes the event, or counts it once more if it is there. Raises ClusterError."""
+        for last in (False, False, True):
+            try:
+                await self._once(subject, condition)
+                break
+            except ClusterError as error:
+                # The event that is there was dropped, or counted by another gateway, at that moment.
+                if last or error.status not in (CONFLICT, NOT_FOUND):
+                    raise
+
+    async def _once(self, subject: Subject, condition: Condition) -> None:
+        node, where = self._about.node, namespace(subject)
+        try:
+            await self._server.create(ObjectKind.EVENT, event(subject, condition, node, time.time()))
+        except ClusterError as error:
+            if error.status != CONFLICT:
+                raise
+        else:
+            return
+        before = await self._server.get(ObjectKind.EVENT, name(subject, condition, node), where)
+        if before is None:
+            raise ClusterError(f"the event in {where} was dropped while it was written", NOT_FOUND)
+        await self._server.replace(ObjectKind.EVENT, repeated(before, time.time()))
+
+    # over a restart
+
+    async def _recall(self) -> None:
+        try:
+            text = await self._threads.call_within("events", partial(files.read, self._file, LARGEST), DISK)
+            self._book.recall(text.content, time.monotonic())
+        except FileNotFoundError:
+            return
+        except (GatewayError, OSError, ValueError, TypeError) as error:
+            _log.warning("which events were written isn't known: %s: %s", self._file, error)
+
+    async def _save(self) -> None:
+        write = partial(files.write, self._file, self._book.to_json().encode(), sync=False)
+        try:
+            await self._threads.call_within("events", write, DISK)
+            self._unsaved.over()
+        except (GatewayError, OSError) as error:
+            self._unsaved.say(str(error))

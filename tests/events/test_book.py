@@ -1,0 +1,165 @@
+"""What is said next, by a clock of the test's."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from dpgateway.events.book import SETTLED, EventBook, Pace
+from dpgateway.events.conditions import Condition, Subject
+
+A, B = (Subject("default", "p", "u", "example.com/thing", device) for device in "ab")
+BAD, WORSE = Condition("DeviceUnhealthy", "no link"), Condition("DeviceGone", "unplugged")
+GOOD = Condition("DeviceHealthy", "again")
+
+
+class Clock:
+    """A book and its time; what is due is written at once."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.now, self.book = 1000.0, EventBook(pace)
+        self.written: list[str] = []
+        self.seen: dict[Subject, Condition] = {}
+
+    def see(self, **conditions: Condition) -> None:
+        self.seen = {A._replace(device=name): one for name, one in conditions.items()}
+        self.book.see(self.seen, self.now)
+
+    def after(self, seconds: float) -> list[str]:
+        """What is written in the next seconds, at the times that the book names."""
+        end, before = self.now + seconds, len(self.written)
+        while True:
+            while (todo := self.book.due(self.now)) is not None:
+                self.book.wrote(*todo, self.now)
+                self.written.append(f"{todo[0].device} {todo[1].reason}")
+            if (then := self.book.next()) > end:
+                self.now = end
+                return self.written[before:]
+            assert then > self.now, "the book names a time that is over"
+            self.now = then
+            self.book.see(self.seen, self.now)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_nothing_is_said_of_what_is_fine(clock: Clock) -> None:
+    clock.see(a=GOOD, b=GOOD)
+    assert clock.after(1e6) == []
+
+
+def test_what_is_bad_is_said_once_and_taken_back(clock: Clock) -> None:
+    clock.see(a=BAD)
+    assert clock.after(0.9) == []
+    assert clock.after(1e6) == ["a DeviceUnhealthy"]
+    clock.see(a=GOOD)
+    assert clock.after(1e6) == ["a DeviceHealthy"]
+
+
+def test_what_passes_at_once_isnt_said(clock: Clock) -> None:
+    clock.see(a=BAD)
+    clock.after(0.5)
+    clock.see(a=GOOD)
+    assert clock.after(1e6) == []
+
+
+def test_another_reason_is_said_too(clock: Clock) -> None:
+    clock.see(a=BAD)
+    clock.after(5)
+    clock.see(a=WORSE)
+    assert clock.after(5) == ["a DeviceGone"]
+
+
+def test_a_restarting_kubelets_resources_arent_said() -> None:
+    clock = Clock()
+    clock.see(a=Condition("ResourceUnregistered", "no"))
+    assert clock.after(SETTLED["ResourceUnregistered"] - 1) == []
+    assert clock.after(2) == ["a ResourceUnregistered"]
+
+
+def test_a_flapping_subject_is_slowed_down_and_ends_right(clock: Clock) -> None:
+    for _ in range(100):
+        clock.see(a=BAD)
+        clock.after(2)
+        clock.see(a=GOOD)
+        clock.after(2)
+    assert 5 <= len(clock.written) <= 7
+    clock.see(a=BAD)
+    clock.after(700)
+    assert clock.written[-1] == "a DeviceUnhealthy"
+    assert len(clock.written) <= 8
+
+
+def test_a_flapping_subject_doesnt_slow_others(clock: Clock) -> None:
+    for _ in range(20):
+        clock.see(a=BAD)
+        clock.after(2)
+        clock.see(a=GOOD)
+        clock.after(2)
+    clock.see(a=GOOD, b=BAD)
+    assert "b DeviceUnhealthy" in clock.after(2)
+
+
+def test_what_is_bad_comes_first(clock: Clock) -> None:
+    clock.see(a=BAD, b=BAD)
+    clock.after(5)
+    clock.see(a=GOOD, b=WORSE)
+    assert clock.after(5) == ["b DeviceGone", "a DeviceHealthy"]
+
+
+def test_a_subject_that_is_gone_is_forgotten(clock: Clock) -> None:
+    clock.see(a=BAD)
+    clock.after(5)
+    clock.see()
+    assert clock.after(1e4) == []
+    clock.see(a=GOOD)
+    assert clock.after(1e4) == []
+
+
+def test_a_subject_that_is_briefly_unknown_is_taken_back(clock: Clock) -> None:
+    clock.see(a=BAD)
+    clock.after(5)
+    clock.see()
+    clock.after(100)
+    clock.see(a=GOOD)
+    assert clock.after(5) == ["a DeviceHealthy"]
+
+
+def test_a_refused_event_comes_later_each_time(clock: Clock) -> None:
+    clock.see(a=BAD)
+    times: list[float] = []
+    while len(times) < 5:
+        clock.now = max(clock.now, clock.book.next())
+        todo = clock.book.due(clock.now)
+        assert todo is not None
+        times.append(clock.now)
+        clock.book.refused(todo[0], clock.now)
+    assert [round(later - before) for before, later in pairwise(times)] == [10, 20, 40, 80]
+
+
+def test_a_successor_says_only_what_is_new(clock: Clock) -> None:
+    clock.see(a=BAD, b=BAD)
+    clock.after(5)
+    other = Clock()
+    other.book.recall(clock.book.to_json(), other.now)
+    assert other.after(60) == []  # its drivers haven't listed yet
+    other.see(a=BAD, b=GOOD, c=WORSE)
+    assert sorted(other.after(5)) == ["b DeviceHealthy", "c DeviceGone"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"said": 1}', '{"said": [1]}', '{"said": [["a"]]}'])
+def test_a_damaged_file_recalls_nothing(clock: Clock, text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        clock.book.recall(text, clock.now)
+    assert clock.book.next() == float("inf")
+
+
+def test_a_later_versions_reason_is_ignored(clock: Clock) -> None:
+    rows = [[*A, "DeviceMelted", "x"], [*B, *BAD]]
+    clock.book.recall(json.dumps({"version": 2, "said": rows, "more": 1}), clock.now)
+    clock.see(a=GOOD, b=GOOD)
+    assert clock.after(5) == ["b DeviceHealthy"]

@@ -1,0 +1,267 @@
+"""Events at an API server, through faults and restarts of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from dpgateway.cluster.server import ApiServer
+from dpgateway.events.book import Pace
+from dpgateway.events.conditions import Condition, Reason, Subject
+from dpgateway.events.objects import LONGEST_NOTE
+from dpgateway.events.writing import FILE, EventParts, EventWriter, NodeEvents
+from dpgateway.kit.observable import Signal
+from dpgateway.kit.threads import Threads
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.waiting import until
+
+POD = Subject("default", "p", "uid-p", "example.com/thing", "a")
+NODE = Subject("", "n1", "n1", "example.com/thing", "")
+BAD, GONE = Condition("DeviceUnhealthy", "no link"), Condition("DeviceGone", "unplugged")
+GOOD = Condition("DeviceHealthy", "again")
+PACE = Pace(settled=dict.fromkeys(get_args(Reason), 0.0), burst=1000, refill=0.05)
+
+
+class Rig:
+    """A gateway's writer, the present conditions, and what the API server has."""
+
+    def __init__(self, server: ApiServer, simulated: Simulated, folder: Path) -> None:
+        self.simulated, self.store, self.folder = simulated, simulated.store, folder
+        self.now: dict[Subject, Condition] = {}
+        self.changed = Signal()
+        self._server, self._running = server, list[asyncio.Task[None]]()
+
+    def start(self, pace: Pace = PACE) -> EventWriter:
+        """Another gateway, with what its predecessors left."""
+        parts, about = (
+            EventParts(self._server, self.folder, Threads()),
+            NodeEvents("n1", lambda: self.now, self.changed),
+        )
+        writer = EventWriter(parts, about, pace, look=0.005)
+        self._running.append(asyncio.create_task(writer.run()))
+        return writer
+
+    async def stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        self._running.clear()
+
+    def see(self, conditions: dict[Subject, Condition]) -> None:
+        self.now = conditions
+        self.changed.notify()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The one that was seen last comes last."""
+        found = [one for (plural, _, _), one in self.store.objects.items() if plural == "events"]
+        return sorted(found, key=last_seen)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [one["reason"] for one in self.events]
+
+    async def has(self, *reasons: str) -> None:
+        await until(lambda: self.reasons == list(reasons), 10, found=lambda: str(self.reasons))
+
+
+def last_seen(one: dict[str, Any]) -> str:
+    return str(one.get("series", {}).get("lastObservedTime") or one["eventTime"])
+
+
+@pytest.fixture
+async def rig(server: ApiServer, simulated: Simulated, tmp_path: Path) -> AsyncIterator[Rig]:
+    one = Rig(server, simulated, tmp_path)
+    yield one
+    await one.stop()
+
+
+async def test_an_event_is_what_kubectl_describe_looks_for(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    (one,) = rig.events
+    pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p", "uid": "uid-p"}
+    assert one["regarding"] == pod
+    assert (one["type"], one["note"], one["metadata"]["namespace"]) == ("Warning", "no link", "default")
+    assert (one["reportingController"], one["reportingInstance"]) == ("dpgateway", "n1")
+    assert one["action"]
+    assert "series" not in one
+
+
+async def test_an_event_of_a_node_is_in_the_default_namespace(rig: Rig) -> None:
+    rig.start()
+    rig.see({NODE: Condition("ResourceFailed", "it fails")})
+    await rig.has("ResourceFailed")
+    (one,) = rig.events
+    assert one["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1"}
+    assert one["metadata"]["namespace"] == "default"
+
+
+async def test_a_pod_without_a_uid_is_told_all_the_same(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD._replace(uid=""): BAD})
+    await rig.has("DeviceUnhealthy")
+    assert "uid" not in rig.events[0]["regarding"]
+
+
+async def test_what_comes_again_is_counted(rig: Rig) -> None:
+    rig.start()
+    for count in range(1, 4):
+        rig.see({POD: BAD})
+        await until(lambda: rig.reasons[-1:] == ["DeviceUnhealthy"])
+        rig.see({POD: GOOD})
+        await until(lambda: rig.reasons[-1:] == ["DeviceHealthy"])
+        assert [one.get("series", {}).get("count", 1) for one in rig.events] == [count, count]
+    assert_only_series_change(rig)
+
+
+def assert_only_series_change(rig: Rig) -> None:
+    """As the API server asks for (ValidateEventUpdate)."""
+    before: dict[Any, Any] = {}
+    for one in rig.store.changes:
+        if one.key[0] == "events":
+            kept = {name: value for name, value in one.found.items() if name not in ("series", "metadata")}
+            assert before.setdefault((one.key, one.found["metadata"]["uid"]), kept) == kept
+            assert one.found.get("series", {"count": 2})["count"] >= 2
+
+
+async def test_a_long_note_is_cut(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: Condition("DeviceUnhealthy", "ü\udc80" * 2000)})
+    await rig.has("DeviceUnhealthy")
+    assert LONGEST_NOTE - 8 <= len(rig.events[0]["note"].encode()) <= LONGEST_NOTE
+
+
+@pytest.mark.parametrize("name", ["p" * 253, "a" * 199 + "." + "b" * 50])
+async def test_a_long_name_is_one_of_an_event(rig: Rig, name: str) -> None:
+    rig.start()
+    rig.see({POD._replace(name=name): BAD})
+    await rig.has("DeviceUnhealthy")
+    found = rig.events[0]["metadata"]["name"]
+    assert len(found) <= 253
+    assert all(part and part.strip("-") == part for part in found.split("."))
+
+
+async def test_a_successor_repeats_nothing(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    await until((rig.folder / FILE).exists)
+    await rig.stop()
+    other = Subject("default", "q", "uid-q", "example.com/thing", "b")
+    rig.start()
+    rig.see({POD: BAD, other: GONE})
+    await rig.has("DeviceUnhealthy", "DeviceGone")
+    assert "series" not in rig.events[0]
+
+
+async def test_a_successor_takes_back_what_is_over(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    await until((rig.folder / FILE).exists)
+    await rig.stop()
+    rig.see({POD: GOOD})
+    rig.start()
+    await rig.has("DeviceUnhealthy", "DeviceHealthy")
+
+
+async def test_a_successor_without_the_file_counts_the_event(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    await until((rig.folder / FILE).exists)
+    await rig.stop()
+    (rig.folder / FILE).write_text("damaged")
+    rig.start()
+    await until(lambda: "series" in rig.events[0])
+    assert rig.reasons == ["DeviceUnhealthy"]
+
+
+async def test_an_event_that_was_dropped_is_made_anew(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    rig.store.wipe("events", {})
+    rig.see({POD: GOOD})
+    await rig.has("DeviceHealthy")
+    rig.see({POD: BAD})
+    await rig.has("DeviceHealthy", "DeviceUnhealthy")
+
+
+async def test_while_the_server_is_away_only_the_newest_counts(rig: Rig) -> None:
+    writer = rig.start()
+    await rig.simulated.down()
+    rig.see({POD: BAD})
+    await until(lambda: writer.outcomes["failed"])
+    for condition in (GOOD, BAD, GONE):
+        rig.see({POD: condition})
+    await rig.simulated.up()
+    await rig.has("DeviceGone")
+
+
+async def test_what_is_over_before_the_server_is_back_isnt_said(rig: Rig) -> None:
+    writer = rig.start()
+    await rig.simulated.down()
+    rig.see({POD: BAD})
+    await until(lambda: writer.outcomes["failed"])
+    rig.see({POD: GOOD, NODE: Condition("ResourceFailed", "it fails")})
+    await rig.simulated.up()
+    await rig.has("ResourceFailed")
+
+
+async def test_a_refused_event_doesnt_hold_up_others(rig: Rig) -> None:
+    rig.simulated.faults.append(("POST events", 403, {}))
+    writer = rig.start()
+    rig.see({POD: BAD, POD._replace(device="b"): GONE})
+    await until(lambda: rig.events)
+    assert (writer.outcomes["failed"], len(rig.events)) == (1, 1)
+
+
+async def test_a_change_by_another_gateway_is_counted_on(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    rig.see({POD: GOOD})
+    await until(lambda: rig.reasons[-1] == "DeviceHealthy")
+    rig.simulated.faults += [("PUT events", 409, {}), ("GET events", 404, {})]
+    rig.see({POD: BAD})
+    await until(lambda: rig.reasons[-1] == "DeviceUnhealthy")
+    assert not rig.simulated.faults
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_last_event_says_how_it_is(rig: Rig, seed: int) -> None:
+    """A random walk over devices, restarts and faults: whatever happened, the last event of each subject is true."""
+    rng, pace = random.Random(seed), PACE._replace(burst=2)  # noqa: S311
+    pods = [Subject("default", f"p{n % 2}", f"u{n % 2}", "example.com/thing", f"d{n}") for n in range(4)]
+    reasons: tuple[Reason, ...] = "DeviceHealthy", "DeviceHealthy", "DeviceUnhealthy", "DeviceGone"
+
+    def fault() -> None:
+        verb, (code, more) = rng.choice(["POST", "PUT", "GET"]), rng.choice([(409, {}), (429, {"Retry-After": "0"})])
+        rig.simulated.faults.append((f"{verb} events", code, more))
+
+    rig.start(pace)
+    for _ in range(60):
+        rig.see({pod: Condition(rng.choice(reasons), pod.device) for pod in pods})
+        await asyncio.sleep(rng.choice([0, 0, 0.01, 0.03]))
+        if rng.random() < 0.3 and not rig.simulated.faults:  # each failure in a row doubles the pause
+            rng.choice([rig.simulated.hang_up, fault, fault])()
+        if rng.random() < 0.1:
+            await rig.stop()
+            rig.start(pace)
+    rig.simulated.faults.clear()
+
+    def right() -> bool:
+        last = {one["note"]: one["reason"] for one in rig.events}
+        return all(last.get(pod.device, "DeviceHealthy") == rig.now[pod].reason for pod in pods)
+
+    await until(right, 60, found=lambda: f"{[(one['note'], one['reason']) for one in rig.events]}, not {rig.now}")
+    assert_only_series_change(rig)
