@@ -5,6 +5,7 @@ mistake with dpgateway, this package imports nothing of it and uses other implem
 
 kubelet    the simulated kubelet itself
 apiserver  a stand-in for the API server
+cluster    a scheduler and the kubelets of a cluster's nodes: the door for scenarios with DRA
 prompt     `dpgateway simulate`: scripts, and a prompt
 wire       gRPC, messages and sockets
 """

@@ -1,10 +1,12 @@
 """A stand-in for the API server of a cluster: what dpgateway asks of one, on loopback, with faults on command.
 
-store  objects, their versions, and the changes that watches tell
-http   requests and answers
+admitting  limits, gates that drop fields, values that the server adds
+store      objects, their versions, and the changes that watches tell
+http       requests and answers
 """
 
+from dpgateway_simulator.apiserver.admitting import ApiRefusal, Object
 from dpgateway_simulator.apiserver.http import SimulatedApiServer
-from dpgateway_simulator.apiserver.store import ApiRefusal, Store
+from dpgateway_simulator.apiserver.store import Store
 
-__all__ = ["ApiRefusal", "SimulatedApiServer", "Store"]
+__all__ = ["ApiRefusal", "Object", "SimulatedApiServer", "Store"]

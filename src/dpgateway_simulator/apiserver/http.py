@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import h11
 
-from dpgateway_simulator.apiserver.store import ApiRefusal, Object, Store, StoredChange
+from dpgateway_simulator.apiserver.admitting import ApiRefusal, Object
+from dpgateway_simulator.apiserver.store import Key, Store, StoredChange
 
 LARGEST = 3 * 1024 * 1024
 """Bytes of a request (limit of the API server's own handlers)."""
@@ -21,8 +22,15 @@ KINDS = {
     "resourceslices": "ResourceSlice",
     "resourceclaims": "ResourceClaim",
     "deviceclasses": "DeviceClass",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
+    "pods": "Pod",
     "events": "Event",
 }
+WITH_STATUS = {"nodes", "pods", "resourceclaims"}
+"""Their status is written by itself, as a subresource."""
+BOOKMARK = 60.0
+"""Seconds between the bookmarks of a watch that asked for them."""
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,22 @@ class ApiRequest:
     plural: str
     namespace: str
     name: str
+    part: str
+    """The subresource: ``status``, or nothing."""
     options: Mapping[str, str]
     body: Object
+
+    @property
+    def key(self) -> Key:
+        return self.plural, self.namespace, self.name
+
+    @property
+    def verb(self) -> str:
+        """As in a rule of RBAC."""
+        if self.method == "DELETE" and not self.name:
+            return "deletecollection"
+        reading = "watch" if "watch" in self.options else "get" if self.name else "list"
+        return VERBS.get(self.method, reading)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -43,7 +65,9 @@ class ApiRequest:
 
 
 class SimulatedApiServer:
-    """Used from the event loop."""
+    """Used from the event loop. Its faults: `down`, `hang_up`, `hang`, `faults`, `token`, `forbidden`, and those of its
+    store: `compact`, `wipe`, `off`.
+    """
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = store or Store()
@@ -56,6 +80,11 @@ class SimulatedApiServer:
         """
         self.tls: ssl.SSLContext | None = None
         """Its certificate and key; None: without TLS. Of the next connections."""
+        self.forbidden: set[tuple[str, str]] = set()
+        """Verbs and plurals that are refused (403), such as ("list", "resourceclaims")."""
+        self.bookmark = BOOKMARK
+        self._answering = asyncio.Event()
+        self._answering.set()
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         """The connections, by the task that serves each."""
@@ -69,6 +98,20 @@ class SimulatedApiServer:
         """Serves, on the same port as before."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, ssl=self.tls)
         self._port = self._server.sockets[0].getsockname()[1]
+        self.store.wake()
+
+    @property
+    def serving(self) -> bool:
+        """Whether it answers; kubelets and controllers, which read the store itself, wait while it doesn't."""
+        return self._server is not None and self._server.is_serving() and self._answering.is_set()
+
+    def hang(self) -> None:
+        """Takes requests from now on and answers none of them, until `resume`; watches fall silent."""
+        self._answering.clear()
+
+    def resume(self) -> None:
+        self._answering.set()
+        self.store.wake()
 
     async def down(self) -> None:
         """Ends all connections and refuses new ones; the objects stay."""
@@ -107,13 +150,16 @@ class SimulatedApiServer:
         doing = "watch" if "watch" in request.options else "dry run" if "dryRun" in request.options else ""
         what = " ".join(filter(None, (request.method, request.plural, request.name, doing)))
         self.asked.append(what)
+        await self._answering.wait()
         fault = next((one for one in self.faults if what.startswith(one[0])), None)
         if fault is not None:
             self.faults.remove(fault)
-            text = json.dumps(_status(ApiRefusal(fault[1], "", "a fault"))).encode()
-            await _send(connection, writer, fault[1], text, fault[2])
+            await _send(connection, writer, fault[1], _refusal(fault[1], "", "a fault"), fault[2])
         elif self.token is not None and (b"authorization", f"Bearer {self.token}".encode()) not in head.headers:
-            await _send(connection, writer, 401, json.dumps(_status(ApiRefusal(401, "Unauthorized", ""))).encode(), {})
+            await _send(connection, writer, 401, _refusal(401, "Unauthorized", "Unauthorized"), {})
+        elif (request.verb, request.plural) in self.forbidden:
+            why = f'{request.plural} is forbidden: cannot {request.verb} resource "{request.plural}"'
+            await _send(connection, writer, 403, _refusal(403, "Forbidden", why), {})
         elif doing == "watch":
             await self._watch(connection, writer, request)
         else:
@@ -124,18 +170,35 @@ class SimulatedApiServer:
             await _send(connection, writer, code, json.dumps(found).encode(), {})
 
     def _found(self, one: ApiRequest) -> Object:
-        dry_run, key = one.options.get("dryRun") == "All", (one.plural, one.namespace, one.name)
-        if one.method == "GET" and not one.name:
+        """What a request other than a watch gets. Raises ApiRefusal."""
+        if one.plural not in KINDS:
+            raise ApiRefusal(404, "NotFound", "the server could not find the requested resource")
+        if one.verb == "list":
             return self._listed(one)
-        if one.method == "GET":
-            return self.store.get(key)
-        if one.method == "POST":
-            return self.store.create(one.plural, one.namespace, one.body, dry_run=dry_run)
-        if one.method == "PUT":
-            return self.store.replace(key, one.body, dry_run=dry_run)
-        if one.method == "DELETE":
-            return self.store.delete(key)
-        raise ApiRefusal(405, "MethodNotAllowed", f"{one.method} isn't allowed")
+        if one.verb == "deletecollection":
+            self.store.wipe(one.plural, one.fields)
+            return {"kind": "Status", "status": "Success"}
+        return self.store.get(one.key) if one.verb == "get" else self._written(one)
+
+    def _written(self, one: ApiRequest) -> Object:
+        dry_run = one.options.get("dryRun") == "All"
+        with_status = one.plural in WITH_STATUS
+        match one.verb:
+            case "create":
+                given = {name: value for name, value in one.body.items() if name != "status" or not with_status}
+                return self.store.create(one.plural, one.namespace, given, dry_run=dry_run)
+            case "update":
+                part = one.part or ("but status" if with_status else "")
+                return self.store.replace(one.key, one.body, part=part, dry_run=dry_run)
+            case "patch":
+                patched = _merged(self.store.get(one.key), one.body)
+                return self.store.replace(one.key, patched, part=one.part, dry_run=dry_run)
+            case "delete" if not dry_run:
+                conditions = one.body.get("preconditions", {})
+                grace = one.options.get("gracePeriodSeconds", one.body.get("gracePeriodSeconds"))
+                given = {"uid": conditions.get("uid", ""), "version": conditions.get("resourceVersion", "")}
+                return self.store.delete(one.key, grace=None if grace is None else int(grace), **given)
+        return self.store.get(one.key)
 
     def _listed(self, one: ApiRequest) -> Object:
         found = self.store.list(one.plural, one.namespace, one.fields)
@@ -153,15 +216,31 @@ class SimulatedApiServer:
             async with asyncio.timeout(int(one.options.get("timeoutSeconds") or 300)):
                 while True:
                     try:
-                        for change in self.store.since(version, one.plural, one.fields):
+                        await self._answering.wait()
+                        upto = self.store.version
+                        for change in list(self.store.since(version, one.plural, one.fields)):
                             await _chunk(connection, writer, _line(change))
-                        version = max(version, self.store.version)
+                        version = max(version, upto)
                     except ApiRefusal as error:
                         await _chunk(connection, writer, _event("ERROR", _status(error)))
                         break
-                    await self.store.changed()
+                    if self.store.version == version:
+                        await self._next(connection, writer, one, version)
         writer.write(connection.send(h11.EndOfMessage()) or b"")
         await writer.drain()
+
+    async def _next(
+        self, connection: h11.Connection, writer: asyncio.StreamWriter, one: ApiRequest, version: int
+    ) -> None:
+        """Returns after the next write, with bookmarks until then."""
+        wanted = one.options.get("allowWatchBookmarks") == "true"
+        while True:
+            try:
+                async with asyncio.timeout(self.bookmark if wanted else None):
+                    return await self.store.changed()
+            except TimeoutError:
+                mark = {"kind": KINDS[one.plural], "metadata": {"resourceVersion": str(version)}}
+                await _chunk(connection, writer, _event("BOOKMARK", mark))
 
 
 async def _received(connection: h11.Connection, reader: asyncio.StreamReader) -> tuple[h11.Request, bytes] | None:
@@ -182,16 +261,28 @@ async def _received(connection: h11.Connection, reader: asyncio.StreamReader) ->
 
 
 def _parsed(head: h11.Request, body: bytes) -> ApiRequest:
-    """``/api/v1/...`` or ``/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME]``."""
+    """``/api/v1/...`` or ``/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/status]]``."""
     url = urlsplit(head.target.decode())
     parts = url.path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = ""
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
-    plural, name, *_ = (*parts, "", "")
+    plural, name, part, *_ = (*parts, "", "", "")
     given = json.loads(body) if body else {}
-    return ApiRequest(head.method.decode(), plural, namespace, name, dict(parse_qsl(url.query)), given)
+    return ApiRequest(head.method.decode(), plural, namespace, name, part, dict(parse_qsl(url.query)), given)
+
+
+def _merged(before: Object, patch: Object) -> Object:
+    """JSON merge patch (RFC 7386); a strategic merge patch is taken for one."""
+    merged = {key: value for key, value in before.items() if patch.get(key, "") is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            inner = before.get(key)
+            merged[key] = _merged(inner if isinstance(inner, dict) else {}, value)
+        elif value is not None:
+            merged[key] = value
+    return merged
 
 
 async def _send(
@@ -221,6 +312,10 @@ def _line(change: StoredChange) -> bytes:
 
 def _event(what: str, found: Object) -> bytes:
     return json.dumps({"type": what, "object": found}).encode() + b"\n"
+
+
+def _refusal(code: int, reason: str, text: str) -> bytes:
+    return json.dumps(_status(ApiRefusal(code, reason, text))).encode()
 
 
 def _status(error: ApiRefusal) -> Object:

@@ -2,6 +2,9 @@
 
 One counter gives every write of the server its version, as etcd's revision does. ``changes`` are the writes that a
 watch may still ask for; :meth:`Store.compact` forgets them, and an older watch is told 410.
+
+An object with finalizers, and a pod that is bound to a node, is only marked when it is deleted: it goes once its last
+finalizer has gone, and once its kubelet deletes it with a grace period of 0.
 """
 
 from __future__ import annotations
@@ -10,29 +13,16 @@ import asyncio
 import copy
 import secrets
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-Object = dict[str, Any]
+from dpgateway_simulator.apiserver.admitting import ApiRefusal, Object, admitted, now
+
 Key = tuple[str, str, str]
 """Plural, namespace and name."""
-
-FIELDS = {
-    "DRAConsumableCapacity": ("allowMultipleAllocations",),
-    "DRADeviceTaints": ("taints",),
-    "DRAPartitionableDevices": ("consumesCounters",),
-}
-"""The fields of a device that the server drops while a gate is off (seen by a dry run on 1.37)."""
-
-
-class ApiRefusal(Exception):
-    """The server refuses a request, with a status of HTTP and a reason of Kubernetes."""
-
-    def __init__(self, code: int, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.code, self.reason = code, reason
+GRACE = 30
+"""Seconds that a pod has to end, unless it or its deletion says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,7 @@ class StoredChange:
 
 
 class Store:
-    """Used from the event loop."""
+    """Used from the event loop. What it returns is the stored object: it is changed by `update` only."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
@@ -64,36 +54,61 @@ class Store:
             raise ApiRefusal(404, "NotFound", f'{key[0]} "{key[2]}" not found')
         return self.objects[key]
 
-    def list(self, plural: str, namespace: str, fields: Mapping[str, str]) -> list[Object]:
+    def list(self, plural: str, namespace: str = "", fields: Mapping[str, str] | None = None) -> list[Object]:
         """In the order of their names, of one namespace; empty: of all."""
         found = [(key, one) for key, one in sorted(self.objects.items()) if key[0] == plural]
-        return [one for key, one in found if namespace in ("", key[1]) and _has(one, fields)]
+        return [one for key, one in found if namespace in ("", key[1]) and _has(one, fields or {})]
 
     def create(self, plural: str, namespace: str, given: Object, *, dry_run: bool = False) -> Object:
-        one = self._admitted(plural, given)
+        one = admitted(plural, given, self.off)
         metadata = one["metadata"]
         name = metadata.get("name") or metadata["generateName"] + secrets.token_hex(3)[:5]
         if (key := (plural, namespace, name)) in self.objects:
             raise ApiRefusal(409, "AlreadyExists", f'{plural} "{name}" already exists')
-        metadata |= {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": _now()}
+        metadata |= {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": now(), "generation": 1}
         if namespace:
             metadata["namespace"] = namespace
         return one if dry_run else self._write("ADDED", key, one)
 
-    def replace(self, key: Key, given: Object, *, dry_run: bool = False) -> Object:
-        before, one = self.get(key), self._admitted(key[0], given)
+    def replace(self, key: Key, given: Object, *, part: str = "", dry_run: bool = False) -> Object:
+        """``part``: ``status`` replaces only that, ``but status`` all else, nothing the whole object."""
+        before, one = self.get(key), admitted(key[0], given, self.off)
         asked = one["metadata"].get("resourceVersion")
         if asked not in (None, "", before["metadata"]["resourceVersion"]):
             raise ApiRefusal(409, "Conflict", f'the object "{key[2]}" has been modified; apply your changes to it')
+        if (uid := one["metadata"].get("uid")) not in (None, "", before["metadata"]["uid"]):
+            raise ApiRefusal(409, "Conflict", f"uid in precondition: {uid}, in object: {before['metadata']['uid']}")
         for field in ("driver", "nodeName"):
             if key[0] == "resourceslices" and one["spec"].get(field) != before["spec"].get(field):
                 raise ApiRefusal(422, "Invalid", f"spec.{field}: field is immutable")
-        kept = {field: before["metadata"][field] for field in ("name", "uid", "creationTimestamp")}
+        if part == "status":
+            one = {**copy.deepcopy(before), "status": one.get("status", {})}
+        elif part:
+            one.pop("status", None)
+            one |= {"status": copy.deepcopy(before["status"])} if "status" in before else {}
+        fixed = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation")
+        kept = {field: before["metadata"][field] for field in fixed if field in before["metadata"]}
         one["metadata"] = {**one["metadata"], **kept}
-        return one if dry_run else self._write("MODIFIED", key, one)
+        return one if dry_run else self._put(key, one)
 
-    def delete(self, key: Key) -> Object:
+    def update(self, key: Key, change: Callable[[Object], object]) -> Object:
+        """Applies ``change`` to the object, as somebody who reads and writes at once. Writes nothing if it is equal."""
         one = copy.deepcopy(self.get(key))
+        change(one)
+        return self.objects[key] if one == self.objects[key] else self._put(key, one)
+
+    def delete(self, key: Key, *, grace: int | None = None, uid: str = "", version: str = "") -> Object:
+        """``grace``: a pod's, in seconds. ``uid``, ``version``: preconditions. Raises ApiRefusal."""
+        one = copy.deepcopy(self.get(key))
+        metadata = one["metadata"]
+        for asked, found in ((uid, metadata["uid"]), (version, metadata["resourceVersion"])):
+            if asked and asked != found:
+                raise ApiRefusal(409, "Conflict", f"the precondition {asked} isn't met, the object has {found}")
+        running = key[0] == "pods" and one["spec"].get("nodeName") and grace != 0
+        if running or metadata.get("finalizers"):
+            metadata.setdefault("deletionTimestamp", now())
+            metadata.setdefault("deletionGracePeriodSeconds", GRACE if grace is None else grace)
+            return self.objects[key] if one == self.objects[key] else self._write("MODIFIED", key, one)
         del self.objects[key]
         self._tell("DELETED", key, one)
         return one
@@ -122,6 +137,21 @@ class Store:
         """Returns after the next write."""
         await self._changed.wait()
 
+    def wake(self) -> None:
+        """Has everybody who waits for a write look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _put(self, key: Key, one: Object) -> Object:
+        """Stores a change, or removes what was only waiting for its last finalizer."""
+        if "deletionTimestamp" in one["metadata"] and not one["metadata"].get("finalizers") and key[0] != "pods":
+            del self.objects[key]
+            self._tell("DELETED", key, one)
+            return one
+        if one.get("spec") != self.objects[key].get("spec"):
+            one["metadata"]["generation"] = one["metadata"].get("generation", 1) + 1
+        return self._write("MODIFIED", key, one)
+
     def _write(self, what: str, key: Key, one: Object) -> Object:
         self.objects[key] = one
         self._tell(what, key, one)
@@ -131,43 +161,7 @@ class Store:
         self.version += 1
         one["metadata"]["resourceVersion"] = str(self.version)
         self.changes.append(StoredChange(self.version, what, key, copy.deepcopy(one)))
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _admitted(self, plural: str, given: Object) -> Object:
-        """A copy as the server keeps it: validated, without the fields of gates that are off."""
-        one = copy.deepcopy(given)
-        if plural == "resourceslices":
-            spec = one["spec"]
-            if "DRAPartitionableDevices" in self.off:
-                spec.pop("sharedCounters", None)
-            _validate(spec)
-            for device in spec.get("devices") or ():
-                self._drop(device)
-                for taint in device.get("taints", ()):
-                    taint.setdefault("timeAdded", _now())
-            if not spec.get("devices"):
-                spec.pop("devices", None)
-        return one
-
-    def _drop(self, device: Object) -> None:
-        """Drops the fields of gates that are off."""
-        for gate in self.off & FIELDS.keys():
-            for field in FIELDS[gate]:
-                device.pop(field, None)
-        if "DRAConsumableCapacity" in self.off:
-            for capacity in device.get("capacity", {}).values():
-                capacity.pop("requestPolicy", None)
-
-
-def _validate(spec: Object) -> None:
-    """Raises ApiRefusal for a slice that the server refuses (validation of ResourceSliceSpec, 1.37)."""
-    devices = spec.get("devices") or []
-    if devices and spec.get("sharedCounters"):
-        raise ApiRefusal(422, "Invalid", "spec: only one of `sharedCounters` or `devices` is allowed")
-    most = 64 if any("taints" in device or "consumesCounters" in device for device in devices) else 128
-    if len(devices) > most:
-        raise ApiRefusal(422, "Invalid", f"spec.devices: Too many: {len(devices)}: must have at most {most} items")
+        self.wake()
 
 
 def _has(one: Object, fields: Mapping[str, str]) -> bool:
@@ -179,7 +173,3 @@ def _has(one: Object, fields: Mapping[str, str]) -> bool:
         if found != wanted:
             return False
     return True
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

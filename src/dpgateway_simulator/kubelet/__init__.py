@@ -2,6 +2,7 @@
 
 kubelet          the user's interface: queries, pods, calls without a pod, mischief
 restartable      start, stop, kill, restart, upgrade: one incarnation after another
+cluster_node     what a node of a cluster has: API server, runtime, pauses
 node             state that outlives an incarnation: the node, and injected faults
 incarnation      one kubelet process: shared state, and the tasks that end with it
 releases         the changes of each release
@@ -21,6 +22,11 @@ admission        pod admission, Allocate and container start, in the order of ea
 topology         the topology manager
 choice           the choice of a container's devices
 starting         Allocate and PreStartContainer calls, and the options that a container starts with
+dra              the kubelet's half of DRA
+pod_objects      pods of the API server, as the kubelet reads them
+pod_workers      the pods that the API server has bound to the node
+node_status      the Node object
+cluster_side     what a kubelet does for a cluster: its composition
 pod_directories  the directory of each pod
 pod_resources    PodResources List
 status           reported capacity, and the devices of a container

@@ -71,4 +71,11 @@ class Behaviour:
     lists: tuple[str, ...] = ()  # the versions of its API
     list_entries: Literal["resource", "node", "device"] = "resource"  # one ContainerDevices for each
     lists_finished: bool = True  # also lists finished pods, without devices, until their deletion
+    dynamic_resources: bool = False  # List names the devices of claims, too
+    share_ids: bool = False  # ... and which share each is
     list_burst: int | None = None  # burst of the rate limiter, which refills ten times that a second; None: unlimited
+    # plugins_registry and DRA
+    registry: bool = False  # plugins register in plugins_registry, too
+    dra: Literal["none", "claims", "extended"] = "none"  # extended: a pod's extended resource may come by a claim
+    dra_services: tuple[str, ...] = ()  # of DRA, as a plugin registers them
+    health_services: tuple[str, ...] = ()  # of DRA's health: the packages, the best first

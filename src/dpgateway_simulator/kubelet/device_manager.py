@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpgateway_simulator.kubelet import checkpoint, store
 from dpgateway_simulator.kubelet.clients import ClientConnections
+from dpgateway_simulator.kubelet.cluster_side import ClusterSide
 from dpgateway_simulator.kubelet.connections import (
     FirstListConnections,
     NewestConnections,
@@ -46,6 +47,11 @@ class DeviceManager:
         incarnation.tasks.spawn("kubelet: pods' directories", directories.clean(ChainMap(pods, finished)))
         self._pod_resources = PodResourcesServer(incarnation, pods, finished)
         self.registrar = RegistrationServer(incarnation, self.connections)
+        root, node = incarnation.node.root, incarnation.node.cluster
+        self.cluster: ClusterSide | None = None
+        if root is not None and node is not None:
+            self.cluster = ClusterSide(incarnation, root, node, self.connections, self.workload)
+            self._pod_resources.claimed = self.cluster.devices
         self._server = GoServer([DIALECTS[behaviour.api].service(self.registrar.register)])
         incarnation.at_end(self.connections.close)
         incarnation.at_end(self._server.end)
@@ -75,6 +81,8 @@ class DeviceManager:
         await self._pod_resources.listen()
         if behaviour.deprecation_file:
             (directory / "DEPRECATION").touch()
+        if self.cluster is not None:
+            self.cluster.start()
         self.incarnation.emit("started", version=behaviour.version, directory=str(directory))
 
     async def listen(self) -> None:

@@ -24,7 +24,8 @@ class Kubelet(Restartable):
     panics, a call raises Crashed and `crashed` contains the reason; a stopped kubelet raises NotRunningError.
 
     If the directory's name is device-plugins, its parent is the kubelet's --root-dir: the kubelet serves PodResources
-    List there, and keeps a directory for each pod (pod_resources.py, pod_directories.py).
+    List there, and keeps a directory for each pod (pod_resources.py, pod_directories.py). With a `cluster` it is the
+    kubelet of one of its nodes, too: it runs the pods that are bound to the node, with their claims (cluster_side.py).
     """
 
     # the node and its pods
@@ -89,6 +90,28 @@ class Kubelet(Restartable):
     def devices(self, pod: str, container: str) -> Reply:
         """{"container": {resource: {id: ...}}, "allocatable": {...}, "status": [...] from 1.31 on}."""
         return status.devices(self._running().incarnation, pod, container)
+
+    def given(self, pod: str) -> Reply:
+        """{container: options} of a pod's running containers: what each was started with, CDI names resolved if the
+        kubelet is one of a cluster.
+        """
+        return {name: options for (one, name), options in self._node.given.items() if one == pod}
+
+    @property
+    def running_pods(self) -> tuple[str, ...]:
+        """The pods with a container that runs, whether a kubelet does or not."""
+        return tuple(dict.fromkeys(pod for pod, _ in self._node.given))
+
+    def drivers(self) -> Reply:
+        """{driver: [{"endpoint", "connected", "service"}, ...]}: the registered instances of DRA drivers."""
+        cluster = self._running().cluster
+        known = cluster.drivers.registered if cluster is not None else {}
+        return {
+            driver: [
+                {"endpoint": str(it.endpoint), "connected": it.connected, "service": it.service} for it in instances
+            ]
+            for driver, instances in known.items()
+        }
 
     def sources_ready(self, value: bool = True) -> None:
         """Sets whether all pod sources have been read. Before that no device is freed."""

@@ -3,10 +3,12 @@
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from grpclib.const import Status
 
 from dpgateway_simulator.kubelet.clock import KubeletClock
+from dpgateway_simulator.kubelet.cluster_node import ClusterNode
 from dpgateway_simulator.kubelet.events import EventLog
 
 
@@ -58,6 +60,9 @@ class SimulatedNode:
     policy: str = "none"
     numa: tuple[int, ...] = (0,)
     pod_directories: set[str] = field(default_factory=set)  # of pods, by uid, that simulated kubelets made
+    given: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """What each running (pod, container) was started with: the container runtime's memory."""
+    cluster: ClusterNode | None = None
 
     @property
     def root(self) -> Path | None:

@@ -4,9 +4,10 @@ cleanupOrphanedPodDirs is in pkg/kubelet/kubelet_volumes.go.
 """
 
 import contextlib
-from collections.abc import Container
+from collections.abc import Mapping
 
 from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.pods import Pod
 
 CLEANING = 2.0  # seconds between clean-ups: housekeepingPeriod in pkg/kubelet/kubelet.go
 
@@ -24,11 +25,12 @@ class RootDirectory:
             self._made.add(uid)
             (self._directory / uid).mkdir(parents=True, exist_ok=True)
 
-    async def clean(self, pods: Container[str]) -> None:
+    async def clean(self, pods: Mapping[str, Pod]) -> None:
         """Removes the directories of removed pods, among those that `make` created; never returns."""
         while self._directory is not None:
             await self._incarnation.sleep(CLEANING)
-            for uid in [one for one in self._made if one not in pods and self._incarnation.sources_ready]:
+            known = {pod.uid for pod in pods.values()}
+            for uid in [one for one in self._made if one not in known and self._incarnation.sources_ready]:
                 self._made.remove(uid)
                 with contextlib.suppress(OSError):  # it isn't empty
                     (self._directory / uid).rmdir()

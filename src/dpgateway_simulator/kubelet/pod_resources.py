@@ -10,6 +10,7 @@ from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
+from dpgateway_simulator.kubelet.dra.containers import ClaimedDevices
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pods import Pod
 from dpgateway_simulator.wire import sockets, v1
@@ -20,12 +21,16 @@ REFILL = 10  # calls per second, for each call of the burst: 100 QPS with a burs
 
 
 class PodResourcesServer:
-    """The API of one incarnation. It isn't served without a --root-dir, nor by releases before the API."""
+    """The API of one incarnation. It isn't served without a --root-dir, nor by releases before the API.
+
+    `claimed`: the devices that containers have by claims; None in a kubelet of no cluster.
+    """
 
     def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod], finished: Mapping[str, Pod]) -> None:
         self._incarnation, self._behaviour, self._pods = incarnation, incarnation.behaviour, pods
         self._finished = finished if self._behaviour.lists_finished else {}
         self._tokens, self._filled = float(self._behaviour.list_burst or 0), incarnation.now()
+        self.claimed: ClaimedDevices | None = None
         self._server = GoServer([self])
         incarnation.at_end(self._server.end)
 
@@ -69,9 +74,22 @@ class PodResourcesServer:
         for pod in (*self._pods.values(), *self._finished.values()):
             sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
             names = [one.name for one in (*sidecars, *pod.containers)]
-            containers = [v1.ContainerResources(name, self._devices(pod.name, name, api)) for name in names]
+            containers = [
+                v1.ContainerResources(name, self._devices(pod.name, name, api), self._claims(pod, name, api))
+                for name in names
+            ]
             listed.append(v1.PodResources(pod.name, NAMESPACE, containers))
         await stream.send_message(v1.ListPodResourcesResponse(listed))
+
+    def _claims(self, pod: Pod, container: str, api: str) -> list[v1.DynamicResource]:
+        if self.claimed is None or not self._behaviour.dynamic_resources or api != "v1":
+            return []
+        found: dict[str, list[v1.ClaimResource]] = {}
+        for claim, one in self.claimed.resources(pod, container):
+            names = [v1.CdiDevice(name) for name in one.cdi]
+            share = one.share if one.share and self._behaviour.share_ids else None
+            found.setdefault(claim, []).append(v1.ClaimResource(names, one.driver, one.pool, one.device, share))
+        return [v1.DynamicResource(claim, NAMESPACE, resources) for claim, resources in found.items()]
 
     def _devices(self, pod: str, container: str, api: str) -> list[v1.ContainerDevices]:
         # 1.20 lists a resource once per NUMA node, later releases once per device and node. -1 is the node of devices

@@ -24,12 +24,27 @@ class PodContainer:
 
 
 @dataclass(frozen=True)
+class PodClaim:
+    """A claim that a pod uses. `users`: (container, request) of each use; without a request all of the claim's."""
+
+    object: str  # the ResourceClaim's name
+    users: tuple[tuple[str, str], ...]
+    name: str = ""  # in the pod's spec; the claim of its extended resources has none
+
+
+@dataclass(frozen=True)
 class Pod:
-    """A pod. Its name is also its uid."""
+    """A pod. `uid` is its name, unless an API server gave it another; only such a pod has claims."""
 
     name: str
     containers: tuple[PodContainer, ...]
     init: tuple[PodContainer, ...] = ()
+    claims: tuple[PodClaim, ...] = ()
+    object_uid: str = ""
+
+    @property
+    def uid(self) -> str:
+        return self.object_uid or self.name
 
     @property
     def all(self) -> tuple[PodContainer, ...]:

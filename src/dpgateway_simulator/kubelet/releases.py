@@ -58,7 +58,7 @@ CHANGES: dict[tuple[int, int], dict[str, Any]] = {
         "empty_answer_error": _NO_CONTAINERS.capitalize() + "&AllocateResponse{ContainerResponses:[],}",
         "reallocates": "pod",
     },
-    (13, 0): {"user_agent": "grpc-go/1.13.0"},
+    (13, 0): {"user_agent": "grpc-go/1.13.0", "registry": True},
     (15, 0): {"lists": ("v1alpha1",)},  # in 1.13 and 1.14 only with the gate KubeletPodResources
     (16, 0): {
         "user_agent": "grpc-go/1.23.1",
@@ -122,17 +122,33 @@ CHANGES: dict[tuple[int, int], dict[str, Any]] = {
         "cdi_annotation": True,
     },
     (31, 0): {"user_agent": "grpc-go/1.65.0", "checkpoint_reads": ("by NUMA node",), "resource_status": True},
-    (32, 0): {"cdi_annotation": False},  # #126435
+    (32, 0): {
+        "cdi_annotation": False,  # #126435
+        "dra": "claims",  # in 1.32 and 1.33 only with the gate DynamicResourceAllocation
+        "dra_services": ("v1beta1.DRAPlugin",),
+    },
     (33, 0): {"user_agent": "grpc-go/1.68.1", "cleans": "sockets"},
     (34, 0): {
         "user_agent": "grpc-go/1.72.1",
         "vanished_crashes": True,  # allDevices becomes a map of pointers
         "lists_finished": False,  # KubeletPodResourcesListUseActivePods
         "empty_answer_error": _NO_CONTAINERS,
+        "dra_services": ("v1.DRAPlugin", "v1beta1.DRAPlugin"),
     },
     (35, 0): {"user_agent": "grpc-go/1.72.2", "register_context": True},
-    (36, 0): {"user_agent": "grpc-go/1.79.3", "health_status": True},  # the gate ResourceHealthStatus, on from 1.36
-    (37, 0): {"user_agent": "grpc-go/1.82.1", "clients": "many"},  # #135437
+    (36, 0): {
+        "user_agent": "grpc-go/1.79.3",
+        "health_status": True,  # the gate ResourceHealthStatus, on from 1.36
+        "dynamic_resources": True,  # before only with the gate KubeletPodResourcesDynamicResources
+        "dra": "extended",  # the gate DRAExtendedResource, on from 1.36
+        "health_services": ("v1alpha1",),
+    },
+    (37, 0): {
+        "user_agent": "grpc-go/1.82.1",
+        "clients": "many",  # #135437
+        "health_services": ("v1", "v1alpha1"),
+        "share_ids": True,
+    },
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 from dpgateway_simulator.kubelet import topology
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.kubelet.clock import KubeletClock, RealClock
+from dpgateway_simulator.kubelet.cluster_node import ClusterNode
 from dpgateway_simulator.kubelet.device_manager import DeviceManager
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
 from dpgateway_simulator.kubelet.events import EventLog
@@ -26,7 +27,7 @@ Reply = dict[str, Any]
 class Restartable:
     """A sequence of incarnations, of one release or several. Nothing runs between two incarnations."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a node has them
         self,
         version: str,
         directory: str | os.PathLike[str],
@@ -34,6 +35,7 @@ class Restartable:
         clock: KubeletClock | None = None,
         policy: str = "none",
         numa: int = 1,
+        cluster: ClusterNode | None = None,
     ) -> None:
         if policy not in topology.POLICIES:
             raise ValueError(f"unknown topology policy {policy!r}, expected one of {', '.join(topology.POLICIES)}")
@@ -42,8 +44,16 @@ class Restartable:
         self.journal = EventLog(self.clock.time)
         self.misbehaviour = Misbehaviour()
         self._node = SimulatedNode(
-            Path(directory).absolute(), self.clock, self.journal, self.misbehaviour, policy, tuple(range(numa))
+            Path(directory).absolute(),
+            self.clock,
+            self.journal,
+            self.misbehaviour,
+            policy,
+            tuple(range(numa)),
+            cluster=cluster,
         )
+        if cluster is not None and self._node.root is None:
+            raise ValueError(f"a kubelet of a cluster needs a directory called device-plugins, found {directory}")
         self._manager: DeviceManager | None = None  # of the current incarnation, or of the last one
 
     @property
@@ -64,12 +74,30 @@ class Restartable:
         return self._manager.incarnation.crashed if self._manager else ""
 
     async def start(self, *, sources_ready: bool = True, running: Iterable[str] = ()) -> None:
-        """Starts and serves kubelet.sock. `running`: each "pod/container" that the container runtime finds running."""
+        """Starts and serves kubelet.sock. `running`: each "pod/container" that the container runtime finds running.
+
+        The pods of a cluster, and their containers, are found without being named.
+        """
+        await self._start(sources_ready, running)
+        self._begin_pods()
+
+    def _begin_pods(self) -> None:
+        cluster = self._running().cluster
+        if cluster is not None:
+            cluster.begin_pods()
+
+    async def _start(self, sources_ready: bool, running: Iterable[str]) -> None:
         if self.running:
             raise RuntimeError("the kubelet is running already")
         if self._manager is not None:
             await self._manager.incarnation.tasks.end()
         found = frozenset((pod, name) for pod, _, name in (one.partition("/") for one in running))
+        if self._node.cluster is None:
+            for one in self._node.given.keys() - found:
+                del self._node.given[one]
+        else:
+            found |= self._node.given.keys()
+            sources_ready = False
         incarnation = Incarnation(self._node, self.behaviour, sources_ready=sources_ready, found_running=found)
         self._manager = DeviceManager(incarnation)
         try:
@@ -94,15 +122,27 @@ class Restartable:
         """Kills (or stops) and starts the kubelet, and admits its pods again, as a real one does. A reply per pod."""
         old = self._running().workload if graceful else self._manager and self._manager.workload
         await (self.stop() if graceful else self.kill())
-        pods = list(old.pods.values()) if old else []
+        pods = [one for one in old.pods.values() if not one.object_uid] if old else []
         running = [f"{pod}/{name}" for pod, name in (old.started if old else ())]
 
         # No device may be freed before all pods are back, as in a real kubelet before its sources are ready.
-        await self.start(sources_ready=not pods, running=running)
+        await self._start(not pods, running)
         new = self._running()
         replies = [{"pod": pod.name, **await new.workload.admit(pod, start=False)} for pod in pods]
-        new.incarnation.sources_ready = True
+        if new.cluster is None:
+            new.incarnation.sources_ready = True
+        self._begin_pods()
         return replies
+
+    async def reboot(self) -> list[Reply]:
+        """Restarts the node: no container runs, and the runtime's last directory of CDI specs is empty, as /run is."""
+        await self.kill()
+        if self._manager is not None:
+            for pod in {pod for pod, _ in self._node.given}:
+                self._manager.workload.stop(pod)
+        if self._node.cluster is not None:
+            self._node.cluster.reboot()
+        return await self.restart()
 
     async def upgrade(self, version: str) -> list[Reply]:
         """Restarts as another version, newer or older, on the same directory. A reply per pod."""

@@ -16,6 +16,8 @@ from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 from dpgateway_simulator.wire.dialects import Answer
 
 RunOptions = dict[str, Any]
+NOTHING: RunOptions = {"envs": {}, "mounts": [], "devices": [], "annotations": {}, "cdi_devices": []}
+"""The options of a container without devices."""
 
 
 async def pre_start(incarnation: Incarnation, connections: PluginConnections, request: Request) -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 from dpgateway_simulator.kubelet.admission import Admission, PodRefusedError
 from dpgateway_simulator.kubelet.connections import PluginConnections
+from dpgateway_simulator.kubelet.dra.containers import ClaimedDevices
 from dpgateway_simulator.kubelet.errors import AllocationError, Crashed, NotRunningError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pod_directories import RootDirectory
 from dpgateway_simulator.kubelet.pods import Pod, PodContainer
-from dpgateway_simulator.kubelet.starting import RunOptions
+from dpgateway_simulator.kubelet.starting import NOTHING, RunOptions
 
 Reply = dict[str, Any]
 
@@ -27,6 +28,8 @@ class Workload:
         self.pods: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}
         self.started: set[tuple[str, str]] = set(incarnation.found_running)
+        self.claimed: ClaimedDevices | None = None
+        """What containers have by claims; None in a kubelet of no cluster."""
         self._admission = Admission(incarnation, connections, self.pods)
         self._admitting = asyncio.Lock()  # the kubelet admits one pod at a time
 
@@ -57,9 +60,11 @@ class Workload:
     async def start(self, pod: Pod, container: PodContainer) -> Reply:
         """Starts a container: {"name", "options", "error"}."""
         about = {"pod": pod.name, "container": container.name}
-        self._directories.make(pod.name)
+        self._directories.make(pod.uid)
         try:
             options = await self._admission.start(pod, container)
+            if self.claimed is not None:
+                options = self.claimed.added(pod, container.name, options)
         except AllocationError as error:
             self._check()
             self._incarnation.emit("container refused", **about, reason=str(error))
@@ -67,20 +72,27 @@ class Workload:
         self._check()
         if container not in pod.init or container.restartable:  # other init containers run to their end
             self.started.add((pod.name, container.name))
+            self._incarnation.node.given[pod.name, container.name] = options or dict(NOTHING)
         self._incarnation.emit("container started", **about, **_gets(options))
         return {"name": container.name, "options": options}
+
+    def stop(self, pod: str) -> None:
+        """Ends all containers of a pod."""
+        for one in [one for one in self.started if one[0] == pod]:
+            self.started.discard(one)
+            self._incarnation.node.given.pop(one, None)
 
     def remove(self, pod: str) -> None:
         """Removes a pod. Its devices are freed at the next allocation."""
         self.pods.pop(pod, None)
         self.finished.pop(pod, None)
-        self.started = {one for one in self.started if one[0] != pod}
+        self.stop(pod)
         self._incarnation.emit("pod removed", pod=pod)
 
     def finish(self, pod: str) -> None:
         """Ends all containers of a pod as by themselves. Its devices are freed as by `remove`."""
         self.finished[pod] = self.pods.pop(pod)
-        self.started = {one for one in self.started if one[0] != pod}
+        self.stop(pod)
         self._incarnation.emit("pod finished", pod=pod)
 
     def _check(self) -> None:

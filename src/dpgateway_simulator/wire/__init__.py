@@ -2,6 +2,7 @@
 
 dialects            Register and Allocate in each device-plugin API
 client              a client that looks like grpc-go
+plugin_calls        the calls to a plugin of plugins_registry: its registration, DRA, health
 server              a server that looks like grpc-go
 device_list         a hand-written parser of ListAndWatchResponse
 sockets             unix sockets with paths of any length

@@ -56,12 +56,13 @@ class Codec(CodecBase):  # type: ignore[misc]
 
 
 class _ClientProtocol(H2Protocol):  # type: ignore[misc]
-    """A connection that sends grpc-go's headers; its future `spoken` is done at the plugin's first bytes."""
+    """A connection that sends grpc-go's headers. `spoken` is done at the plugin's first bytes, `lost` at the end."""
 
     def __init__(self, channel: "GoChannel", *arguments: object) -> None:
         super().__init__(*arguments)
         self._channel = channel
         self.spoken = asyncio.get_running_loop().create_future()
+        self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -89,6 +90,7 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        self.lost.set()
         if not self.spoken.done():
             self.spoken.set_exception(ConnectionResetError("the plugin closed the connection"))
             self.spoken.exception()  # marks it as retrieved, else asyncio warns
@@ -100,10 +102,19 @@ class GoChannel(Channel):  # type: ignore[misc]
     A call's deadline reaches the headers in a context variable, because the hook on send_headers sees headers only.
     """
 
-    def __init__(self, path: Path, endpoint: str, *, user_agent: str, authority: str, limit: int | None) -> None:
+    def __init__(  # noqa: PLR0913  how it looks
+        self,
+        path: Path,
+        endpoint: str,
+        *,
+        user_agent: str,
+        authority: str,
+        limit: int | None,
+        real: str = sockets.REAL_DIRECTORY,
+    ) -> None:
         super().__init__(path=str(path), codec=Codec(limit))
         self._authority = authority
-        self._socket_path, self._endpoint = path, endpoint
+        self._socket_path, self._endpoint, self._real = path, endpoint, real
         self.user_agent = user_agent
         self.closed = False
 
@@ -115,7 +126,7 @@ class GoChannel(Channel):  # type: ignore[misc]
     async def _create_connection(self) -> _ClientProtocol:
         if self.closed:
             raise ConnectionAbortedError("the client connection is closing")
-        sock = sockets.connected(self._socket_path, self._endpoint)
+        sock = sockets.connected(self._socket_path, self._endpoint, self._real)
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_unix_connection(self._protocol_factory, sock=sock)
         if protocol.handler.connection_lost:  # lost at the first write; grpclib would go on to use it
@@ -130,6 +141,11 @@ class GoChannel(Channel):  # type: ignore[misc]
         """Connects and waits for the HTTP/2 preface, which a process that accepts but doesn't serve never sends."""
         protocol = await self.__connect__()
         await asyncio.shield(protocol.spoken)
+
+    async def lost(self) -> None:
+        """Connects if necessary, then waits for the end of the connection."""
+        protocol = await self.__connect__()
+        await protocol.lost.wait()
 
     def close(self) -> None:
         self.closed = True

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LONGEST = 107  # sun_path is 108 bytes with its closing zero: unix(7)
-REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
+REAL_ROOT = "/var/lib/kubelet/"
+REAL_DIRECTORY = f"{REAL_ROOT}device-plugins/"
 
 
 @contextlib.contextmanager
@@ -37,9 +38,11 @@ def bound(path: Path) -> socket.socket:
     return sock
 
 
-def connected(path: Path, endpoint: str) -> socket.socket:
-    """A socket connected to `path`. Raises EINVAL for a name too long for the real directory, as a kubelet would."""
-    if len(os.fsencode(REAL_DIRECTORY + endpoint)) > LONGEST:
+def connected(path: Path, endpoint: str, real: str = REAL_DIRECTORY) -> socket.socket:
+    """A socket connected to `path`, which a kubelet has as `endpoint` below `real`. Raises EINVAL, as a kubelet would,
+    if it is too long there.
+    """
+    if len(os.fsencode(real + endpoint)) > LONGEST:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)

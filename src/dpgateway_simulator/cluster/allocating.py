@@ -1,0 +1,180 @@
+"""The allocation of a pod's claims on one node: the first devices that fit. Pure (structured allocator, 1.37).
+
+The search goes through the requests in their order and through the devices in theirs, and goes back where a later
+request can't be met. A request for several devices takes them in order. A claim never gets a device twice, however many
+shares it has left (seen); it gets 32 devices at most.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from dpgateway_simulator.cluster.inventory import DeviceId, Inventory, Listed, consumes
+from dpgateway_simulator.cluster.selectors import attribute, selected
+
+Object = dict[str, Any]
+MOST = 32
+"""Devices of a claim (AllocationResultsMaxSize)."""
+
+
+class Unallocatable(Exception):
+    """The claims can't be allocated on this node; the scheduler's text."""
+
+
+class WantedDevice(NamedTuple):
+    """One device that a claim asks for."""
+
+    request: str
+    spec: Object
+    selectors: list[str]
+    first: bool
+    """Whether it is the request's first one."""
+
+
+class Choice(NamedTuple):
+    """One device that was chosen."""
+
+    wanted: WantedDevice
+    device: Listed
+    consumed: dict[str, Decimal]
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """The allocation of claims from one inventory. `classes`: the DeviceClasses by name."""
+
+    inventory: Inventory
+    classes: Mapping[str, Object]
+
+    def allocate(self, claims: Sequence[Object]) -> list[Object]:
+        """`status.allocation` of each claim. Raises Unallocatable, SelectorError."""
+        if self.inventory.invalid:
+            raise Unallocatable(f"invalid resource pools were encountered: {', '.join(self.inventory.invalid)}")
+        inventory, found = self.inventory, []
+        for claim in claims:
+            inventory, choices = self._claim(claim, inventory)
+            found.append(
+                {"devices": {"results": [_result(one) for one in choices], **self._configured(claim, choices)}}
+            )
+        return found
+
+    def _claim(self, claim: Object, inventory: Inventory) -> tuple[Inventory, list[Choice]]:
+        devices = claim["spec"].get("devices", {})
+        for wanted in self._alternatives(devices.get("requests", ()), inventory):
+            if len(wanted) > MOST:
+                raise Unallocatable(f"number of requested devices {len(wanted)} exceeds the claim limit of {MOST}")
+            left, chosen = inventory.copy(), list[Choice]()
+            if _search(wanted, left, chosen, _Constraints(devices.get("constraints", ()))):
+                return left, chosen
+        raise Unallocatable("cannot allocate all claims")
+
+    def _alternatives(self, requests: Sequence[Object], inventory: Inventory) -> Iterator[list[WantedDevice]]:
+        """The lists of wanted devices, the best first: one for each way to choose among alternatives."""
+        if not requests:
+            yield []
+            return
+        first, rest = requests[0], requests[1:]
+        choices = [(first["name"], first["exactly"])] if "exactly" in first else []
+        choices += [(f"{first['name']}/{it['name']}", it) for it in first.get("firstAvailable", ())]
+        for name, spec in choices:
+            wanted = self._wanted(name, spec, inventory)
+            for more in self._alternatives(rest, inventory):
+                yield [*wanted, *more]
+
+    def _wanted(self, name: str, spec: Object, inventory: Inventory) -> list[WantedDevice]:
+        class_ = self.classes.get(spec["deviceClassName"])
+        if class_ is None:
+            raise Unallocatable(f"request {name}: device class {spec['deviceClassName']} does not exist")
+        both = (*class_.get("spec", {}).get("selectors", ()), *spec.get("selectors", ()))
+        selectors = [it["cel"]["expression"] for it in both]
+        count = spec.get("count", 1)
+        if spec.get("allocationMode") == "All":
+            count = sum(selected(selectors, it.id.driver, it.spec) for it in inventory.devices)
+            if not count:
+                raise Unallocatable("cannot allocate all claims")
+        return [WantedDevice(name, spec, selectors, first=index == 0) for index in range(count)]
+
+    def _configured(self, claim: Object, choices: Sequence[Choice]) -> Object:
+        """The configuration of the classes that were used, and of the claim, for the requests that it is for."""
+        found, names = [], dict.fromkeys(one.wanted.request for one in choices)
+        for request in names:
+            spec = next(one.wanted.spec for one in choices if one.wanted.request == request)
+            class_ = self.classes[spec["deviceClassName"]].get("spec", {})
+            found += [{"source": "FromClass", "requests": [request], **one} for one in class_.get("config", ())]
+        found += [{"source": "FromClaim", **one} for one in claim["spec"].get("devices", {}).get("config", ())]
+        return {"config": found} if found else {}
+
+
+class _Constraints:
+    """`matchAttribute`: the devices of some requests have the same value."""
+
+    def __init__(self, constraints: Sequence[Object]) -> None:
+        self._constraints = constraints
+
+    def met(self, chosen: Sequence[Choice]) -> bool:
+        for one in self._constraints:
+            domain, _, name = one["matchAttribute"].rpartition("/")
+            requests = {it.partition("/")[0] for it in one.get("requests", ())}
+            devices = [it.device for it in chosen if not requests or it.wanted.request.partition("/")[0] in requests]
+            values = {attribute(it.id.driver, it.spec, domain, name) for it in devices}
+            if len(values) > 1 or None in values:
+                return False
+        return True
+
+
+def _search(
+    wanted: Sequence[WantedDevice], left: Inventory, chosen: list[Choice], constraints: _Constraints, begin: int = 0
+) -> bool:
+    """Chooses devices for all that is wanted, from the `begin`th device on for the first; False if there is no way."""
+    if len(chosen) == len(wanted):
+        return True
+    one = wanted[len(chosen)]
+    used = {it.device.id for it in chosen}
+    for index in range(0 if one.first else begin, len(left.devices)):
+        device = left.devices[index]
+        if device.id in used or not selected(one.selectors, device.id.driver, device.spec):
+            continue
+        admin = bool(one.spec.get("adminAccess"))
+        amount = consumes(device.spec, one.spec.get("capacity", {}).get("requests", {}))
+        if not admin and (not _tolerated(one.spec, device) or not left.fits(device, amount)):
+            continue
+        before = left.copy()
+        if not admin:
+            left.take(device, amount)
+        chosen.append(Choice(one, device, amount))
+        if constraints.met(chosen) and _search(wanted, left, chosen, constraints, index + 1):
+            return True
+        chosen.pop()
+        left.counters, left.taken = before.counters, before.taken
+        left.capacity, left.shared = before.capacity, before.shared
+    return False
+
+
+def _tolerated(request: Object, device: Listed) -> bool:
+    """Whether the request tolerates the device's taints."""
+    for taint in device.spec.get("taints", ()):
+        tolerations = request.get("tolerations", ())
+        if taint.get("effect") in {"NoSchedule", "NoExecute"} and not any(_tolerates(it, taint) for it in tolerations):
+            return False
+    return True
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") not in {None, "", taint.get("effect")}:
+        return False
+    if toleration.get("key") not in {None, "", taint["key"]}:
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+def _result(one: Choice) -> Object:
+    id_: DeviceId = one.device.id
+    found: Object = {"request": one.wanted.request, "driver": id_.driver, "pool": id_.pool, "device": id_.name}
+    if one.wanted.spec.get("adminAccess"):
+        found["adminAccess"] = True
+    elif one.device.spec.get("allowMultipleAllocations"):
+        found["shareID"] = str(uuid.uuid4())
+        found["consumedCapacity"] = {name: str(n.normalize()) for name, n in one.consumed.items()}
+    return found

@@ -1,0 +1,205 @@
+"""A simulated cluster: an API server, a scheduler, controllers, and the kubelets of its nodes; the door for tests.
+
+What a person does with kubectl is a method: pods, claims, classes. It acts on the API server's objects, also while the
+server doesn't answer dpgateway.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dpgateway_simulator.apiserver import Object, SimulatedApiServer
+from dpgateway_simulator.cluster.controllers import Controllers
+from dpgateway_simulator.cluster.inventory import results
+from dpgateway_simulator.cluster.scheduler import NAMESPACE, Scheduler
+from dpgateway_simulator.kubelet.cluster_node import ClusterNode, Pauses
+from dpgateway_simulator.kubelet.kubelet import Kubelet
+
+Limits = Mapping[str, int]
+SHORT = Pauses(
+    registry=0.02,
+    first_look=0.0,
+    first_wipe=0.01,
+    prepare_again=0.2,
+    unprepare_again=0.1,
+    health_again=0.1,
+    status=0.05,
+)
+"""Pauses for tests. The others keep their length: turn the kubelet's clock."""
+
+
+class SimulatedCluster:
+    """Used from the event loop, as a context manager: its end kills the kubelets."""
+
+    def __init__(self, *, pauses: Pauses = SHORT) -> None:
+        self.server = SimulatedApiServer()
+        self.kubelets: dict[str, Kubelet] = {}
+        """By the node's name."""
+        self._pauses = pauses
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.server.up()
+        for name, part in (("scheduler", Scheduler(self.server)), ("controllers", Controllers(self.server))):
+            self._tasks.append(task := asyncio.create_task(part.run(), name=f"cluster: {name}"))
+            task.add_done_callback(lambda _: self.server.store.wake())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for kubelet in self.kubelets.values():
+            await kubelet.kill()
+        for task in self._tasks:
+            task.cancel()
+        done = await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.server.down()
+        for result in done:
+            if isinstance(result, Exception):
+                raise result
+
+    def node(self, version: str = "1.37", *, root: Path, name: str = "n1", cdi: bool = True, **how: Any) -> Kubelet:  # noqa: ANN401
+        """A node's kubelet, not started yet. `root` stands for /var/lib/kubelet, `root/cdi` for /var/run/cdi; without
+        `cdi` the runtime drops CDI names. `how`: as of `Kubelet`, and `pauses`.
+        """
+        pauses = how.pop("pauses", self._pauses)
+        node = ClusterNode(self.server, name, (root / "cdi",), cdi=cdi, pauses=pauses)
+        self.kubelets[name] = Kubelet(version, root / "device-plugins", cluster=node, **how)
+        return self.kubelets[name]
+
+    # what people make
+
+    def device_class(
+        self,
+        name: str,
+        driver: str,
+        *,
+        resource: str | None = None,
+        attributes: Mapping[str, str | int | bool] | None = None,
+        config: Iterable[Object] = (),
+    ) -> Object:
+        """A DeviceClass of a driver's devices with these attributes. `resource`: its extendedResourceName."""
+        terms = [f'device.driver == "{driver}"']
+        for key, value in (attributes or {}).items():
+            text = f'"{value}"' if isinstance(value, str) else str(value).lower()
+            terms.append(f'device.attributes["{driver}"].{key} == {text}')
+        spec: Object = {"selectors": [{"cel": {"expression": " && ".join(terms)}}]}
+        spec |= {"extendedResourceName": resource} if resource else {}
+        spec |= {"config": list(config)} if config else {}
+        return self.server.store.create("deviceclasses", "", {"metadata": {"name": name}, "spec": spec})
+
+    def claim(self, name: str, *requests: Object, **devices: object) -> Object:
+        """A ResourceClaim. A request is as in its spec, such as {"name": "r", "exactly": {"deviceClassName": "c"}};
+        `devices`: more of spec.devices, `constraints` or `config`.
+        """
+        spec = {"devices": {"requests": list(requests), **devices}}
+        return self.server.store.create("resourceclaims", NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+
+    def create(
+        self,
+        name: str,
+        containers: Mapping[str, Limits],
+        *,
+        init: Mapping[str, Limits] | None = None,
+        claims: Mapping[str, Iterable[str]] | None = None,
+        node: str | None = None,
+    ) -> Object:
+        """A pod: its containers with their limits, such as {"c": {"example.com/x": 1}}. `claims`: for each claim the
+        containers that use it, "c" all of it or "c/REQUEST"; `node`: it must go there.
+        """
+        uses = {it: tuple(users) for it, users in (claims or {}).items()}
+        spec: Object = {
+            "containers": [_container(it, limits, uses) for it, limits in containers.items()],
+            "initContainers": [_container(it, limits, uses) for it, limits in (init or {}).items()],
+            "resourceClaims": [{"name": it, "resourceClaimName": it} for it in uses],
+            "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
+        }
+        metadata = {"name": name, "labels": {"app": name}}
+        return self.server.store.create("pods", NAMESPACE, {"metadata": metadata, "spec": spec})
+
+    def delete(self, pod: str, *, force: bool = False) -> None:
+        """Deletes a pod. By force it is gone at once for the scheduler, while its containers still end."""
+        self.server.store.delete(("pods", NAMESPACE, pod), grace=0 if force else None)
+
+    # what people see
+
+    def pod(self, name: str) -> Object | None:
+        """The pod's object."""
+        return self.server.store.objects.get(("pods", NAMESPACE, name))
+
+    def phase(self, pod: str) -> str:
+        """`Pending`, `Running`, `Failed`; `Terminating`, `Gone`."""
+        found = self.pod(pod)
+        if found is None:
+            return "Gone"
+        return "Terminating" if "deletionTimestamp" in found["metadata"] else str(found["status"]["phase"])
+
+    def why(self, pod: str) -> str:
+        """Why a pod isn't scheduled, or has failed; else the text of its last event."""
+        found = self.pod(pod) or {"status": {}, "metadata": {"uid": ""}}
+        texts = [one["message"] for one in found["status"].get("conditions", ()) if one.get("message")]
+        texts += [found["status"]["message"]] if found["status"].get("message") else []
+        return texts[-1] if texts else next(iter(self.events(pod)[::-1]), "")
+
+    def events(self, pod: str) -> list[str]:
+        """The texts of the events about a pod, the oldest first."""
+        found = [one for key, one in self.server.store.objects.items() if key[0] == "events"]
+        return [str(one.get("note", "")) for one in found if one.get("regarding", {}).get("name") == pod]
+
+    def allocated(self, pod: str) -> list[str]:
+        """The names of the devices that a pod's claims are allocated, with their slices' names."""
+        claims = self.server.store.list("resourceclaims")
+        uid = (self.pod(pod) or {"metadata": {"uid": ""}})["metadata"]["uid"]
+        mine = [one for one in claims if uid in {it["uid"] for it in one.get("status", {}).get("reservedFor", ())}]
+        return [str(it["device"]) for one in mine for it in results(one)]
+
+    def devices(self, driver: str | None = None) -> dict[str, Object]:
+        """The devices in the slices, by name, in the order in which the scheduler takes them."""
+        slices = [one["spec"] for one in self.server.store.list("resourceslices")]
+        return {it["name"]: it for one in slices if driver in {None, one["driver"]} for it in one.get("devices", ())}
+
+    def given(self, pod: str) -> dict[str, Any]:
+        """{container: options} of a pod that runs: `devices`, `envs`, `mounts`, `cdi_devices`, as it was started."""
+        return next((found for it in self.kubelets.values() if (found := it.given(pod))), {})
+
+    def nodes_of(self, pod: str) -> set[str]:
+        """The device nodes of the host that a running pod has: two pods with one are what must never be."""
+        return {it["host_path"] for options in self.given(pod).values() for it in options["devices"]}
+
+    # waiting
+
+    async def until(self, pod: str, phase: str, *, within: float = 30) -> Object:
+        """Waits until the pod's phase is this. Raises TimeoutError, which says what it is instead."""
+        try:
+            async with asyncio.timeout(within):
+                while self.phase(pod) != phase:
+                    for task in self._tasks:
+                        if task.done():
+                            task.result()
+                    await self.server.store.changed()
+        except TimeoutError as error:
+            found = f"{self.phase(pod)}: {self.why(pod)}"
+            raise TimeoutError(f"pod {pod} isn't {phase} after {within:g} s, but {found}") from error
+        return self.pod(pod) or {}
+
+    async def run(self, name: str, containers: Mapping[str, Limits], *, within: float = 30, **how: Any) -> Object:  # noqa: ANN401
+        """Creates a pod, and waits until it runs."""
+        self.create(name, containers, **how)
+        return await self.until(name, "Running", within=within)
+
+    async def end(self, pod: str, *, within: float = 30) -> None:
+        """Deletes a pod, and waits until it is gone."""
+        self.delete(pod)
+        await self.until(pod, "Gone", within=within)
+
+
+def _container(name: str, limits: Limits, claims: Mapping[str, tuple[str, ...]]) -> Object:
+    uses = [(claim, user.partition("/")) for claim, users in claims.items() for user in users]
+    mine = [
+        {"name": claim, **({"request": request} if request else {})}
+        for claim, (container, _, request) in uses
+        if container == name
+    ]
+    return {"name": name, "resources": {"limits": {key: str(n) for key, n in limits.items()}, "claims": mine}}

@@ -1,0 +1,97 @@
+"""The controller manager, as far as devices go: claims made from templates, claims of pods that ended, garbage.
+
+A claim is free once no pod that hasn't ended uses it: at once for a pod that is deleted by force, whatever its kubelet
+still does (seen). The claim of a pod's extended resources, or of its template, is deleted with it. What belongs to an
+object that is gone is deleted: slices with their Node (seen after 0.1 s).
+"""
+
+from typing import Any
+
+from dpgateway_simulator.apiserver import ApiRefusal, Object, SimulatedApiServer, Store
+from dpgateway_simulator.cluster.scheduler import ENDED, FINALIZER, NAMESPACE
+
+
+class Controllers:
+    """The controllers of one cluster."""
+
+    def __init__(self, server: SimulatedApiServer) -> None:
+        self._server = server
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            if self._server.serving:
+                self.look(self._server.store)
+            await self._server.store.changed()
+
+    def look(self, store: Store) -> None:
+        """Does what is to be done now."""
+        for pod in store.list("pods"):
+            if pod["spec"].get("resourceClaims") and pod["status"]["phase"] not in ENDED:
+                _from_templates(store, pod)
+        pods = {one["metadata"]["uid"]: one for one in store.list("pods")}
+        for claim in store.list("resourceclaims"):
+            _release(store, claim, pods)
+        for plural in ("resourceslices", "resourceclaims"):
+            for one in store.list(plural):
+                if _is_garbage(store, one, pods):
+                    metadata = one["metadata"]
+                    store.delete((plural, metadata.get("namespace", ""), metadata["name"]))
+
+
+def _from_templates(store: Store, pod: Object) -> None:
+    made = list(pod["status"].get("resourceClaimStatuses", ()))
+    for one in pod["spec"]["resourceClaims"]:
+        template = store.objects.get(("resourceclaimtemplates", NAMESPACE, one.get("resourceClaimTemplateName", "")))
+        if template is None or any(it["name"] == one["name"] for it in made):
+            continue
+        metadata = {"generateName": f"{pod['metadata']['name']}-{one['name']}-", "ownerReferences": [_owner(pod)]}
+        claim = store.create("resourceclaims", NAMESPACE, {"metadata": metadata, "spec": template["spec"]["spec"]})
+        made.append({"name": one["name"], "resourceClaimName": claim["metadata"]["name"]})
+    key = ("pods", NAMESPACE, pod["metadata"]["name"])
+    if made:
+        store.update(key, lambda it: it["status"].update({"resourceClaimStatuses": made}))
+
+
+def _owner(pod: Object) -> Object:
+    metadata = pod["metadata"]
+    return {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+
+
+def _release(store: Store, claim: Object, pods: dict[str, Object]) -> None:
+    """Frees a claim that no pod uses any more."""
+    status, metadata = claim.get("status", {}), claim["metadata"]
+    users = [it for it in status.get("reservedFor", ()) if _runs(pods.get(it["uid"]))]
+    if "reservedFor" not in status or users == status["reservedFor"]:
+        return
+
+    def change(one: Object) -> None:
+        one["status"]["reservedFor"] = users
+        if not users:
+            one["status"] = {}
+            kept = [it for it in one["metadata"].get("finalizers", ()) if it != FINALIZER]
+            one["metadata"]["finalizers"] = kept
+
+    key = ("resourceclaims", NAMESPACE, metadata["name"])
+    store.update(key, change)
+    owned = any(it.get("controller") for it in metadata.get("ownerReferences", ()))
+    if owned and not users and key in store.objects:
+        store.delete(key)
+
+
+def _runs(pod: Object | None) -> bool:
+    return pod is not None and pod["status"]["phase"] not in ENDED
+
+
+def _is_garbage(store: Store, one: Object, pods: dict[str, Object]) -> bool:
+    owners: list[dict[str, Any]] = one["metadata"].get("ownerReferences", [])
+    for owner in owners:
+        if owner["kind"] == "Pod" and owner["uid"] in pods:
+            return False
+        if owner["kind"] == "Node":
+            try:
+                if store.get(("nodes", "", owner["name"]))["metadata"]["uid"] == owner["uid"]:
+                    return False
+            except ApiRefusal:
+                pass
+    return bool(owners) and "deletionTimestamp" not in one["metadata"]

@@ -1,0 +1,143 @@
+"""The scheduler: binds pods to nodes, and allocates their claims (kube-scheduler 1.37, as far as devices go).
+
+It looks at every pod that waits, the oldest first, whenever an object changes. A pod goes to the first node, by name,
+that has all it asks for. Its claims are written, and reserved for it, before it is bound; the kubelet of its node isn't
+asked, so a pod may be bound to one that can't do what the scheduler counts on.
+"""
+
+import copy
+from collections import Counter
+from typing import Any
+
+from dpgateway_simulator.apiserver import Object, SimulatedApiServer, Store
+from dpgateway_simulator.cluster import requesting
+from dpgateway_simulator.cluster.allocating import Allocator, Unallocatable
+from dpgateway_simulator.cluster.inventory import inventory
+from dpgateway_simulator.cluster.selectors import SelectorError
+
+NAMESPACE = "default"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+ENDED = ("Failed", "Succeeded")
+
+
+class Scheduler:
+    """The scheduler of one cluster."""
+
+    def __init__(self, server: SimulatedApiServer) -> None:
+        self._server = server
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            if self._server.serving:
+                self.look(self._server.store)
+            await self._server.store.changed()
+
+    def look(self, store: Store) -> None:
+        """Binds what can be bound."""
+        pods = [one for key, one in store.objects.items() if key[0] == "pods"]  # in the order of their creation
+        for pod in [one for one in pods if not one["spec"].get("nodeName") and not _ending(one)]:
+            refusals: Counter[str] = Counter()
+            nodes = [one for one in store.list("nodes") if _selects(pod, one)]
+            for node in nodes:
+                try:
+                    self._bind(store, pod, node)
+                    break
+                except (Unallocatable, SelectorError) as error:
+                    refusals[str(error)] += 1
+            else:
+                reasons = ", ".join(f"{n} {text}" for text, n in refusals.items()) or "no nodes available"
+                _waits(store, pod, f"0/{len(nodes)} nodes are available: {reasons}.")
+
+    def _bind(self, store: Store, pod: Object, node: Object) -> None:
+        """Raises Unallocatable, SelectorError, and has changed nothing then."""
+        name, key = node["metadata"]["name"], ("pods", NAMESPACE, pod["metadata"]["name"])
+        others = [one for one in store.list("pods", "", {"spec.nodeName": name}) if one["status"]["phase"] not in ENDED]
+        found = requesting.ways(pod, node, others, requesting.by_resource(store.list("deviceclasses")))
+        if found.insufficient:
+            raise Unallocatable(", ".join(f"Insufficient {one}" for one in found.insufficient))
+        claims = _claims(store, pod)
+        extended, mappings = requesting.claim_of(pod, found.claimed) if found.claimed else (None, [])
+        todo = [one for one in claims if not _allocation(one)] + ([extended] if extended else [])
+        for one in claims:
+            if _allocation(one) and _allocation(one).get("nodeName", name) != name:
+                raise Unallocatable("resourceclaim not available on the node")
+        classes = {one["metadata"]["name"]: one for one in store.list("deviceclasses")}
+        allocator = Allocator(inventory(name, store.list("resourceslices"), store.list("resourceclaims")), classes)
+        allocations = allocator.allocate(todo)
+
+        if extended is not None:
+            extended = store.create("resourceclaims", NAMESPACE, extended)
+            said = {"resourceClaimName": extended["metadata"]["name"], "requestMappings": mappings}
+            store.update(key, lambda it: it["status"].update({"extendedResourceClaimStatus": said}))
+            todo[-1] = extended
+        for claim, allocation in zip(todo, allocations, strict=True):
+            _write(store, claim, {"allocation": {**allocation, **_on(name)}})
+        for claim in (*claims, *([extended] if extended else [])):
+            _reserve(store, claim, pod)
+        store.update(key, lambda it: (it["spec"].update({"nodeName": name}), it["status"].pop("conditions", None)))
+
+
+def _ending(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in ENDED
+
+
+def _selects(pod: Object, node: Object) -> bool:
+    """Whether the pod's nodeSelector matches the node's labels."""
+    labels = {"kubernetes.io/hostname": node["metadata"]["name"], **node["metadata"].get("labels", {})}
+    return all(labels.get(key) == value for key, value in pod["spec"].get("nodeSelector", {}).items())
+
+
+def _claims(store: Store, pod: Object) -> list[Object]:
+    """The claims of the pod's spec. Raises Unallocatable if one isn't there, or belongs to too many."""
+    made = {it["name"]: it["resourceClaimName"] for it in pod["status"].get("resourceClaimStatuses", ())}
+    found = []
+    for one in pod["spec"].get("resourceClaims", ()):
+        name = one.get("resourceClaimName") or made.get(one["name"], "")
+        claim = store.objects.get(("resourceclaims", NAMESPACE, name))
+        if claim is None:
+            raise Unallocatable(f'resourceclaim "{name or one["name"]}" not found')
+        if "deletionTimestamp" in claim["metadata"]:
+            raise Unallocatable(f'resourceclaim "{name}" is being deleted')
+        found.append(claim)
+    return found
+
+
+def _allocation(claim: Object) -> dict[str, Any]:
+    found = dict(claim.get("status", {}).get("allocation") or {})
+    if found:
+        terms = found.get("nodeSelector", {}).get("nodeSelectorTerms", ())
+        fields = [it for term in terms for it in term.get("matchFields", ())]
+        found |= {"nodeName": fields[0]["values"][0]} if fields else {}
+    return found
+
+
+def _on(node: str) -> Object:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+
+
+def _write(store: Store, claim: Object, status: Object) -> None:
+    def change(one: Object) -> None:
+        one.setdefault("status", {}).update(copy.deepcopy(status))
+        one["metadata"].setdefault("finalizers", []).append(FINALIZER)
+
+    store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), change)
+
+
+def _reserve(store: Store, claim: Object, pod: Object) -> None:
+    user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+
+    def change(one: Object) -> None:
+        reserved = one["status"].setdefault("reservedFor", [])
+        if user not in reserved:
+            reserved.append(user)
+
+    store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), change)
+
+
+def _waits(store: Store, pod: Object, text: str) -> None:
+    """Says in the pod's status why it isn't bound."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    key = ("pods", NAMESPACE, pod["metadata"]["name"])
+    store.update(key, lambda it: it["status"].update({"conditions": [condition]}))

@@ -1,0 +1,49 @@
+"""The container runtime's part: from CDI names to what a container has.
+
+A runtime reads the specs when it creates a container, and refuses one whose names no spec has. containerd 1.6 knows no
+CDI names and drops them in silence (seen).
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpgateway_simulator.kubelet.errors import AllocationError
+
+Edits = Mapping[str, Any]
+
+
+def edits(directories: Iterable[Path], names: Iterable[str]) -> list[Edits]:
+    """The `containerEdits` of the named devices and of their specs, in this order. A later directory has priority.
+    Raises AllocationError.
+    """
+    devices: dict[str, tuple[Edits, Edits]] = {}
+    for directory in directories:
+        for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
+            with contextlib.suppress(OSError, ValueError):  # a runtime leaves out what it can't read
+                spec = json.loads(path.read_text())
+                for one in spec.get("devices", ()):
+                    both = spec.get("containerEdits", {}), one.get("containerEdits", {})
+                    devices[f"{spec['kind']}={one['name']}"] = both
+    wanted = list(dict.fromkeys(names))
+    if missing := [name for name in wanted if name not in devices]:
+        text = f"unresolvable CDI devices {', '.join(missing)}"
+        raise AllocationError(f"failed to create containerd container: CDI device injection failed: {text}")
+    return [edit for name in wanted for edit in devices[name] if edit]
+
+
+def injected(options: dict[str, Any], found: Iterable[Edits]) -> dict[str, Any]:
+    """The container's options with these edits."""
+    envs = dict(options["envs"])
+    mounts, devices = list(options["mounts"]), list(options["devices"])
+    for edit in found:
+        envs |= dict(one.split("=", 1) for one in edit.get("env", ()))
+        for one in edit.get("mounts", ()):
+            paths = {"container_path": one["containerPath"], "host_path": one["hostPath"]}
+            mounts.append({**paths, "read_only": "ro" in one.get("options", ())})
+        for one in edit.get("deviceNodes", ()):
+            paths = {"container_path": one["path"], "host_path": one.get("hostPath") or one["path"]}
+            devices.append({**paths, "permissions": one.get("permissions") or "rwm"})
+    return {**options, "envs": envs, "mounts": mounts, "devices": devices}
