@@ -340,6 +340,16 @@ async def test_many_lines_of_a_watch_may_be_more_than_one_may(raw: RawServer, of
     assert str(LONGEST_LINE) in why
 
 
+async def test_a_watch_in_which_nothing_happens_goes_on(simulated: Simulated, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first")
+    server = ApiServer(Account(simulated.url, None, tmp_path / "token"), deadline=0.5)
+    watch = asyncio.ensure_future(anext(server.changes(NODE, {}, str(simulated.store.version), 1)))
+    await until(lambda: simulated.asked.count("GET nodes watch") == 3 or watch.done())
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    assert (await watch)[1]["metadata"]["name"] == "n2"
+    await server.close()
+
+
 async def test_a_silent_watch_is_given_up(raw: RawServer, of_raw: Any) -> None:
     raw.answers.append(CHUNKED)
     raw.hangs = True

@@ -115,9 +115,7 @@ class ApiServer:
         options = {"fields": dict(fields), "server_timeout": seconds, "resource_version": version}
         async with contextlib.aclosing((await self._connected()).watch(_of(kind), **options)) as found:
             while True:
-                # No answer, not even an empty one, for longer than the server was told: the connection is dead.
-                what = f"watch {kind.plural}"
-                change, one = await self._ask(what, lambda _: anext(found), seconds + self._deadline, again=False)
+                change, one = await self._ask(f"watch {kind.plural}", lambda _: anext(found), watch=True)
                 yield change, dict(one)
 
     async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
@@ -172,7 +170,7 @@ class ApiServer:
 
         account = self._account
         account.read_token()
-        transport = ClusterTransport(certificates(account.ca), self._answered)
+        transport = ClusterTransport(certificates(account.ca), self._answered, self._deadline)
         cluster = Cluster(server=account.server, certificate_auth=None if account.ca is None else str(account.ca))
         config = KubeConfig.from_one(cluster=cluster, user=User(token_file=str(account.token)), namespace="default")
         # The transport has the certificates and the limits. The client's own deadline is for what ours doesn't see.
@@ -184,29 +182,28 @@ class ApiServer:
     async def _object(self, what: str, ask: Callable[[Any], Awaitable[Any]]) -> Object:
         return dict(await self._ask(what, ask))
 
-    async def _ask(
-        self, what: str, ask: Callable[[Any], Awaitable[Any]], within: float | None = None, *, again: bool = True
-    ) -> Any:  # noqa: ANN401
-        """What the client answers to ``ask``. Raises ClusterError. ``again``: whether ``ask`` can be called twice."""
-        where, within = f"{what} at {self._account.server}", within or self._deadline
-        end = asyncio.get_running_loop().time() + within
+    async def _ask(self, what: str, ask: Callable[[Any], Awaitable[Any]], *, watch: bool = False) -> Any:  # noqa: ANN401
+        """What the client answers to ``ask``. Raises ClusterError. ``watch``: the next change may come at any time (the
+        transport has its deadline), and after an error ``ask`` can't be called again.
+        """
+        where, end = f"{what} at {self._account.server}", asyncio.get_running_loop().time() + self._deadline
         while True:
             try:
-                async with asyncio.timeout_at(end):
+                async with asyncio.timeout_at(None if watch else end):
                     return await ask(await self._connected())
             except ClusterError:
                 raise
             except TimeoutError:
-                raise ClusterError(f"{where}: no answer for {within:g} s") from None
+                raise ClusterError(f"{where}: no answer for {self._deadline:g} s") from None
             except Exception as error:  # the library, httpx2 and ssl each have errors of their own
                 refused = self._refused(where, error)
                 pause = refused.after * random.uniform(1.0, 1.5)  # noqa: S311
-                if not again or not refused.after or asyncio.get_running_loop().time() + pause >= end:
+                if watch or not refused.after or asyncio.get_running_loop().time() + pause >= end:
                     raise refused from error
                 await asyncio.sleep(pause)
 
     def _refused(self, where: str, error: Exception) -> ClusterError:
-        text = cut(str(error) or type(error).__name__, LONGEST_REASON)
+        text = cut(str(error) or "no answer", LONGEST_REASON)  # a timeout of the library has no text
         status, after = _status(error)
         if status == UNAUTHORIZED:
             text = f"the token in {self._account.token} isn't accepted: {text}"

@@ -4,6 +4,8 @@
   server's to use. Answers aren't compressed, so that their bytes are what is counted.
 - A connection that nobody hears of is found dead after about a minute: a watch may be silent for ten, and a balancer
   that forgets a connection, or a server without power, says nothing.
+- A watch that is silent for longer than the server was told to let it last, and some, is dead, too. Each answer has a
+  time of its own: the client asks for the next without a change in between.
 - No proxy of the environment is used, and no redirect followed: neither may have the token.
 """
 
@@ -44,13 +46,17 @@ class AnswerTooLarge(Exception):
 class ClusterTransport(httpx2.AsyncBaseTransport):
     """The connections of one client."""
 
-    def __init__(self, certificates: SSLContext, answered: Answered) -> None:
+    def __init__(self, certificates: SSLContext, answered: Answered, deadline: float) -> None:
+        """``deadline``: seconds for which a watch may be silent after its end."""
         self._inner = httpx2.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=ALIVE)
-        self._answered = answered
+        self._answered, self._deadline = answered, deadline
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
         verb, plural = _asked(request)
+        if verb == "watch":
+            lasts = int(request.url.params.get("timeoutSeconds") or 0)
+            request.extensions["timeout"] = {**request.extensions["timeout"], "read": lasts + self._deadline}
         status = NO_ANSWER
         try:
             response = await self._inner.handle_async_request(request)

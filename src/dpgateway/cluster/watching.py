@@ -17,8 +17,8 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
 
-LONGEST_PAUSE = 60.0
-"""Seconds."""
+LONGEST_PAUSE = 30.0
+"""Seconds, as of other clients (client-go, tools/cache/reflector.go)."""
 MOST_DELETED = 1000
 WATCHED = range(300, 600)
 """Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""

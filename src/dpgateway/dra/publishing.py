@@ -19,6 +19,7 @@ own. What decides when:
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -105,7 +106,9 @@ class Publisher:
                 failures += 1
                 self._kept.clear()  # the server may be another one when it is back
                 self._say(str(error))
-                await asyncio.sleep(max(backoff(failures, LONGEST_PAUSE), error.after))
+                # At random: a server that comes back may refuse a thousand nodes in one second.
+                pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
+                await asyncio.sleep(max(pause, error.after))
                 continue
             await self._changed.wait(version)
 

@@ -72,7 +72,7 @@ def test_nothing_but_json_lines_reaches_standard_error():
 
 def test_the_noise_of_libraries_is_not_logged_at_debug(logged):
     lines = logged(log_level="debug")
-    for name in ("grpc._cython.cygrpc", "asyncio", "some.driver"):
+    for name in ("grpc._cython.cygrpc", "asyncio", "httpx2", "some.driver"):
         logging.getLogger(name).debug("a detail")
         logging.getLogger(name).info("a word")
     said = [(entry["logger"], entry["message"]) for entry in map(json.loads, lines())]

@@ -21,8 +21,8 @@ from dpgateway.kit.log.lines import DRIVERS, Format, JsonFormatter, TextFormatte
 from dpgateway.kit.log.printed import printed
 from dpgateway.kit.log.queued import Queued
 
-CHATTY = ("asyncio", "grpc")
-"""Libraries that log each call at the level debug, which is noise when debugging a driver."""
+CHATTY = {"asyncio": logging.INFO, "grpc": logging.INFO, "httpcore2": logging.INFO, "httpx2": logging.WARNING}
+"""Libraries that log each call, or each request, below these levels, which is noise."""
 LAST_LINES = 1.0
 """Timeout in seconds for writing the last lines when a command ends."""
 
@@ -63,8 +63,8 @@ def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO
     others = [one for one in root.handlers if not isinstance(one, _Handler | Queued)]
     root.handlers[:] = [*(one for one in others if getattr(one, "stream", None) not in terminal), handler]
     root.setLevel(number := logging.getLevelName(level.upper()) if isinstance(level, str) else level)
-    for name in CHATTY:
-        logging.getLogger(name).setLevel(max(number, logging.INFO))
+    for name, least in CHATTY.items():
+        logging.getLogger(name).setLevel(max(number, least))
     logging.captureWarnings(capture=True)
     sys.excepthook, threading.excepthook, sys.unraisablehook = _uncaught, _uncaught_in_thread, _unraisable
 
