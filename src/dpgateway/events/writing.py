@@ -40,6 +40,7 @@ LOOK = 1.0
 """Seconds between two looks at the status, which has thousands of devices."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts while the server is away."""
+ATTEMPTS = 3
 REFUSED = frozenset({400, FORBIDDEN, NOT_FOUND, CONFLICT, 422})
 """The server works, and doesn't take this event."""
 
@@ -116,16 +117,13 @@ class EventWriter:
 
     async def _tell(self, subject: Subject, condition: Condition) -> None:
         """Writes the event, or counts it once more if it is there. Raises ClusterError."""
-        for last in (False, False, True):
-            try:
-                await self._once(subject, condition)
-                break
-            except ClusterError as error:
-                # The event that is there was dropped, or counted by another gateway, at that moment.
-                if last or error.status not in (CONFLICT, NOT_FOUND):
-                    raise
+        for _ in range(ATTEMPTS):
+            if await self._wrote(subject, condition):
+                return
+        raise ClusterError(f"an event of {subject.name} changes each time that it is read", CONFLICT)
 
-    async def _once(self, subject: Subject, condition: Condition) -> None:
+    async def _wrote(self, subject: Subject, condition: Condition) -> bool:
+        """False if the event was dropped, or counted by another gateway, at that moment. Raises ClusterError."""
         node, where = self._about.node, namespace(subject)
         try:
             await self._server.create(ObjectKind.EVENT, event(subject, condition, node, time.time()))
@@ -133,11 +131,17 @@ class EventWriter:
             if error.status != CONFLICT:
                 raise
         else:
-            return
+            return True
         before = await self._server.get(ObjectKind.EVENT, name(subject, condition, node), where)
         if before is None:
-            raise ClusterError(f"the event in {where} was dropped while it was written", NOT_FOUND)
-        await self._server.replace(ObjectKind.EVENT, repeated(before, time.time()))
+            return False
+        try:
+            await self._server.replace(ObjectKind.EVENT, repeated(before, time.time()))
+        except ClusterError as error:
+            if error.status not in (CONFLICT, NOT_FOUND):
+                raise
+            return False
+        return True
 
     # over a restart
 
