@@ -112,11 +112,12 @@ async def crossings(folder: Path) -> dict[str, Crossing]:
             Driver.running.fall_sick()
             await kubelet.wait_for(lambda: kubelet.counts(RESOURCE) == (2, 1))
 
-        changed = changes(gateway.resources, (replace(config, env={"A": "1"}),))
+        new = replace(first, resources=(replace(config, env={"A": "1"}),))
+        changed = changes(gateway.resources, new.resources)
         found = {
             "Allocate": await counter.count(lambda: kubelet.admit("p", {"c": {RESOURCE: 1}}, start=False)),
             "health": await counter.count(fall_sick),
-            "reload": await counter.count(lambda: gateway.apply(changed, [RESOURCE])),
+            "reload": await counter.count(lambda: gateway.apply(changed, new)),
         }
         await gateway.close()
     return found

@@ -7,7 +7,7 @@ gateway's end. A reload (:meth:`Gateway.apply`) does one of these to each resour
 - *same, amended*: its observable configuration gets the new value. Subscribers act on it; all others read it at each
   use.
 - *added, removed*: the task is started, or cancelled and awaited.
-- *restarted* (another driver, or other options): a second task runs the new driver beside the old plugin. The old one
+- *restarted* (another driver, front, or options): a second task runs the new driver beside the old plugin. The old one
   serves until the new driver lists a Healthy device, because a list that hangs or is empty would take the kubelet's
   devices away. Then the old task ends, and the new one goes on with a plugin of its own (``old``, ``next``).
 """
@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
@@ -34,6 +35,7 @@ from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.deviceplugin.server.streams import ListThrottle
+from dpgateway.deviceplugin.values import FRONT
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.errors import KubeletError, NoThread
 from dpgateway.kit import memory
@@ -47,6 +49,7 @@ from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS, Runtime
+from dpgateway.resource.front import Usage
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.held import HeldDevices
 from dpgateway.resource.orphans import Orphans
@@ -55,6 +58,9 @@ from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from dpgateway.resource.specs import SpecKeeper
 from dpgateway.status.overview import Overview, Served
+
+if TYPE_CHECKING:
+    from dpgateway.dra.front import DraFront
 
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
@@ -112,7 +118,7 @@ class Gateway:
         self._first = configuration
         self._group = group
         self._node_name, self._threads = node_name, Threads()
-        names = [config.name for config in configuration.resources]
+        names = [config.name for config in configuration.resources if config.front == FRONT]
         directory = configuration.kubelet.device_plugins_dir
         runtime = configuration.runtime.socket
         places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
@@ -125,12 +131,18 @@ class Gateway:
         handover = Coordinator(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
-        own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
-        self._spec_keeper = SpecKeeper(own, self._holdings.by_resource, orphans, self._threads)
+        self._own_specs = own = OwnSpecs(
+            configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s")
+        )
+        self._usages: list[Mapping[str, Usage]] = [self._holdings.by_resource]
+        """By resource, of each front."""
+        self._spec_keeper = SpecKeeper(own, self._usages, orphans, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
         throttle = ListThrottle(self._node.written)
         common = Common(directory, configuration.state_dir, self._threads, self._pools, LIST_LIMIT)
         self._front = Front(common, self._holdings, client, handover, cdi, throttle)
+        self._dra: DraFront | None = None
+        """None until the configuration has a DRA driver: its code and libraries aren't loaded before."""
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
@@ -148,6 +160,7 @@ class Gateway:
             self._spawn("follow the pools", self._pools.run),
             self._spawn("keep CDI specs", self._spec_keeper.run),
         ]
+        self._start_dra(self._first)
         resources = self._first.resources
         for config in resources:
             self._begin(config)
@@ -157,6 +170,17 @@ class Gateway:
 
     def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return self._group.create_task(supervised(name, run), name=name)
+
+    def _start_dra(self, configuration: Configuration) -> None:
+        """Starts the DRA front, unless it runs already, or none is configured."""
+        if self._dra is None and configuration.dra.driver is not None:
+            from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
+
+            node = self._node_name, self._node.there
+            self._dra = dra_front(configuration, node, self._front.common, self._own_specs)
+            self._dra.withdraw(withdrawn=configuration.dra.withdraw)
+            self._usages.append(self._dra.claims.by_resource)
+            self._everywhere.append(self._spawn("serve DRA", self._dra.run))
 
     async def _sweep(self) -> None:
         """Removes the sockets that earlier gateways left of resources no longer configured."""
@@ -188,8 +212,12 @@ class Gateway:
         served = replace(self._first, resources=self.resources, web=web)
         return {"node": self._node_name, "configuration": to_json(served)}
 
-    async def apply(self, changes: Changes, order: Iterable[str]) -> None:
-        """Applies a reload; unchanged resources don't notice. ``order``: all names, in the configuration's order."""
+    async def apply(self, changes: Changes, new: Configuration) -> None:
+        """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
+        self._start_dra(new)
+        if self._dra is not None:
+            self._dra.withdraw(withdrawn=new.dra.withdraw)
+
         # A change concerns the successor of a resource that is being restarted.
         latest = {name: serving.next or serving for name, serving in self._serving.items()}
         for config in changes.same:
@@ -213,13 +241,14 @@ class Gateway:
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
 
         # The status shows the resources in the configuration's order.
-        for name in order:
-            self._serving[name] = self._serving.pop(name)
+        for config in new.resources:
+            self._serving[config.name] = self._serving.pop(config.name)
         self._settle()
 
     def _begin(self, config: ResourceConfig) -> None:
-        self._holdings.add(config.name)
         self._pools.add(config)
+        if self._dra is not None and config.front == self._dra.name:
+            self._dra.expect(config)
         serving = self._serving[config.name] = _Serving(watched(config), time.monotonic())
         serving.task = self._spawn(config.name, partial(self._serve, serving))
         self.changed.notify()
@@ -247,8 +276,10 @@ class Gateway:
             await self.changed.wait(self.changed.version)
         # Ownership carries over: another gateway may have taken the resource from the old one.
         new.ours, new.follows = self._is_ours(old), old.follows
-        await _ended(old.task)
         config = new.config.value
+        if self._dra is not None and config.front == self._dra.name:
+            self._dra.expect(config)
+        await _ended(old.task)
         self._serving[config.name] = new
         self._pools.add(config)
         old.next = new.old = None
@@ -258,6 +289,8 @@ class Gateway:
         await self._stop_next(self._serving[config.name])
         await _ended(self._serving[config.name].task)
         del self._serving[config.name]
+        if self._dra is not None:
+            self._dra.forget(config.name)
         self.changed.notify()
         # Only now: until its task had ended, the resource could grant.
         self._pools.remove(config.name)
@@ -284,11 +317,11 @@ class Gateway:
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
             driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._after_close)
-            driver.inform(HeldDevices(self._holdings.by_resource[name], config), unfit)
+            driver.inform(HeldDevices(self._usage(config.value), config), unfit)
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)
-            plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=serving.follows)
+            plugin = serving.plugin = self._plugin(serving, driver, group)
             for value in plugin.values:
                 value.subscribe(self.changed.notify)
             plugin.standing.subscribe(serving.note)
@@ -306,6 +339,22 @@ class Gateway:
             # Ends the group, and with it the driver.
             raise _Over(given=given)
 
+    def _usage(self, config: ResourceConfig) -> Usage:
+        """What containers hold of the resource on its front."""
+        if config.front == FRONT:
+            self._holdings.add(config.name)
+            return self._holdings.by_resource[config.name]
+        assert self._dra is not None  # noqa: S101  the configuration has its driver
+        return self._dra.claims.usage(config.name)
+
+    def _plugin(self, serving: _Serving, driver: RunningDriver, group: asyncio.TaskGroup) -> OnFront:
+        if serving.config.value.front == FRONT:
+            return Plugin(serving.config, driver, self._front, group, follows=serving.follows)
+        from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  see _start_dra
+
+        assert self._dra is not None  # noqa: S101  the configuration has its driver
+        return DraPlugin(serving.config, driver, self._dra, group)
+
     # the kubelet
 
     def _kubelet_changed(self, change: Change) -> None:
@@ -314,6 +363,8 @@ class Gateway:
             # The old channel leads to the previous kubelet's socket.
             self._front.client.new_kubelet()
             self._settle()
+        if change is Change.GONE and self._dra is not None:
+            self._dra.kubelet_gone()
         for plugin in self._plugins():
             plugin.kubelet(change)
 
@@ -352,6 +403,9 @@ class Gateway:
 
     @staticmethod
     def _is_ours(serving: _Serving) -> bool:
+        # A successor waits for the end of the DRA front: nothing is gained by lingering for it.
+        if serving.config.value.front != FRONT:
+            return False
         return serving.ours or (serving.plugin is not None and serving.plugin.resource.served)
 
     def followed(self, own: str) -> bool | None:
@@ -379,8 +433,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Stops all resources concurrently, then the rest. Takes at most GRACE and the limits of server and driver."""
-        if self._settling is not None:
-            self._settling.cancel()
+        self._say_ending()
         servings = [one for serving in self._serving.values() for one in (serving, serving.next) if one is not None]
         # Drivers are hurried before the cancellation, so that each close() has the short limit from its start.
         for serving in servings:
@@ -392,12 +445,22 @@ class Gateway:
                 task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._dra is not None:
+            await self._dra.close()
         await self._front.client.close()
+
+    def _say_ending(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+        if self._dra is not None:
+            self._dra.ending()
 
     def abandon(self) -> None:
         """Removes all sockets now, while things still run; from any thread."""
         for plugin in self._plugins():
             plugin.abandon()
+        if self._dra is not None:
+            self._dra.abandon()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from dpgateway import cli
-from dpgateway.config.values import KubeletSettings, ResourceKeys, Shares, Timeouts, WebSettings
+from dpgateway.config.values import (
+    ClusterSettings,
+    DraSettings,
+    KubeletSettings,
+    ResourceKeys,
+    Shares,
+    Timeouts,
+    WebSettings,
+)
 from dpgateway.model import Mount
 from tests.support.configurations import complete, load
 from tests.support.drivers import find
@@ -54,7 +62,9 @@ def test_commented_values_are_the_defaults(line, example):
         }
 
 
-@pytest.mark.parametrize("kind", [ResourceKeys, Shares, Timeouts, KubeletSettings, WebSettings, Mount])
+@pytest.mark.parametrize(
+    "kind", [ResourceKeys, Shares, Timeouts, KubeletSettings, WebSettings, Mount, DraSettings, ClusterSettings]
+)
 def test_it_has_every_key(example, kind):
     for key in fields(kind):
         assert re.search(rf"\b{key.name}: ", example) or re.search(rf"\b{key.name}: *#", example), key.name

@@ -63,7 +63,7 @@ async def main(server, ca, token, node, state_dir):
         front = DraFront(Us(DRIVER, node), ROOT, cluster, common, NodeState(there, boot()))
         driver = RunningDriver(config, node, threads, log)
         plugin = DraPlugin(config, driver, front, group)
-        front.expect(NAME, plugin.pool)
+        front.expect(config.value)
         for runs in (partial(run_both, holdings), pools.run, front.run, driver.run, plugin.run):
             group.create_task(runs())
         await stop.wait()

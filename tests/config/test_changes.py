@@ -26,6 +26,7 @@ OTHER: dict[str, Any] = {
     "driver": "other",
     "options": {"count": 2},
     "nodes": ("node-*",),
+    "front": "dra",
     "shares": Shares(2),
     "preference": "packed",
     "cdi": "never",

@@ -29,8 +29,9 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
 """)
     assert problems_of(path) == [
         (
-            ":4: resources[0].keep-lost: found an unknown key, expected one of name, driver, options, nodes, shares, "
-            "preference, cdi, pool, keep_lost, refresh, env, annotations, mounts, timeouts; did you mean keep_lost?"
+            ":4: resources[0].keep-lost: found an unknown key, expected one of name, driver, options, nodes, front, "
+            "shares, preference, cdi, pool, keep_lost, refresh, env, annotations, mounts, timeouts; did you mean "
+            "keep_lost?"
         ),
         (
             ":5: resources[0].refresh: found 600, expected a duration: a number and a unit (ms, s, m or h), "
@@ -50,7 +51,7 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
         ':14: resources[2]: found "nonsense", expected a mapping with the keys name, driver, ...',
         (
             ":15: resurces: found an unknown key, expected one of resources, defaults, kubelet, state_dir, runtime, "
-            "web; did you mean resources?"
+            "web, dra, cluster; did you mean resources?"
         ),
         ':16: kubelet.apis[0]: found "v1beta2", expected v1beta1 or v1alpha2 or v1alpha1; did you mean v1beta1?',
         ':16: kubelet.device_plugins_dir: found "run", expected an absolute path',

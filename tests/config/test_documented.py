@@ -12,7 +12,16 @@ import pytest
 from ruamel.yaml import YAML
 
 from dpgateway import Mount
-from dpgateway.config import KubeletSettings, ResourceKeys, Shares, Timeouts, WebSettings, format_duration
+from dpgateway.config import (
+    ClusterSettings,
+    DraSettings,
+    KubeletSettings,
+    ResourceKeys,
+    Shares,
+    Timeouts,
+    WebSettings,
+    format_duration,
+)
 from dpgateway.config.scalars import name_kind
 from dpgateway.config.values import File, RuntimeSettings
 from tests.support.configurations import load
@@ -29,6 +38,8 @@ SECTIONS = {
     "kubelet.": KubeletSettings,
     "runtime.": RuntimeSettings,
     "web.": WebSettings,
+    "dra.": DraSettings,
+    "cluster.": ClusterSettings,
 }
 WITH_SHORT_FORM = {"shares": ("integer or mapping", "1"), "resources": ("list", "required")}
 

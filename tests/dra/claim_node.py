@@ -67,7 +67,7 @@ class ClaimNode:
         self, resource: ClaimedResource | None = None, boot: str = BOOT, patience: float = 0.1
     ) -> NodeClaims:
         """Another gateway, with what its predecessors left; without a resource: it isn't served yet."""
-        parts = ClaimParts(self.server, self.files, own(self.specs), Threads(), LOG)
+        parts = ClaimParts(self.server, self.files, own(self.specs), Threads(), Observable({}), LOG)
         claims = NodeClaims(DRIVER, parts, boot, patience)
         claims.expect(NAME)
         await claims.load()

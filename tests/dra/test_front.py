@@ -56,7 +56,7 @@ class Gateway:
         pools.add(self.config.value)
         self.driver = RunningDriver(self.config, "n1", threads, log)
         self.plugin = DraPlugin(self.config, self.driver, self.front, group)
-        self.front.expect(NAME, self.plugin.pool)
+        self.front.expect(self.config.value)
         runs = partial(run_both, holdings), pools.run, self.front.run, self.driver.run, self.plugin.run
         self.ended = False
         for run in runs:
@@ -75,6 +75,8 @@ class Gateway:
 
 class Node:
     """A kubelet that registers what it finds, and the scheduler's half of a claim."""
+
+    us = US
 
     def __init__(self, root: Path, simulated: Simulated) -> None:
         self.root, self.store = root, simulated.store
@@ -98,14 +100,15 @@ class Node:
 
     @property
     def slices(self) -> list[Any]:
-        return self.store.list("resourceslices", "", US.fields)
+        return self.store.list("resourceslices", "", self.us.fields)
 
     @property
     def devices(self) -> dict[str, Any]:
         return {device["name"]: device for one in self.slices for device in one["spec"].get("devices", ())}
 
     def allocate(self, name: str, device: str) -> wire.Claim:
-        result = {"request": "r", "driver": US.driver, "pool": POOL, "device": device}
+        pool = f"{self.us.node}/{NAME}"
+        result = {"request": "r", "driver": self.us.driver, "pool": pool, "device": device}
         status = {"allocation": {"devices": {"results": [result]}}}
         made = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
         return wire.Claim(namespace="default", name=name, uid=made["metadata"]["uid"])

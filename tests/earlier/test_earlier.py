@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from dpgateway.cdi.producer import recorded
-from dpgateway.config.values import KubeletSettings, ResourceKeys, RuntimeSettings, Shares, Timeouts, WebSettings
+from dpgateway.config.values import (
+    ClusterSettings,
+    DraSettings,
+    KubeletSettings,
+    ResourceKeys,
+    RuntimeSettings,
+    Shares,
+    Timeouts,
+    WebSettings,
+)
 from dpgateway.daemon.last_good import LastGoodFile
 from dpgateway.model import DeviceNode, Mount
 from dpgateway.resource.front import Unreleased
@@ -81,7 +90,10 @@ def test_a_last_good_configuration(path, tmp_path):
     assert (last.time, serial.name, serial.shares.count) == ("2026-11-26T16:21:27Z", SERIAL, 2)
 
 
-@pytest.mark.parametrize("kind", [ResourceKeys, Shares, Timeouts, KubeletSettings, RuntimeSettings, WebSettings])
+@pytest.mark.parametrize(
+    "kind",
+    [ResourceKeys, Shares, Timeouts, KubeletSettings, RuntimeSettings, WebSettings, DraSettings, ClusterSettings],
+)
 def test_the_newest_configuration_has_every_key(kind):
     text = CONFIGURATIONS[-1].read_text()
     assert [key.name for key in fields(kind) if f"{key.name}:" not in text] == []

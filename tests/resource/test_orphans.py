@@ -164,8 +164,8 @@ async def test_an_orphan_configured_again(watched):
     watched.journal(GONE)
     watched.run()
     await watched.left.known.wait()
-    watched.left.drop(GONE)
-    watched.left.drop("example.com/never-seen")
+    watched.left.offered(GONE)
+    watched.left.offered("example.com/never-seen")
     watched.publish(GONE, lambda value: value.noted({}, time.monotonic(), time.monotonic()).ended(frozenset(["uid"])))
     await turns()
     assert watched.left.usages == {}

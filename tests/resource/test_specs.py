@@ -75,7 +75,7 @@ async def keep(specs, left):
     tasks = []
 
     async def keep(holdings):
-        keeping = SpecKeeper(specs, holdings, left, Threads(), pause=0.01)
+        keeping = SpecKeeper(specs, [holdings], left, Threads(), pause=0.01)
         tasks.append(asyncio.create_task(keeping.run()))
 
     yield keep

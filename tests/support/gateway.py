@@ -47,6 +47,8 @@ class Gateway:
         self.kubelet: dict[str, Any] = {}
         self.runtime: dict[str, Any] = {}
         self.web: dict[str, Any] = {}
+        self.more: dict[str, Any] = {}
+        """Further keys of the configuration."""
         self.log: list[str] = []
         self._news = asyncio.Condition()
         self._silent = True
@@ -76,7 +78,7 @@ class Gateway:
 
     def _config(self) -> dict[str, Any]:
         state = str(self.folder / "state")
-        shared = {"kubelet": self.kubelet, "runtime": self.runtime, "state_dir": state, "web": self.web}
+        shared = {"kubelet": self.kubelet, "runtime": self.runtime, "state_dir": state, "web": self.web, **self.more}
         return {"resources": self.resources, **shared}
 
     def reload(self, *resources: dict[str, Any]) -> None:

@@ -37,7 +37,8 @@ class Node:
                 await self.gateway.close()
 
     async def reload(self, *resources):
-        await self.gateway.apply(changes(self.gateway.resources, resources), [one.name for one in resources])
+        new = Configuration(resources, KubeletConfig(device_plugins_dir=self.directory))
+        await self.gateway.apply(changes(self.gateway.resources, resources), new)
 
     async def text(self):
         return (await self._page()).body.decode()

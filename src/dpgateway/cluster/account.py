@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpgateway.config import ClusterSettings
 from dpgateway.errors import ConfigurationError
 
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -21,23 +22,21 @@ class Account:
     """How to reach the API server, and as whom."""
 
     server: str
-    """A URL: ``https://host:port``."""
+    """A URL: ``https://host:port``; empty if it is unknown."""
     ca: Path | None
     """The certificates that may sign the server's, PEM; None: those of the system."""
     token: Path
 
     @classmethod
-    def in_pod(cls, environment: Mapping[str, str] = os.environ, files: Path = IN_POD) -> Account:
-        """The account of this pod. Raises ConfigurationError outside of a pod."""
+    def of(
+        cls, settings: ClusterSettings, environment: Mapping[str, str] = os.environ, files: Path = IN_POD
+    ) -> Account:
+        """The account that is configured; what isn't, is this pod's."""
         host, port = (environment.get(f"KUBERNETES_SERVICE_{what}", "") for what in ("HOST", "PORT"))
-        if not host or not port:
-            raise ConfigurationError(
-                "the API server is unknown: found no KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT in the "
-                "environment, as in each pod; elsewhere set cluster.server, cluster.ca and cluster.token"
-            )
-        return cls(
-            f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", files / "ca.crt", files / "token"
-        )
+        own = (f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}") if host and port else ""
+        # The pod's certificates are those of the pod's server.
+        ca = settings.ca or (None if settings.server else files / "ca.crt")
+        return cls(settings.server or own, ca, settings.token or files / "token")
 
     def read_token(self) -> str:
         """The token. Raises ConfigurationError if there is none."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -168,7 +169,14 @@ class ApiServer:
 
         from dpgateway.cluster.transport import ClusterTransport, certificates  # noqa: PLC0415
 
+        for library in ("httpx2", "httpcore2"):  # else each request is a line of the log, or ten
+            logging.getLogger(library).setLevel(logging.WARNING)
         account = self._account
+        if not account.server:
+            raise ConfigurationError(
+                "the API server is unknown: found no KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT in the "
+                "environment, as in each pod; elsewhere set cluster.server, cluster.ca and cluster.token"
+            )
         account.read_token()
         transport = ClusterTransport(certificates(account.ca), self._answered, self._deadline)
         cluster = Cluster(server=account.server, certificate_auth=None if account.ca is None else str(account.ca))

@@ -25,7 +25,9 @@ from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_
 from dpgateway.config.spelling import format_duration
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
+    ClusterSettings,
     Configuration,
+    DraSettings,
     KubeletSettings,
     ResourceConfig,
     ResourceKeys,
@@ -39,8 +41,10 @@ __all__ = [
     "GRANTED_FIELD",
     "SHARE_FIELD",
     "Changes",
+    "ClusterSettings",
     "Configuration",
     "Document",
+    "DraSettings",
     "InvalidConfiguration",
     "KubeletSettings",
     "Place",

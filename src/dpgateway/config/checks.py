@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from dpgateway.config.problems import Wrong, shown
-from dpgateway.config.spelling import format_duration, parse_listen
+from dpgateway.config.spelling import format_duration, is_domain, parse_listen
 from dpgateway.model import Allocation, Mount, place
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[T], T]
 
 MOST_SHARES = 1000
+LONGEST_DRA_DRIVER = 63
+"""Characters (DriverNameMaxLength, resource/v1/types.go)."""
 
 SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}")
 """A field in ``shares.ids``."""
@@ -49,6 +51,11 @@ share_ids: Check[str] = _expect(
 )
 driver_name: Check[str] = _expect("the name of a driver", bool)
 pool_name: Check[str] = _expect("the name of a pool, or null", bool)
+dra_driver: Check[str] = _expect(
+    f"a DNS name of at most {LONGEST_DRA_DRIVER} characters, like dra.example.com",
+    lambda name: len(name) <= LONGEST_DRA_DRIVER and is_domain(name),
+)
+https: Check[str] = _expect("a URL: https://HOST:PORT", lambda url: re.fullmatch(r"https?://[^/\s]+", url) is not None)
 absolute: Check[Path] = _expect("an absolute path", Path.is_absolute)
 positive: Check[timedelta] = _expect(
     "a duration of at least 1ms", lambda duration: duration >= timedelta(milliseconds=1), show=format_duration

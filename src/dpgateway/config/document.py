@@ -18,7 +18,9 @@ from dpgateway.config.source import Written, unplaced
 from dpgateway.config.strict import typed
 from dpgateway.config.values import (
     STATE_DIR,
+    ClusterSettings,
     Configuration,
+    DraSettings,
     File,
     KubeletSettings,
     ResourceKeys,
@@ -26,9 +28,18 @@ from dpgateway.config.values import (
     WebSettings,
 )
 
+NO_DRIVER = "dra needs the top-level key dra.driver, this node's driver in slices and at the kubelet: dra.example.com"
 OWN = frozenset({"name", "driver"})
 """The keys that ``defaults`` can't have."""
-SHARED: Mapping[str, type] = {"defaults": dict, "kubelet": dict, "runtime": dict, "web": dict, "state_dir": str}
+SHARED: Mapping[str, type] = {
+    "defaults": dict,
+    "kubelet": dict,
+    "runtime": dict,
+    "web": dict,
+    "state_dir": str,
+    "dra": dict,
+    "cluster": dict,
+}
 """The keys that all files share, with their types in YAML."""
 
 
@@ -46,6 +57,10 @@ class Entry:
     @property
     def driver(self) -> str:
         return _text(self.written.part("driver"))
+
+    @property
+    def on_dra(self) -> bool:
+        return self.resource is not None and self.resource.front == "dra"
 
     def serves(self, node_name: str) -> bool:
         """Whether the resource is for this node. An invalid resource is for all nodes, a pattern in place of a name has
@@ -66,6 +81,8 @@ class Document:
     state_dir: Path = STATE_DIR
     runtime: RuntimeSettings = RuntimeSettings()  # noqa: RUF009
     web: WebSettings = WebSettings()  # noqa: RUF009
+    dra: DraSettings = DraSettings()  # noqa: RUF009
+    cluster: ClusterSettings = ClusterSettings()  # noqa: RUF009
     elsewhere: tuple[Entry, ...] = ()
     """The resources of other nodes."""
     node_name: str = ""
@@ -109,13 +126,18 @@ def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Proble
 def to_json(configuration: Configuration) -> dict[str, Any]:
     """The configuration with the keys of its file and the defaults filled in, as values for JSON."""
 
+    def text(value: Any) -> Any:  # noqa: ANN401
+        return value if isinstance(value, bool) else str(value)
+
     def plain(value: Any) -> Any:  # noqa: ANN401
         if is_dataclass(value):  # unset settings are left out
             keys = {key.name: getattr(value, key.name) for key in fields(value)}
             return {key: plain(inner) for key, inner in keys.items() if inner is not None}
-        return [plain(inner) for inner in value] if isinstance(value, tuple) else str(value)
+        return [plain(inner) for inner in value] if isinstance(value, tuple) else text(value)
 
-    settings = {key: plain(getattr(configuration, key)) for key in ("kubelet", "state_dir", "runtime", "web")}
+    settings = {
+        key: plain(getattr(configuration, key)) for key in ("kubelet", "state_dir", "runtime", "web", "dra", "cluster")
+    }
     return {"resources": [resource.written for resource in configuration.resources], **settings}
 
 
@@ -158,7 +180,11 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
     kinds = get_type_hints(File)
     settings = [one for one in fields(File) if one.name in SHARED.keys() - {"defaults"} and shared.below(one.name)]
     found = {one.name: typed(shared.part(one.name), kinds[one.name], problems, one.metadata) for one in settings}
-    return Document(path, entries, **{name: value for name, value in found.items() if value is not None})
+    made = Document(path, entries, **{name: value for name, value in found.items() if value is not None})
+    if not shared.below("dra") or shared.part("dra", "driver").value is None:
+        on_dra = [entry.written.at("front") for entry in entries if entry.on_dra]
+        problems += [Problem(place, "dra", "deviceplugin", NO_DRIVER) for place in on_dra]
+    return made
 
 
 def _joined(whole: Written, more: Written, problems: list[Problem], shared: str = "this key") -> Written:

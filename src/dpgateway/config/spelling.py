@@ -113,6 +113,11 @@ def _thing_faults(thing: str) -> Iterator[str]:
         yield "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 
 
+def is_domain(text: str) -> bool:
+    """Whether it is a DNS subdomain: lower-case labels between dots."""
+    return _DOMAIN.fullmatch(text) is not None
+
+
 def parse_listen(text: str) -> tuple[IPv4Address | IPv6Address, int]:
     """Parses an address and a port; port 0 is any free one. Raises Wrong."""
     match = _LISTEN.fullmatch(text)

@@ -30,6 +30,7 @@ Distinct = Literal["prefer", "require"]
 PreferenceKind = Literal["none", "packed", "spread"]
 MetricsKind = Literal["brief", "full"]
 CdiKind = Literal["auto", "always", "never"]
+FrontKind = Literal["deviceplugin", "dra"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
 API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 """The versions of the device-plugin API, newest first: each is a module of deviceplugin/api."""
@@ -92,6 +93,7 @@ class ResourceKeys:
     driver: str = _checked(checks.driver_name)
     options: Any = field(default_factory=lambda: _NOTHING)
     nodes: tuple[str, ...] = ("*",)
+    front: FrontKind = "deviceplugin"
     shares: Shares = field(default=Shares(1), metadata={"expand": _shares_in_full})
     preference: PreferenceKind = "none"
     cdi: CdiKind = "auto"
@@ -147,6 +149,30 @@ class KubeletSettings:
     device_plugins_dir: Path = _checked(checks.absolute, DEVICE_PLUGINS_DIR)
     apis: tuple[ApiName, ...] = _checked(checks.apis, API_NAMES)
     pod_resources_socket: Path | None = _checked(checks.absolute, None)
+    root_dir: Path | None = _checked(checks.absolute, None)
+
+    @property
+    def root(self) -> Path:
+        """The kubelet's root directory: by default the parent of ``device_plugins_dir``."""
+        return self.root_dir or self.device_plugins_dir.parent
+
+
+@dataclass(frozen=True, slots=True)
+class DraSettings:
+    """The mapping ``dra``: this node's DRA driver."""
+
+    driver: str | None = _checked(checks.dra_driver, None)
+    withdraw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The mapping ``cluster``: the API server, and what is written there."""
+
+    server: str | None = _checked(checks.https, None)
+    ca: Path | None = _checked(checks.absolute, None)
+    token: Path | None = _checked(checks.absolute, None)
+    events: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +206,8 @@ class File:
     state_dir: Path = _checked(checks.absolute, STATE_DIR)
     runtime: RuntimeSettings = RuntimeSettings()
     web: WebSettings = WebSettings()
+    dra: DraSettings = DraSettings()
+    cluster: ClusterSettings = ClusterSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +219,5 @@ class Configuration:
     state_dir: Path = STATE_DIR
     web: WebSettings = WebSettings()
     runtime: RuntimeSettings = RuntimeSettings()
+    dra: DraSettings = DraSettings()
+    cluster: ClusterSettings = ClusterSettings()

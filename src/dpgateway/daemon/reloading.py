@@ -104,12 +104,15 @@ class Reloading:
         # Directories and sockets are opened once. ``wanted`` keeps their first keys, so that each reload warns.
         for key in restart_keys(self.wanted, new):
             _log.warning("%s changes with the next start of the gateway only", key)
-        self.wanted = replace(self.wanted, resources=new.resources, web=new.web)
+        dra, cluster = new.dra, new.cluster
+        if (before := self.wanted.dra.driver) is not None:
+            dra, cluster = replace(dra, driver=before), self.wanted.cluster
+        self.wanted = replace(self.wanted, resources=new.resources, web=new.web, dra=dra, cluster=cluster)
 
         pages_changed = self.web.set(new.web)
         old = gateway.resources
         found = await self._on_thread("compare configurations", lambda: changes(old, new.resources))
-        await gateway.apply(found, [resource.name for resource in new.resources])
+        await gateway.apply(found, new)
         text = "resource %s goes on as before, because its new configuration can't be used: %s"
         gateway.overview.took_over([text % (one.name, one.failure) for one in found.unusable])
         self.applied.notify()

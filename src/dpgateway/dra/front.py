@@ -2,6 +2,7 @@
 
 The order at a start, and why::
 
+    lock        another gateway may still prepare claims, and write their records
     claims      what was given before is known before anything is given
     service     a kubelet dials it as soon as it has asked for the registration
     registered  the kubelet accepts the driver
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from dpgateway.cdi.own import OwnSpecs
+from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.config import Configuration, ResourceConfig
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
@@ -29,22 +32,25 @@ from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.service import VERSIONS, Service
 from dpgateway.dra.slices.attributes import pci_address
 from dpgateway.dra.slices.layout import Content, contents
+from dpgateway.dra.slices.names import pool_name
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.files import make_private
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.timestamp import timestamp
+from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
 from dpgateway.registry.socket import RegisteredPlugin, RegistrationSocket
 from dpgateway.resource.front import Standing
+from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.resource import Common
 
 FRONT = "dra"
+"""The front's name."""
 TYPE = "DRAPlugin"
 """The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
-GRACE = 1.0
-"""Seconds for calls under way at the end."""
 
 _log = bind(__name__)
 
@@ -81,13 +87,31 @@ class NodeState(NamedTuple):
     """The socket of the kubelet's PodResources; None: the usual one, below its root directory."""
 
 
+def dra_front(
+    configuration: Configuration, node: tuple[str, asyncio.Event], common: Common, specs: OwnSpecs
+) -> DraFront:
+    """The front of a configuration that has a DRA driver. ``node``: its name at the API server, and whether the
+    kubelet's directory exists; ``common``: as the device-plugin front has it.
+    """
+    name, there = node
+    us = Us(configuration.dra.driver or "", name)
+    cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs)
+    # Journals of the two fronts have names of their own: what one of them gave, the other one can't release.
+    common = replace(common, front=FRONT)
+    state = NodeState(there, boot(), configuration.kubelet.pod_resources_socket)
+    return DraFront(us, configuration.kubelet.root, cluster, common, state)
+
+
 class DraFront:
     """Used from the event loop."""
+
+    name = FRONT
 
     def __init__(self, us: Us, root: Path, cluster: Cluster, common: Common, node: NodeState) -> None:
         """``root``: the kubelet's root directory."""
         self.us, self.common, self.there, self.boot = us, common, node.there, node.boot
-        parts = ClaimParts(cluster.server, ClaimFiles(common.state_dir), cluster.specs, common.threads, _log)
+        files, left = ClaimFiles(common.state_dir), common.pools.left
+        parts = ClaimParts(cluster.server, files, cluster.specs, common.threads, left, _log)
         self.claims = NodeClaims(us.driver, parts, node.boot)
         self.claims.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
@@ -100,6 +124,8 @@ class DraFront:
         self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
         self._service = Service(root, us.driver, self.claims, self.health, _log)
         what = RegisteredPlugin(TYPE, us.driver, self._service.socket, VERSIONS)
+        self.ownership = Ownership(self._service.socket.parent, us.driver, _log)
+        """Of the driver: one gateway of a node has its claims, and writes its slices."""
         self._registration = RegistrationSocket(root, what, _log)
         self._registration.answer.subscribe(self._answered)
         self._allowed = Observable(False)
@@ -109,21 +135,24 @@ class DraFront:
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
         self.publisher.state.subscribe(self._stand)
         self._seen = seen
-        self._ending = False
+        self._ending, self._withdrawn = False, False
 
     async def run(self) -> None:
         """Serves until it is cancelled."""
-        await retry(self._load, self._failed)
-        self.loaded.set()
         await self.there.wait()
+        await retry(self._own, self._failed)
+        await retry(self.claims.load, self._failed)
+        self.loaded.set()
+        self.look()  # also without a resource: slices of earlier ones go
         await retry(self._serve, self._failed)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._seen.run(), name="watch slices")
             group.create_task(self.publisher.run(), name="publish slices")
             group.create_task(self._reconciling.run(), name="reconcile claims")
 
-    async def _load(self) -> None:
-        await self.claims.load()
+    async def _own(self) -> None:
+        make_private(self._service.socket.parent)
+        await self.ownership.acquire()
 
     async def _serve(self) -> None:
         await self._service.open()
@@ -138,35 +167,61 @@ class DraFront:
         self._registration.answer.set(None)
 
     def ending(self) -> None:
-        """The process is about to end: its slices stay."""
+        """The process is about to end: its slices stay, and the kubelet turns to a successor."""
         self._ending = True
+        self._registration.leave()
+
+    async def drain(self, grace: float) -> None:
+        """Waits up to ``grace`` seconds for calls under way, at the end of the process."""
+        if self._ending:
+            await self._service.close(grace)
 
     async def close(self) -> None:
         await self._registration.close()
-        await self._service.close(GRACE)
+        await self._service.close(0)
+        self.ownership.end()  # last: from now on the records are another gateway's
         await self._server.close()
 
     # its resources
 
-    def expect(self, name: str, pool: str) -> None:
+    def abandon(self) -> None:
+        """Leaves the kubelet and lets go of the ownership at once. May be called from any thread."""
+        self._registration.leave()
+        self.ownership.end()
+
+    def pool_of(self, config: ResourceConfig) -> str:
+        """The pool of the resource's slices: its own, or that of all resources that may offer the same hardware."""
+        return pool_name(self.us.node, config.pool or config.name)
+
+    def expect(self, config: ResourceConfig) -> None:
         """A resource is going to be offered: its pool is left alone until then."""
-        self._expected[name] = pool
-        self.claims.expect(name)
+        self._expected[config.name] = self.pool_of(config)
+        self.claims.expect(config.name)
         self.look()
+
+    def forget(self, name: str) -> None:
+        """The resource isn't configured any more."""
+        if self._expected.pop(name, None) is not None:
+            self.claims.drop(name)
+            self.look()
 
     def add(self, member: PublishedResource) -> None:
         self._members[member.name] = member
         self._expected.pop(member.name, None)
         self.look()
 
-    async def remove(self, member: PublishedResource) -> None:
+    def remove(self, member: PublishedResource) -> None:
         """The resource isn't offered any more; at the end of the process it is left as it is."""
         if self._ending:
             return
-        self._expected.pop(member.name, None)
         if self._members.pop(member.name, None) is not None:
             self.claims.drop(member.name)
             self.look()
+
+    def withdraw(self, *, withdrawn: bool) -> None:
+        """Offers nothing, or all again. Claims end as ever: before dpgateway is removed, its pods have to."""
+        self._withdrawn = withdrawn
+        self.look()
 
     def look(self) -> None:
         """Publishes what the resources offer now, and how their devices are."""
@@ -175,7 +230,7 @@ class DraFront:
         self.health.look()
         by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
         for member in self._members.values():
-            offered = member.offered()
+            offered = member.offered() if not self._withdrawn else ()
             known = by_pool.setdefault(member.pool, [])
             by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]
         self.publisher.wanted.set({name: self._contents(offered) for name, offered in by_pool.items()})

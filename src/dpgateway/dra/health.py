@@ -101,7 +101,7 @@ class HealthStreams:
     ) -> None:
         """``devices``: all devices of the driver, as they are now."""
         self._devices, self._every, self._pause = devices, repeat, pause
-        self._streams: set[_Stream] = set()
+        self._streams: set[_HealthStream] = set()
         self._built: tuple[tuple[SaidHealth, ...], list[wire.NodeWatchResourcesResponse]] = ((), messages(()))
         """The devices of the last message that said everything, and that message, for all streams."""
 
@@ -127,7 +127,7 @@ class HealthStreams:
         return grpc.method_handlers_generic_handler(service, {"NodeWatchResources": watch})
 
     async def _watch(self, _: wire.NodeWatchResourcesRequest, _context: object) -> AsyncGenerator[bytes, None]:
-        stream = _Stream()
+        stream = _HealthStream()
         self._streams.add(stream)
         try:
             while not stream.ended.is_set():
@@ -154,7 +154,7 @@ class HealthStreams:
         return self._built[1]
 
 
-class _Stream:
+class _HealthStream:
     """One stream of the kubelet."""
 
     def __init__(self) -> None:

@@ -12,10 +12,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from dpgateway.config import ResourceConfig
-from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.front import DraFront
 from dpgateway.dra.health import SaidHealth, said
-from dpgateway.dra.slices.names import label, pool_name
+from dpgateway.dra.slices.names import label
 from dpgateway.dra.slices.offered import Offered
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
@@ -24,7 +23,6 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
 from dpgateway.node.incarnation import Change
-from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.resource import Resource
 from dpgateway.resource.use import hardware
@@ -42,7 +40,7 @@ class DraPlugin:
         self.name = name = config.value.name
         self._config, self._front, self._group = config, front, group
         self._log = bind(_log, resource=name, driver=config.value.driver)
-        self.usage = Usage(ClaimHoldings(resource=name, boot=front.boot))
+        self.usage = front.claims.usage(name)
         self.resource = Resource(config, driver, self.usage, front.common, self._log)
         self.standing, self.taken_back, self.streaming = front.standing, False, False
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
@@ -73,8 +71,7 @@ class DraPlugin:
     @property
     def pool(self) -> str:
         """The pool of its slices: its own, or that of all resources that may offer the same hardware."""
-        config = self._config.value
-        return pool_name(self._front.us.node, config.pool or config.name)
+        return self._front.pool_of(self._config.value)
 
     def id_of(self, pool: str, device: str) -> str | None:
         if pool != self.pool:
@@ -160,7 +157,8 @@ class DraPlugin:
 
     async def drain(self, grace: float) -> None:
         self.resource.stop()
-        await self._front.remove(self)
+        await self._front.drain(grace)
+        self._front.remove(self)
 
     async def close(self) -> None:
         await self.resource.close()

@@ -33,12 +33,13 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.lanes import ClaimLanes
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
-from dpgateway.dra.claims.store import ClaimStore
+from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
 from dpgateway.errors import CdiError, GatewayError, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
+from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Terms
 
 API = "DRA"
@@ -63,6 +64,7 @@ class ClaimParts(NamedTuple):
     files: ClaimFiles
     specs: OwnSpecs
     threads: Threads
+    left: Left
     log: logging.LoggerAdapter[logging.Logger]
 
 
@@ -84,7 +86,7 @@ class NodeClaims:
         """``boot``: the node's boot id."""
         self.driver, self.boot, self.parts, self._patience = driver, boot, parts, patience
         self._log, self._server, self._specs = parts.log, parts.server, parts.specs
-        self.store = ClaimStore(parts.files, parts.threads, parts.log)
+        self.store = ClaimStore(parts.files, parts.threads, boot, parts.left, parts.log)
         self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
         self.lanes = ClaimLanes()
 
@@ -113,11 +115,21 @@ class NodeClaims:
         """The resource is going to be served: claims of earlier gateways may have devices of it."""
         self.store.expect(resource)
 
+    @property
+    def by_resource(self) -> Mapping[str, Usage]:
+        """What claims hold of each resource that is offered, or that a claim has devices of."""
+        return self.store.by_resource
+
+    def usage(self, resource: str) -> Usage:
+        """What claims hold of the resource, kept up to date."""
+        return self.store.usage(resource)
+
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""
         self.store.add(resource, offering)
 
     def drop(self, resource: str) -> None:
+        """It is no longer offered here. What claims have of it counts until they end."""
         self.store.drop(resource)
 
     # the kubelet's calls

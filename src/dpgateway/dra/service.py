@@ -22,7 +22,6 @@ from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.errors import KubeletError, encodable
 from dpgateway.kit import unix
-from dpgateway.kit.files import make_private
 
 PLUGINS = "plugins"
 """Below the kubelet's root directory."""
@@ -57,7 +56,6 @@ class Service:
 
     async def open(self) -> None:
         """Serves. Raises KubeletError, OSError."""
-        make_private(self.socket.parent)
         self._address = unix.Address(self.socket)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(tuple(map(self._handlers, SERVICES.values())))

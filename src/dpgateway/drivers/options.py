@@ -66,7 +66,8 @@ def resolve(
         problems.extend(done.problems)
         if done.resource is not None:
             resources.append(done.resource)
-    ready = Configuration(tuple(resources), document.kubelet, document.state_dir, document.web, document.runtime)
+    shared = document.kubelet, document.state_dir, document.web, document.runtime, document.dra, document.cluster
+    ready = Configuration(tuple(resources), *shared)
     return ready, in_order(problems)
 
 

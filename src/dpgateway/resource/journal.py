@@ -55,8 +55,10 @@ Entries = Mapping[str, Unreleased]
 class Journal:
     """The file. Its methods block, so they are called on a thread."""
 
-    def __init__(self, state_dir: Path, device_plugins_dir: Path, resource: str) -> None:
-        name = hashlib.sha256(f"{device_plugins_dir}\0{resource}".encode()).hexdigest()[:16]
+    def __init__(self, state_dir: Path, device_plugins_dir: Path, resource: str, front: str = "") -> None:
+        """``front``: its name, if several fronts may offer the resource; empty for that of the first gateways."""
+        key = f"{device_plugins_dir}\0{resource}" + (f"\0{front}" if front else "")
+        name = hashlib.sha256(key.encode()).hexdigest()[:16]
         self.path = state_dir / f"{name}.json"
         self._resource = resource
 

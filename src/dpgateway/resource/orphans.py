@@ -1,7 +1,8 @@
-"""Orphans: holdings of resources that are no longer configured, until their containers end.
+"""Orphans: holdings of resources that their front no longer offers, until their containers end.
 
 The containers run on, and their hardware may belong to another resource by now. The journals of earlier gateways name
-these resources; a resource removed while this gateway runs is added.
+these resources; a resource removed while this gateway runs is added. A resource that moved to another front is an
+orphan of this one from the start, even without a journal, until the front's sources have told that nothing is held.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: In
 class Orphans:
     """The resources that are held and not configured. Used from the event loop."""
 
-    def __init__(self, usages: Usages, directory: Path, state_dir: Path, threads: Threads) -> None:
-        """``directory``: the kubelet's device-plugins directory."""
+    def __init__(
+        self, usages: Usages, directory: Path, state_dir: Path, threads: Threads, front: str = "deviceplugin"
+    ) -> None:
+        """``usages``: of the front of this name; ``directory``: the kubelet's device-plugins directory."""
+        self.front = front
         self.known = asyncio.Event()
         """Set once the journals have been read."""
         self.usages: dict[str, Usage] = {}
@@ -59,6 +63,8 @@ class Orphans:
         self._all = usages
         self._changed = Signal()
         self._complaint = Complaint(_log, UNKNOWN)
+        self._moved: set[str] = set()
+        """The resources that another front offers."""
         self._leaked: set[tuple[str, str, int | None]] = set()
         """The logged leaks: resource, id, and time of the grant."""
 
@@ -103,7 +109,7 @@ class Orphans:
 
     async def look(self) -> bool:
         """Reads the journals. Returns whether all could be read."""
-        find = partial(entries_of_others, self._state_dir, self.directory, self.configured)
+        find = partial(entries_of_others, self._state_dir, self.directory, self._offered)
         try:
             found, complaints = await self._threads.call_within("journals", find, PATIENCE)
         except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
@@ -111,7 +117,7 @@ class Orphans:
         self._complaint.say(*complaints)
 
         for resource, unreleased in found.items():
-            if resource in self.configured:
+            if resource in self._offered:
                 continue  # configured during the read
             # The front follows the resource from now on, so that the end of its containers is seen.
             self._all.add(resource)
@@ -119,6 +125,11 @@ class Orphans:
             usage.set(usage.value.remembered(unreleased))
             if resource not in self.usages:
                 self.add(resource)
+        # No journal: nothing was granted, as far as earlier gateways know.
+        for usage in (
+            () if complaints else [self.usages[one] for one in self._moved - found.keys() if one in self.usages]
+        ):
+            usage.set(usage.value.remembered({}))
         return not complaints
 
     @property
@@ -128,18 +139,37 @@ class Orphans:
 
     @property
     def configured(self) -> frozenset[str]:
-        """The configured resources."""
+        """The configured resources, of all fronts."""
+        return self._offered | self._moved
+
+    @property
+    def _offered(self) -> frozenset[str]:
         return frozenset(self._all.by_resource.keys() - self.usages.keys())
 
-    def add(self, resource: str) -> None:
-        """The resource is no longer configured."""
-        self.usages[resource] = usage = self._all.by_resource[resource]
-        usage.subscribe(self._changed.notify)
-        self._changed.notify()
-
-    def drop(self, resource: str) -> None:
-        """The resource is configured again."""
+    def offered(self, resource: str) -> None:
+        """The resource is configured for this front, perhaps again."""
+        self._moved.discard(resource)
+        self._all.add(resource)
         self.usages.pop(resource, None)
+
+    def moved(self, resource: str) -> None:
+        """Another front offers the resource: what this one gave counts until its containers end."""
+        self._moved.add(resource)
+        self._all.add(resource)
+        self.add(resource)
+
+    def removed(self, resource: str) -> None:
+        """The resource is no longer configured."""
+        self._moved.discard(resource)
+        if resource in self._all.by_resource:
+            self.add(resource)
+
+    def add(self, resource: str) -> None:
+        """This front no longer offers the resource."""
+        if resource not in self.usages:
+            self.usages[resource] = usage = self._all.by_resource[resource]
+            usage.subscribe(self._changed.notify)
+            self._changed.notify()
 
     def _review(self, resource: str) -> None:
         """Logs the resource's freed ids of drivers with ``release``, because it has no driver to release to; and
@@ -152,6 +182,8 @@ class Orphans:
             if entry.driver != "" and known not in self._leaked:
                 self._leaked.add(known)
                 leak(_log, resource, holdings, id_, "the resource isn't configured any more")
-        if not holdings.last_known:
+        # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
+        unknown = resource in self._moved and not (holdings.known and holdings.remembers)
+        if not holdings.last_known and not unknown:
             del self.usages[resource]
             self._all.drop(resource)

@@ -21,7 +21,9 @@ from typing import Protocol
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import KubeletError
+from dpgateway.kit.observable import Observable
 from dpgateway.resource.elsewhere import Elsewhere
+from dpgateway.resource.front import InUse
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
@@ -117,6 +119,8 @@ class Pools:
 
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
         self._orphans, self._after_close = orphans, after_close.now
+        self.left: Observable[Mapping[str, InUse] | None] = Observable({})
+        """What another front than the resource's gave, and isn't free yet, keyed by resource; None while unknown."""
         self._pools: dict[str, Pool] = {}
         """`_pools` contains the configured pools, keyed by name."""
         self._of: dict[str, Pool] = {}
@@ -131,6 +135,7 @@ class Pools:
     async def run(self) -> None:
         """Follows orphans, calls of ended drivers, and other gateways; never returns."""
         self._after_close.subscribe(self._besides_changed)
+        self.left.subscribe(self._besides_changed)
         async with asyncio.TaskGroup() as group:
             orphans = self._orphans.run(self._besides_changed)
             group.create_task(orphans, name="what containers hold of resources that went")
@@ -148,29 +153,40 @@ class Pools:
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
             yield Used(name, elsewhere=self.elsewhere.served[name])
             break  # one suffices to block the pool
-        # Until the journals have been read, orphans may hold any hardware.
+        # Until the journals and the claims have been read, orphans may hold any hardware.
         if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
+        if self.left.value is None:
+            yield Used("a resource of another front")
         yield from self._ended()
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
+        if self.left.value is None:
+            yield Used(f"{resource}, by another front")
         for one in self._ended():
+            # The same resource on another front isn't just any resource: it has the same hardware.
             if one.resource != resource:
-                yield certain(one)
+                yield certain(one) if one.known or not one.resource.startswith(f"{resource}, ") else one
 
     def _ended(self) -> Iterator[Used]:
         """The uses of orphans, and of calls of ended drivers."""
         for name, holdings in self._orphans.usages.items():
-            yield used(name, holdings.value, lambda _: None, untold=False)
+            whose = name if name not in self._of else f"{name}, by another front"
+            yield used(whose, holdings.value, lambda _: None, untold=False)
+        for name, in_use in (self.left.value or {}).items():
+            yield used(f"{name}, by another front", in_use, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
-        self._orphans.drop(config.name)
+        if config.front == self._orphans.front:
+            self._orphans.offered(config.name)
+        else:
+            self._orphans.moved(config.name)
         self.elsewhere.configured(config.name)
         before = self._of.get(config.name)
         if config.pool:
@@ -232,7 +248,7 @@ class Pools:
 
     def remove(self, name: str) -> None:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
-        self._orphans.add(name)
+        self._orphans.removed(name)
         self.elsewhere.drop(name)
         self._leave(name)
         self._served.pop(name, None)

@@ -53,6 +53,8 @@ class Common:
     pools: Pools
     limit: ListLimit
     """The limit of the front's list."""
+    front: str = ""
+    """The front's name, for its journals; empty: that of the first gateways."""
 
 
 class Resource:
@@ -86,7 +88,9 @@ class Resource:
         self.ownership = Ownership(common.directory, name, log)
         self.elsewhere = self.ownership.other
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
-        self.journal = JournalWriter(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
+        self.journal = JournalWriter(
+            Journal(common.state_dir, common.directory, name, common.front), usage, common.threads, log
+        )
         self._config, self._known = config, config.value
         self._log, self._pools = log, common.pools
         self._begun = asyncio.Event()

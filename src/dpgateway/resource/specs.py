@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -38,12 +38,12 @@ class SpecKeeper:
     def __init__(
         self,
         specs: OwnSpecs,
-        usages: Mapping[str, Usage],
+        usages: Sequence[Mapping[str, Usage]],
         orphans: Orphans,
         threads: Threads,
         pause: float = PAUSE,
     ) -> None:
-        """``usages``: by resource; includes the orphans, once ``orphans`` knows them."""
+        """``usages``: of each front, by resource; with the orphans, once ``orphans`` knows them."""
         self._specs, self._usages, self._orphans = specs, usages, orphans
         self._threads, self._pause = threads, pause
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
@@ -66,9 +66,9 @@ class SpecKeeper:
         if not written:
             return
         over = [one for one in written if not self._needed(one)]
-        if any(one.given.resource not in self._usages for one in over):
+        if not all(self._of(one) for one in over):
             whole = await self._orphans.look()  # another gateway may have given it since this one began
-            over = [one for one in over if not self._needed(one) and (whole or one.given.resource in self._usages)]
+            over = [one for one in over if not self._needed(one) and (whole or self._of(one))]
         if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
             _log.info("removed CDI specs that nobody needs any more: %d", removed)
         await self._on_thread(partial(self._specs.keep, [one for one in written if self._needed(one)]))
@@ -77,8 +77,11 @@ class SpecKeeper:
         """Whether a container may use the spec. A young spec may be another gateway's, before or after this one, with a
         grant unknown here; an old one of a resource without usage isn't held.
         """
-        usage = self._usages.get(one.given.resource)
-        return abs(time.time() - one.date) < NOTED_WITHIN or (usage is not None and usage.value.one_has(one.given.ids))
+        young = abs(time.time() - one.date) < NOTED_WITHIN
+        return young or any(usage.value.one_has(one.given.ids) for usage in self._of(one))
+
+    def _of(self, one: OwnSpec) -> list[Usage]:
+        return [usages[one.given.resource] for usages in self._usages if one.given.resource in usages]
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -14,7 +14,7 @@ another preparation of its claim, or by a person who removes it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -25,8 +25,11 @@ from dpgateway.dra.claims.records import ClaimRecord, Damaged
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
+from dpgateway.resource.front import InUse, Usage
 
 T = TypeVar("T")
+Left = Observable[Mapping[str, InUse] | None]
+"""What claims hold of resources that this front doesn't offer; None while unknown (resource/pools.py)."""
 
 DISK = 5.0
 """Seconds that the disk has to answer."""
@@ -35,8 +38,20 @@ DISK = 5.0
 class ClaimStore:
     """The records of all claims of a node. Used from the event loop."""
 
-    def __init__(self, files: ClaimFiles, threads: Threads, log: logging.LoggerAdapter[logging.Logger]) -> None:
-        self._files, self._threads, self._log = files, threads, log
+    def __init__(
+        self,
+        files: ClaimFiles,
+        threads: Threads,
+        boot: str,
+        left: Left,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        """``boot``: the node's boot id."""
+        self._files, self._threads, self._boot, self._log = files, threads, boot, log
+        self.by_resource: dict[str, Usage] = {}
+        """What claims hold of each resource that is offered, or that a claim has devices of."""
+        self._left, self._loaded = left, False
+        left.set(None)
         self.offerings: dict[str, Offering] = {}
         """The resources that are served, by name."""
         self.expected: set[str] = set()
@@ -61,7 +76,17 @@ class ClaimStore:
         for one in self.damaged:
             text = "%s: not a claim's record, so what it stands for can't be freed: %s"
             self._log.error(text, self._files.folder / one.file, one.why)
-        self._tell()
+        self._loaded = True
+        for name in {given.resource for one in found for given in one.given}:
+            self.usage(name)
+        self._tell(recalled=True)
+
+    def usage(self, resource: str) -> Usage:
+        """What claims hold of the resource, kept up to date."""
+        if resource not in self.by_resource:
+            self.by_resource[resource] = Usage(ClaimHoldings(resource=resource, boot=self._boot))
+            self._tell(resource, recalled=True)
+        return self.by_resource[resource]
 
     def expect(self, resource: str) -> None:
         """The resource is going to be served."""
@@ -69,14 +94,18 @@ class ClaimStore:
 
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""
-        self.offerings[resource] = offering
+        self.offerings[resource], self.by_resource[resource] = offering, offering.usage
         self._tell(resource, recalled=True)
         self.served.notify()
 
     def drop(self, resource: str) -> None:
-        """The resource isn't served any more; its journal has what it hasn't released."""
+        """It is no longer offered here. What claims have of it counts until they end; what it hasn't released is in its
+        journal.
+        """
         self.expected.discard(resource)
-        if (gone := self.offerings.pop(resource, None)) is not None:
+        gone = self.offerings.pop(resource, None)
+        self._tell(resource)
+        if gone is not None:
             gone.usage.notify()
         self.served.notify()
 
@@ -151,9 +180,14 @@ class ClaimStore:
     def _tell(self, only: str = "", *, recalled: bool = False) -> None:
         """Tells the resources what their claims hold now."""
         self.doubt.set(self._why())
-        for name, offering in self.offerings.items():
-            if only in ("", name) and isinstance(value := offering.usage.value, ClaimHoldings):
-                offering.usage.set(value.told(self.records.values(), self.doubt.value, recalled=recalled))
+        if not self._loaded:
+            return
+        for name, usage in self.by_resource.items():
+            if only in ("", name) and isinstance(value := usage.value, ClaimHoldings):
+                usage.set(value.told(self.records.values(), self.doubt.value, recalled=recalled))
+        # The records are all that is known of a resource that isn't offered here: its journal isn't read.
+        left = {name: one.value.remembered({}) for name, one in self.by_resource.items() if name not in self.offerings}
+        self._left.set({name: in_use for name, in_use in left.items() if in_use.last_known})
 
     async def on_disk(self, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""

@@ -1,0 +1,154 @@
+"""The gateway's process with resources on both fronts, a simulated kubelet, and a simulated API server."""
+
+import shutil
+import signal
+import socket
+
+import pytest
+
+from dpgateway.dra.publishing import Us
+from dpgateway_simulator import Kubelet
+from dpgateway_simulator.apiserver import SimulatedApiServer
+from tests.dra.test_front import Node
+from tests.support.gateway import Gateway
+from tests.support.waiting import until
+
+NAME = "example.com/thing"
+US = Us("dra.example.com", "node")
+
+
+def resource(front="dra", **more):
+    return {"name": NAME, "driver": "simulated", "front": front, "options": {"count": 2, "env_prefix": "THING"}, **more}
+
+
+@pytest.fixture
+async def api():
+    simulated = SimulatedApiServer()
+    await simulated.up()
+    simulated.store.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": US.node}})
+    yield simulated
+    await simulated.down()
+
+
+@pytest.fixture
+def node(short_path, api):
+    one = Node(short_path, api)
+    one.us = US
+    return one
+
+
+@pytest.fixture
+async def kubelet(node):
+    async with Kubelet("1.36", node.root / "device-plugins") as kubelet:
+        # A kubelet that lists no pod at all may not know its pods yet, so nothing would be published for 30 s.
+        assert (await kubelet.admit("other", {"c": {}}))["ok"]
+        yield kubelet
+
+
+@pytest.fixture
+async def gateways(short_path, node, api):
+    """Several, over one state directory."""
+    (short_path / "token").write_text("first")
+    made = []
+
+    def gateway():
+        one = Gateway(short_path, short_path / "device-plugins")
+        one.runtime = {"cdi_dirs": [str(short_path / "cdi")]}
+        one.more = {"dra": {"driver": US.driver}, "cluster": {"server": api.url, "token": str(short_path / "token")}}
+        made.append(one)
+        return one
+
+    yield gateway
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+def gateway(gateways):
+    return gateways()
+
+
+async def registered_again(node):
+    """By the gateway that runs: sockets of ended ones may still be there."""
+    await until(lambda: node.sockets and all(map(answers, node.sockets)))
+    await node.register()
+
+
+def answers(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        return one.connect_ex(str(path)) == 0
+
+
+async def test_a_pod_gets_its_device_by_a_claim(node, kubelet, gateway):
+    await gateway.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    claim = node.allocate("c", next(iter(node.devices)))
+    (answer,) = (await node.prepare(claim)).devices
+    assert answer.cdi_device_ids
+    assert await node.unprepare(claim) == ""
+    assert await gateway.end() == 0
+    assert len(node.devices) == 2, "the slices stay for a successor"
+
+
+async def test_what_a_device_plugin_gave_is_not_in_slices(node, kubelet, gateway):
+    await gateway.start(resource("deviceplugin"))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    gateway.reload(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 1)
+    assert held not in node.devices
+
+
+async def test_nor_after_a_restart_without_journals(node, kubelet, gateway, short_path):
+    await gateway.start(resource("deviceplugin"))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    await until(lambda: node.sockets)
+    await gateway.end(signal.SIGKILL)
+    shutil.rmtree(short_path / "state")
+    await gateway.start(resource())
+    await registered_again(node)
+    await until(lambda: len(node.devices) == 1)
+    assert held not in node.devices
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_a_claim_has_is_not_on_the_list_of_a_device_plugin(node, kubelet, gateway, restarts):
+    await gateway.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    claim = node.allocate("c", "node-0")
+    await node.prepare(claim)
+    if restarts:
+        await gateway.end(signal.SIGKILL)
+        await gateway.start(resource("deviceplugin"))
+        await registered_again(node)
+    else:
+        gateway.reload(resource("deviceplugin"))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 1))
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    assert kubelet.devices("one", "c")["container"][NAME].keys() == {"node-1"}
+
+    # The claim ends as ever, and its device is free for the other front.
+    assert await node.unprepare(claim) == ""
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    await until(lambda: not node.devices)
+
+
+async def test_another_gateway_waits_for_the_end(node, kubelet, gateways):
+    first, second = gateways(), gateways()
+    await first.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    claim = node.allocate("c", "node-0")
+    answer = await node.prepare(claim)
+    await second.start(resource())
+    await second.said("this one takes over when that one ends", 2)
+    assert await first.end() == 0
+    await registered_again(node)
+    assert await node.prepare(claim) == answer
+    assert len(node.devices) == 2
