@@ -32,9 +32,10 @@ LOG = bind("test")
 class ClaimedResource:
     """A resource on the DRA front."""
 
-    def __init__(self, lanes: FakeLanes, *devices: Device, shares: int = 1) -> None:
-        config, self.lanes = Observable(configured(shares=shares)), lanes
-        self.usage = Usage(ClaimHoldings(resource=NAME))
+    def __init__(self, lanes: FakeLanes, *devices: Device, shares: int = 1, name: str = NAME, pool: str = POOL) -> None:
+        """``pool``: of its slices."""
+        config, self.lanes, self._pool = Observable(configured(name=name, shares=shares)), lanes, pool
+        self.usage = Usage(ClaimHoldings(resource=name))
         driver = running(lanes)
         self.inventory = Inventory(config, self.usage, LOG)
         self.releases = Releases(self.inventory, driver, LOG)
@@ -44,7 +45,7 @@ class ClaimedResource:
         self.inventory.take(devices)
 
     def id_of(self, pool: str, device: str) -> str | None:
-        return device if pool == POOL and device in self.inventory.ledger.devices else None
+        return device if pool == self._pool and device in self.inventory.ledger.devices else None
 
     def _follow(self) -> None:
         self.inventory.use()
@@ -77,7 +78,10 @@ class ClaimNode:
 
     def allocate(self, name: str, *devices: str, driver: str = DRIVER, **more: Any) -> Asked:
         """The scheduler allocates devices to a claim."""
-        results = [{"request": "r", "driver": driver, "pool": POOL, "device": one, **more} for one in devices]
+        given = {"request": "r", "driver": driver, "pool": POOL, **more}
+        return self.allocate_results(name, [{**given, "device": one} for one in devices])
+
+    def allocate_results(self, name: str, results: list[dict[str, Any]]) -> Asked:
         pods = [{"resource": "pods", "name": f"pod-{name}", "uid": f"uid-{name}"}]
         status = {"allocation": {"devices": {"results": results}}, "reservedFor": pods}
         one = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.drivers.contract import abilities
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverFault, DriverTimeout, GatewayError
@@ -432,3 +432,25 @@ async def test_other_errors_are_not_retried(make, gate):
     with pytest.raises(DriverError, match="broken"):
         await make(allocate=broken).allocate([A])
     assert len(broken.calls) == 1
+
+
+def show_nodes(devices):
+    return Allocation(device_nodes=tuple(DeviceNode(f"/dev/{one.id}") for one in devices))
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"allocate": show_nodes},
+        {"preview": lambda device: show_nodes([device]), "prepare": lambda _: None, "allocate": pytest.fail},
+    ],
+    ids=["allocate", "preview"],
+)
+async def test_devices_are_shown_to_monitors_as_a_container_would_get_them(make, methods):
+    assert await make(**methods).show([A, B]) == show_nodes([A, B])
+
+
+async def test_a_driver_that_prepares_shows_nothing_without_preview(make):
+    """In allocate() it may begin to change the device."""
+    with pytest.raises(DriverError, match=r"prepare\(\), but no preview\(\)"):
+        await make(allocate=pytest.fail, prepare=lambda _: None).show([A])

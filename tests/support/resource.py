@@ -63,6 +63,11 @@ class FakeLanes:
         await self._answered("allocate", devices)
         return given if isinstance(given, Allocation) else given(devices)
 
+    async def show(self, devices: Sequence[Device]) -> Allocation:
+        given = self.allocation
+        await self._answered("show", _ids(devices))
+        return given if isinstance(given, Allocation) else given(devices)
+
     async def prefer(self, available: Sequence[Device], must: Sequence[Device], size: int) -> Sequence[Device]:
         await self._answered("prefer", (list(available), list(must), size))
         return self.preferred

@@ -6,6 +6,7 @@ service      the socket that the kubelet calls
 health       how devices are, for the status of their pods
 preparing    claims prepared for the kubelet
 reconciling  claims compared with the kubelet and the API server
+giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
 publishing   slices at the API server, kept as they should be
 claims       what a claim has: at the API server, on disk, and as holdings

@@ -85,6 +85,8 @@ class ClaimEnds:
         """Returns once the driver was told that these devices are free. A resource that isn't configured any more has
         no driver to tell; one that is stopped has the release in its journal.
         """
+        if one.admin:
+            return
         offerings = self._store.offerings
         while (offering := offerings.get(one.resource)) is None and one.resource in self._store.expected:
             await self._store.served.wait(self._store.served.version)
@@ -96,6 +98,6 @@ class ClaimEnds:
 
     def _remove_specs(self, record: ClaimRecord) -> None:
         """Blocks. Raises GatewayError, OSError."""
-        ended = {(one.resource, tuple(sorted(one.ids))) for one in record.given}
+        ended = {(one.resource, tuple(sorted(one.spec_ids(record.uid)))) for one in record.given}
         specs = [one for one in self._specs.all() if (one.given.resource, one.given.ids) in ended]
         self._specs.remove(specs)

@@ -35,15 +35,12 @@ from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
-from dpgateway.errors import CdiError, GatewayError, RequestError
+from dpgateway.dra.giving import ClaimGrants
+from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Allocation
 from dpgateway.resource.front import Usage
-from dpgateway.resource.granting import Terms
 
-API = "DRA"
-"""The name of this API in the log."""
 PATIENCE = 40.0
 """Seconds that a call waits for the driver, or for another claim's end. The kubelet waits 45
 (pkg/kubelet/cm/dra/plugin)."""
@@ -85,10 +82,11 @@ class NodeClaims:
     def __init__(self, driver: str, parts: ClaimParts, boot: str, patience: float = PATIENCE) -> None:
         """``boot``: the node's boot id."""
         self.driver, self.boot, self.parts, self._patience = driver, boot, parts, patience
-        self._log, self._server, self._specs = parts.log, parts.server, parts.specs
+        self._log, self._server = parts.log, parts.server
         self.store = ClaimStore(parts.files, parts.threads, boot, parts.left, parts.log)
         self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
         self.lanes = ClaimLanes()
+        self._grants = ClaimGrants(self.store, parts.specs)
 
     @property
     def records(self) -> Mapping[str, ClaimRecord]:
@@ -166,7 +164,7 @@ class NodeClaims:
         try:
             await self.store.write(new)
             for one in given:
-                names = await self._give(one)
+                names = await self._grants.give(one, new)
                 new = replace(new, given=tuple(replace(g, cdi=names) if g is one else g for g in new.given))
             new = replace(new, since=int(time.time()))
             await self.store.write(new.at(Phase.PREPARED, self.boot))
@@ -200,31 +198,11 @@ class NodeClaims:
         missing = ", ".join(sorted(store.expected - store.offerings.keys()))
         if missing and not all_known(wanted, store.offerings):
             raise NotYet(f"{wanted}: {missing} isn't served yet", store.served)
-        # A claim whose own record is damaged may be prepared again if that is the only doubt.
-        damaged = store.damage(wanted.uid)
-        if store.doubt.value and (damaged is None or len(store.damaged) > 1 or store.lost or not store.compared):
-            raise NotYet(f"{wanted}: {store.doubt.value}", store.doubt)
-        return chosen(wanted, self.driver, store.offerings, had=damaged is not None)
-
-    async def _give(self, one: Given) -> tuple[str, ...]:
-        """The CDI names of what the driver gives. Raises GatewayError; then nothing is given."""
-        offering = self.store.offerings.get(one.resource)
-        if offering is None:
-            raise RequestError(f"resource {one.resource} isn't served here any more")
-        # The claim's own record holds the ids already: that is no obstacle.
-        terms = Terms(API, partial(self._deliver, one), repeats=True, prepares=True)
-        return (await offering.granting.grant(one.ids, terms)).cdi_devices
-
-    async def _deliver(self, one: Given, allocation: Allocation) -> Allocation:
-        """Puts all that a container gets into a CDI spec, because a claim's answer has only names."""
-        granting = self.store.offerings[one.resource].granting
-        if allocation.annotations:
-            text = "DRA has no annotations: containers don't get them"
-            granting.log_once(logging.WARNING, text)
-        try:
-            return await self.store.on_disk(partial(self._specs.write, one.resource, one.ids, allocation))
-        except CdiError as error:
-            raise RequestError(f"resource {one.resource}: {error}") from error
+        # Monitors get nothing that another claim may have.
+        doubt = "" if all(one.admin for one in wanted.results) else store.doubt_of(wanted.uid)
+        if doubt:
+            raise NotYet(f"{wanted}: {doubt}", store.doubt)
+        return chosen(wanted, store.offerings, had=store.damage(wanted.uid) is not None)
 
     # unprepare
 

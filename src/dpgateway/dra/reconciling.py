@@ -155,7 +155,7 @@ class Reconciling:
         if wanted.uid in self._store.records:
             return
         given = []
-        for one in chosen(wanted, self._claims.driver, self._store.offerings, had=True):
+        for one in chosen(wanted, self._store.offerings, had=True):
             names = [name for device, _ in one.devices for name in cdi.get((one.pool, device), ())]
             given.append(replace(one, cdi=tuple(dict.fromkeys(names))))
         boot, key = self._claims.boot, (wanted.uid, wanted.namespace, wanted.name)

@@ -24,7 +24,7 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import DriverEnded, Free, PrepareLane, failure
-from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
+from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout, GatewayError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
@@ -100,6 +100,23 @@ class Lanes:
             return answers.ask("preview", lambda: answers.allocation(self._driver.preview(own), "preview"))
 
         return await self._once("preview", call, self._config.value.timeouts.allocate.total_seconds(), [device])
+
+    async def show(self, devices: Sequence[Device]) -> Allocation:
+        """What a container needs to monitor devices that others may have. A driver with ``prepare`` may begin that in
+        ``allocate``, on a device in use, so it is asked for a ``preview`` of each device.
+        """
+        if "preview" not in self.abilities:
+            if "prepare" in self.abilities:
+                with self._blaming("allocate", devices):
+                    raise DriverError("it can't show devices that others have: it has prepare(), but no preview()")
+            return await self.repeat(devices)
+        found = [await self.preview(device) for device in devices]
+        return Allocation(
+            env={name: value for one in found for name, value in one.env.items()},
+            device_nodes=tuple(dict.fromkeys(node for one in found for node in one.device_nodes)),
+            mounts=tuple(dict.fromkeys(mount for one in found for mount in one.mounts)),
+            cdi_devices=tuple(dict.fromkeys(name for one in found for name in one.cdi_devices)),
+        )
 
     async def prefer(
         self, available: Sequence[Device], must_include: Sequence[Device], size: int

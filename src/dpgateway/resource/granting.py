@@ -37,6 +37,9 @@ from dpgateway.resource.use import hardware, shared
 Check = Callable[[Sequence[str], Sequence[Device], Lanes], Awaitable[None]]
 """Raises to refuse the start of a container with these ids and devices."""
 
+Deliver = Callable[[Allocation], Awaitable[Allocation]]
+"""Translates an allocation for the kubelet, or refuses it with RequestError."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -44,8 +47,7 @@ class Terms:
 
     api: str
     """The API's name, for the log."""
-    deliver: Callable[[Allocation], Awaitable[Allocation]]
-    """Translates an allocation for the kubelet, or refuses it with RequestError."""
+    deliver: Deliver
     repeats: bool = False
     """Whether the kubelet allocates the same ids again at each start of a container (1.8, GetResources)."""
     prepares: bool = False
@@ -195,6 +197,16 @@ class Granting:
             await self._prepare(calls, ids, own, api, once=True)
         if not checked:
             await check(ids, own, calls)
+
+    async def show(self, names: Sequence[str], deliver: Deliver) -> Allocation:
+        """What a container gets to monitor devices, by their ids: it holds none of them, and none is prepared or
+        released. They may be in use, and Unhealthy. Raises GatewayError.
+        """
+        calls, devices = self._calls(), self._ledger.devices
+        if absent := [name for name in names if name not in devices]:
+            raise self._refused(f"device {absent[0]} isn't there any more")
+        allocation = await calls.show([devices[name] for name in names])
+        return await deliver(self.complete(allocation, len(names)))
 
     def _starts(self, behind: Behind) -> None:
         """Records that a container starts with this hardware and no other, or isn't running at all."""

@@ -39,22 +39,19 @@ class NotYet(RequestError):
         self.news = news
 
 
-def chosen(wanted: Allocated, driver: str, offerings: Offerings, *, had: bool = False) -> tuple[Given, ...]:
+def chosen(wanted: Allocated, offerings: Offerings, *, had: bool = False) -> tuple[Given, ...]:
     """The ids for each request of the claim. ``had``: the claim has these devices already, so ids in use without a
     record are its own. Raises RequestError; NotYet if some aren't free.
     """
-    by_request: dict[tuple[str, str, str], list[Result]] = {}
+    by_request: dict[tuple[str, str, str, bool], list[Result]] = {}
     for one in wanted.results:
-        if one.admin:
-            raise RequestError(f"{wanted}: request {one.request} asks for adminAccess, which {driver} can't give")
-        by_request.setdefault((one.request, _resource_of(wanted, one, offerings), one.pool), []).append(one)
+        by_request.setdefault((one.request, _resource_of(wanted, one, offerings), one.pool, one.admin), []).append(one)
     found, taken = [], set[str]()
-    for (request, resource, pool), some in by_request.items():
-        ids = tuple(
-            [id_ for one in some for id_ in _free(wanted, one, (resource, offerings[resource]), taken, had=had)]
-        )
+    for (request, resource, pool, admin), some in by_request.items():
+        held, served = () if admin else tuple(some), (resource, offerings[resource])
+        ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, taken, had=had)])
         devices = tuple([(one.device, one.share_id) for one in some])
-        found.append(Given(request, resource, pool, devices, ids))
+        found.append(Given(request, resource, pool, devices, ids, admin=admin))
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ class ClaimHoldings(InUse):
 
     resource: str = ""
     claims: Mapping[str, ClaimRecord] | None = None
-    """The claims that have ids of this resource, by uid; None before the records were read."""
+    """The claims that have devices of this resource, by uid; None before the records were read."""
     doubt: str = ""
     """Why claims without a record here may have devices; empty if none can. In doubt an id that only the journal knows
     is in use, and nothing is known to the pool."""
@@ -72,11 +72,7 @@ class ClaimHoldings(InUse):
 
     def one_has(self, ids: Collection[str]) -> bool:
         claims = self.claims
-        if claims is None:
-            return True
-        # No container of a claim that is ending starts again, so it needs no CDI spec.
-        lasting = [one for one in claims.values() if one.phase is not Phase.ENDING]
-        return any(set(one.of(self.resource)).issuperset(ids) for one in lasting)
+        return claims is None or any(one.keeps(self.resource, ids) for one in claims.values())
 
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         return frozenset()
@@ -93,7 +89,7 @@ class ClaimHoldings(InUse):
     def told(self, claims: Iterable[ClaimRecord], doubt: str = "", *, recalled: bool = False) -> Self:
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
-        own = {one.uid: one for one in claims if one.of(self.resource)}
+        own = {one.uid: one for one in claims if any(given.resource == self.resource for given in one.given)}
         new = replace(self, claims=own, doubt=doubt, looked=not doubt, granted={})
         if not recalled:
             return new

@@ -14,7 +14,7 @@ that they are prepared: a kubelet asks anew after a boot.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
@@ -43,6 +43,12 @@ class Given:
     """The resource's ids: of a device with shares, those of the shares."""
     cdi: tuple[str, ...] = ()
     """The CDI names of all that the driver gave, once it has."""
+    admin: bool = False
+    """For monitoring (adminAccess): shown, but neither held, prepared nor released, so it has no ids."""
+
+    def spec_ids(self, uid: str) -> tuple[str, ...]:
+        """The ids under which its CDI spec is kept. ``uid``: of the claim, because several may watch a device."""
+        return (f"claim {uid} {self.request} {self.pool}",) if self.admin else self.ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,13 @@ class ClaimRecord:
     def of(self, resource: str) -> tuple[str, ...]:
         """The ids that it has of a resource."""
         return tuple(id_ for given in self.given if given.resource == resource for id_ in given.ids)
+
+    def keeps(self, resource: str, ids: Collection[str]) -> bool:
+        """Whether it needs the CDI spec of these ids: until it ends, because a container may start again."""
+        if self.phase is Phase.ENDING:
+            return False
+        kept = {id_ for one in self.given if one.resource == resource for id_ in one.spec_ids(self.uid)}
+        return kept.issuperset(ids)
 
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **asdict(self), "phase": self.phase.value})
@@ -112,7 +125,7 @@ def _given(found: Any) -> Given:  # noqa: ANN401  as JSON has it
     texts = {one.name: _text(found, one.name) for one in fields(Given) if one.type == "str"}
     devices = tuple([(str(name), str(share)) for name, share in _list(found.get("devices"))])
     ids, cdi = (tuple(map(str, _list(found.get(key)))) for key in ("ids", "cdi"))
-    return Given(**texts, devices=devices, ids=ids, cdi=cdi)
+    return Given(**texts, devices=devices, ids=ids, cdi=cdi, admin=found.get("admin") is True)
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:

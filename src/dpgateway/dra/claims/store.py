@@ -136,6 +136,13 @@ class ClaimStore:
         """The damaged record of the claim."""
         return next((one for one in self.damaged if one.uid == uid), None)
 
+    def doubt_of(self, uid: str) -> str:
+        """Why the claim gets no devices now. A claim whose own damaged record is the only doubt may be prepared again:
+        its devices are its own.
+        """
+        own = self.compared and not self.lost and [one.uid for one in self.damaged] == [uid]
+        return "" if own else self.doubt.value
+
     async def set_aside(self, one: Damaged) -> None:
         """The claim of this file has ended. Raises RequestError."""
         try:

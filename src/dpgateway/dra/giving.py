@@ -1,0 +1,45 @@
+"""What the drivers give to a claim, as CDI specs: a claim's answer has only names."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.dra.claims.records import ClaimRecord, Given
+from dpgateway.dra.claims.store import ClaimStore
+from dpgateway.errors import CdiError, RequestError
+from dpgateway.model import Allocation
+from dpgateway.resource.granting import Terms
+
+API = "DRA"
+"""The name of this API in the log."""
+
+
+class ClaimGrants:
+    """Used from the event loop."""
+
+    def __init__(self, store: ClaimStore, specs: OwnSpecs) -> None:
+        self._store, self._specs = store, specs
+
+    async def give(self, one: Given, claim: ClaimRecord) -> tuple[str, ...]:
+        """The CDI names of what the driver gives for a request. Raises GatewayError; then nothing is given."""
+        offering = self._store.offerings.get(one.resource)
+        if offering is None:
+            raise RequestError(f"resource {one.resource} isn't served here any more")
+        deliver = partial(self._deliver, one.resource, one.spec_ids(claim.uid))
+        if one.admin:
+            devices = [offering.id_of(one.pool, device) or device for device, _ in one.devices]
+            return (await offering.granting.show(devices, deliver)).cdi_devices
+        # The claim's own record holds the ids already: that is no obstacle.
+        return (await offering.granting.grant(one.ids, Terms(API, deliver, repeats=True, prepares=True))).cdi_devices
+
+    async def _deliver(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
+        """Puts all that a container gets into a CDI spec, which is kept for these ids."""
+        if allocation.annotations:
+            text = "DRA has no annotations: containers don't get them"
+            self._store.offerings[resource].granting.log_once(logging.WARNING, text)
+        try:
+            return await self._store.on_disk(partial(self._specs.write, resource, ids, allocation))
+        except CdiError as error:
+            raise RequestError(f"resource {resource}: {error}") from error
