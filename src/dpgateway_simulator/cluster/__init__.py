@@ -6,6 +6,7 @@ A scenario, with a gateway that serves `example.com/x` by DRA as the driver `dra
         kubelet = cluster.node("1.37", root=root)               # root stands for /var/lib/kubelet
         await kubelet.start()
         cluster.device_class("x", "dra.example.com", resource="example.com/x", attributes={"resource": "example.com/x"})
+        await cluster.run("agent", {"c": {}})                   # a new gateway waits until the kubelet names a pod
         ...                                                     # a gateway on root, with the server cluster.server.url
         await cluster.run("p1", {"c": {"example.com/x": 1}})    # scheduled, claim prepared, container started
         assert cluster.allocated("p1") == ["a"]                 # devices by their names in the slices
@@ -17,7 +18,7 @@ A scenario, with a gateway that serves `example.com/x` by DRA as the driver `dra
 
 `cluster.phase(pod)`, `why(pod)` and `events(pod)` say what became of a pod; `kubelet.wait_for_event("prepare failed")`
 waits for what the kubelet did; `kubelet.drivers()` has the registered instances. `SHORT` pauses make a test fast, and
-`kubelet.clock.advance(30)` turns the clock; `Pauses()` has the real lengths.
+`kubelet.clock.advance(30)` turns the clock; `KubeletPauses()` has the real lengths.
 
 selectors    the forms of CEL that are understood
 inventory    the devices of a node's slices, and their use
@@ -29,6 +30,6 @@ cluster      all together: the door for tests
 """
 
 from dpgateway_simulator.cluster.cluster import SHORT, SimulatedCluster
-from dpgateway_simulator.kubelet.cluster_node import ClusterNode, Pauses
+from dpgateway_simulator.kubelet.cluster_node import ClusterNode, KubeletPauses
 
-__all__ = ["SHORT", "ClusterNode", "Pauses", "SimulatedCluster"]
+__all__ = ["SHORT", "ClusterNode", "KubeletPauses", "SimulatedCluster"]

@@ -14,11 +14,11 @@ from dpgateway_simulator.apiserver import Object, SimulatedApiServer
 from dpgateway_simulator.cluster.controllers import Controllers
 from dpgateway_simulator.cluster.inventory import results
 from dpgateway_simulator.cluster.scheduler import NAMESPACE, Scheduler
-from dpgateway_simulator.kubelet.cluster_node import ClusterNode, Pauses
+from dpgateway_simulator.kubelet.cluster_node import ClusterNode, KubeletPauses
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 Limits = Mapping[str, int]
-SHORT = Pauses(
+SHORT = KubeletPauses(
     registry=0.02,
     first_look=0.0,
     first_wipe=0.01,
@@ -27,13 +27,13 @@ SHORT = Pauses(
     health_again=0.1,
     status=0.05,
 )
-"""Pauses for tests. The others keep their length: turn the kubelet's clock."""
+"""KubeletPauses for tests. The others keep their length: turn the kubelet's clock."""
 
 
 class SimulatedCluster:
     """Used from the event loop, as a context manager: its end kills the kubelets."""
 
-    def __init__(self, *, pauses: Pauses = SHORT) -> None:
+    def __init__(self, *, pauses: KubeletPauses = SHORT) -> None:
         self.server = SimulatedApiServer()
         self.kubelets: dict[str, Kubelet] = {}
         """By the node's name."""

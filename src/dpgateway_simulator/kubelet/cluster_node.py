@@ -8,7 +8,7 @@ from dpgateway_simulator.apiserver import ApiRefusal, Object, SimulatedApiServer
 
 
 @dataclass(frozen=True)
-class Pauses:
+class KubeletPauses:
     """The kubelet's pauses in seconds, with the lengths that were seen or read (1.37); tests make them shorter."""
 
     registry: float = 1.0  # between two looks at the plugins' sockets (loopSleepDuration in pluginmanager)
@@ -39,7 +39,7 @@ class ClusterNode:
     name: str
     cdi_dirs: tuple[Path, ...] = (Path("/etc/cdi"), Path("/var/run/cdi"))
     cdi: bool = True
-    pauses: Pauses = field(default_factory=Pauses)
+    pauses: KubeletPauses = field(default_factory=KubeletPauses)
     boot: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property

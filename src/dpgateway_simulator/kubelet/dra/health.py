@@ -8,7 +8,7 @@ the driver doesn't have it.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpgateway_simulator.kubelet.cluster_node import Pauses
+from dpgateway_simulator.kubelet.cluster_node import KubeletPauses
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.wire import v1
 from dpgateway_simulator.wire.plugin_calls import CallError, PluginCalls
@@ -29,7 +29,7 @@ class SaidHealth:
 class DeviceHealths:
     """The health of the devices of all drivers, for one incarnation. `changed` is called after a change."""
 
-    def __init__(self, incarnation: Incarnation, pauses: Pauses) -> None:
+    def __init__(self, incarnation: Incarnation, pauses: KubeletPauses) -> None:
         self._incarnation, self._pauses = incarnation, pauses
         self._said: dict[str, dict[tuple[str, str], SaidHealth]] = {}
         """`_said` contains, by driver, what was said of each (pool, device)."""
