@@ -172,14 +172,18 @@ class Gateway:
         return self._group.create_task(supervised(name, run), name=name)
 
     def _start_dra(self, configuration: Configuration) -> None:
-        """Starts the DRA front, unless it runs already, or none is configured."""
-        if self._dra is None and configuration.dra.driver is not None:
+        """Starts the DRA front, unless it runs already, or nobody needs it: a driver is configured, or claims of an
+        earlier configuration have to end.
+        """
+        claims = configuration.state_dir / "dra" / "claims"
+        if self._dra is None and (configuration.dra.driver is not None or any(claims.glob("*.json"))):
             from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
 
             node = self._node_name, self._node.there
             self._dra = dra_front(configuration, node, self._front.common, self._own_specs)
             self._dra.withdraw(withdrawn=configuration.dra.withdraw)
             self._usages.append(self._dra.claims.by_resource)
+            self._pools.look_at_left = self._dra.claims.store.peek
             self._everywhere.append(self._spawn("serve DRA", self._dra.run))
 
     async def _sweep(self) -> None:

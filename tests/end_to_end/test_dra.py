@@ -152,3 +152,18 @@ async def test_another_gateway_waits_for_the_end(node, kubelet, gateways):
     await registered_again(node)
     assert await node.prepare(claim) == answer
     assert len(node.devices) == 2
+
+
+async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):
+    await gateway.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    claim = node.allocate("c", "node-0")
+    await node.prepare(claim)
+    await gateway.end()
+    del gateway.more["dra"]
+    await gateway.start(resource("deviceplugin"))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 1))
+    await registered_again(node)
+    assert await node.unprepare(claim) == ""
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))

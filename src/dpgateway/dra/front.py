@@ -47,6 +47,8 @@ from dpgateway.resource.front import Standing
 from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.resource import Common
 
+UNKNOWN = "unknown.dpgateway"
+"""The driver's name, if claims are left of a driver that nobody names any more."""
 FRONT = "dra"
 """The front's name."""
 TYPE = "DRAPlugin"
@@ -94,7 +96,7 @@ def dra_front(
     kubelet's directory exists; ``common``: as the device-plugin front has it.
     """
     name, there = node
-    us = Us(configuration.dra.driver or "", name)
+    us = Us(configuration.dra.driver or ClaimFiles(common.state_dir).driver() or UNKNOWN, name)
     cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs)
     # Journals of the two fronts have names of their own: what one of them gave, the other one can't release.
     common = replace(common, front=FRONT)

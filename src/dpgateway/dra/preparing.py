@@ -161,6 +161,7 @@ class NodeClaims:
         damaged = self.store.damage(asked.uid)
         given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)
         new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods)
+        new = replace(new, driver=self.driver)
         try:
             await self.store.write(new)
             for one in given:

@@ -158,8 +158,9 @@ class Reconciling:
         for one in chosen(wanted, self._store.offerings, had=True):
             names = [name for device, _ in one.devices for name in cdi.get((one.pool, device), ())]
             given.append(replace(one, cdi=tuple(dict.fromkeys(names))))
-        boot, key = self._claims.boot, (wanted.uid, wanted.namespace, wanted.name)
-        await self._store.write(ClaimRecord(*key, Phase.PREPARED, boot, tuple(given), wanted.pods), recalled=True)
+        key, claims = (wanted.uid, wanted.namespace, wanted.name), self._claims
+        new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=claims.driver)
+        await self._store.write(new, recalled=True)
 
     # records without their claims
 

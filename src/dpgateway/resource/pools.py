@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Protocol
@@ -30,6 +30,10 @@ from dpgateway.resource.use import Used, certain, used, worked_on
 
 ENDING = 3.0
 """Seconds that another gateway has to end, after it freed one of its resources."""
+
+
+async def _nothing() -> None:
+    """There is no other front."""
 
 
 class Member(Protocol):
@@ -119,8 +123,10 @@ class Pools:
 
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
         self._orphans, self._after_close = orphans, after_close.now
-        self.left: Observable[Mapping[str, InUse] | None] = Observable({})
-        """What another front than the resource's gave, and isn't free yet, keyed by resource; None while unknown."""
+        self.left: Observable[Mapping[str, InUse]] = Observable({})
+        """What another front than the resource's gave, and isn't free yet, keyed by resource."""
+        self.look_at_left: Callable[[], Awaitable[None]] = _nothing
+        """Brings `left` up to date. Raises GatewayError, OSError."""
         self._pools: dict[str, Pool] = {}
         """`_pools` contains the configured pools, keyed by name."""
         self._of: dict[str, Pool] = {}
@@ -153,19 +159,15 @@ class Pools:
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
             yield Used(name, elsewhere=self.elsewhere.served[name])
             break  # one suffices to block the pool
-        # Until the journals and the claims have been read, orphans may hold any hardware.
+        # Until the journals have been read, orphans may hold any hardware.
         if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
-        if self.left.value is None:
-            yield Used("a resource of another front")
         yield from self._ended()
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
-        if self.left.value is None:
-            yield Used(f"{resource}, by another front")
         for one in self._ended():
             # The same resource on another front isn't just any resource: it has the same hardware.
             if one.resource != resource:
@@ -176,7 +178,7 @@ class Pools:
         for name, holdings in self._orphans.usages.items():
             whose = name if name not in self._of else f"{name}, by another front"
             yield used(whose, holdings.value, lambda _: None, untold=False)
-        for name, in_use in (self.left.value or {}).items():
+        for name, in_use in self.left.value.items():
             yield used(f"{name}, by another front", in_use, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)

@@ -159,6 +159,7 @@ class Resource:
         if self.ownership.waited and not took_over:
             await self._pools.others_ended()
         self.ownership.caught_up()
+        await self._pools.look_at_left()
         await self.journal.load()
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)

@@ -41,6 +41,14 @@ class ClaimFiles:
                 damaged.append(Damaged(path.name, str(error)))
         return tuple(found), tuple(damaged)
 
+    def driver(self) -> str:
+        """The driver of the claims that have records; empty if there is none, or no record says it. Makes nothing."""
+        for path in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                if driver := record(read(path, LARGEST).content.decode(), path.name).driver:
+                    return driver
+        return ""
+
     @property
     def complete(self) -> bool:
         """Whether the records were compared with the kubelet once, so that none was lost before that."""

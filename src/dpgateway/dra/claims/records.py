@@ -66,6 +66,8 @@ class ClaimRecord:
     """The uid and the name of each pod that may use it, as known when it was prepared."""
     since: int = 0
     """When it was prepared, in seconds since 1970."""
+    driver: str = ""
+    """The DRA driver that it was allocated to; empty if unknown."""
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name}"
@@ -113,6 +115,7 @@ def record(text: str, file: str) -> ClaimRecord:
         given=given,
         pods=tuple([(str(uid), str(name)) for uid, name in _list(found.get("pods"))]),
         since=int(found.get("since") or 0),
+        driver=str(found.get("driver") or ""),
     )
     if file != f"{made.uid}.json":
         raise ValueError(f"expected the record of claim {file.removesuffix('.json')}, found that of {made.uid}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -28,8 +29,8 @@ from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Usage
 
 T = TypeVar("T")
-Left = Observable[Mapping[str, InUse] | None]
-"""What claims hold of resources that this front doesn't offer; None while unknown (resource/pools.py)."""
+Left = Observable[Mapping[str, InUse]]
+"""What claims hold of resources that this front doesn't offer (resource/pools.py)."""
 
 DISK = 5.0
 """Seconds that the disk has to answer."""
@@ -51,7 +52,6 @@ class ClaimStore:
         self.by_resource: dict[str, Usage] = {}
         """What claims hold of each resource that is offered, or that a claim has devices of."""
         self._left, self._loaded = left, False
-        left.set(None)
         self.offerings: dict[str, Offering] = {}
         """The resources that are served, by name."""
         self.expected: set[str] = set()
@@ -67,6 +67,16 @@ class ClaimStore:
         """Why records are missing; empty if none is, as far as known."""
         self.doubt = Observable("")
         """Why claims without a record may have devices; empty if none can."""
+
+    async def peek(self) -> None:
+        """Reads what claims hold of resources that aren't offered here, before the records are this gateway's. Such a
+        resource has a lock of its own: with it, nobody gives more of it away. Raises GatewayError, OSError.
+        """
+        if not self._loaded:
+            found, _ = await self.on_disk(self._files.all)
+            names = {given.resource for one in found for given in one.given} - self.expected
+            empty = ClaimHoldings(boot=self._boot)
+            self._leave({name: replace(empty, resource=name).told(found, recalled=True) for name in names})
 
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
@@ -192,9 +202,11 @@ class ClaimStore:
         for name, usage in self.by_resource.items():
             if only in ("", name) and isinstance(value := usage.value, ClaimHoldings):
                 usage.set(value.told(self.records.values(), self.doubt.value, recalled=recalled))
+        self._leave({name: one.value for name, one in self.by_resource.items() if name not in self.offerings})
+
+    def _leave(self, left: Mapping[str, InUse]) -> None:
         # The records are all that is known of a resource that isn't offered here: its journal isn't read.
-        left = {name: one.value.remembered({}) for name, one in self.by_resource.items() if name not in self.offerings}
-        self._left.set({name: in_use for name, in_use in left.items() if in_use.last_known})
+        self._left.set({name: in_use.remembered({}) for name, in_use in left.items() if in_use.last_known})
 
     async def on_disk(self, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""
