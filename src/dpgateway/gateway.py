@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -57,10 +58,12 @@ from dpgateway.resource.ownership import FOLDER, LAST
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from dpgateway.resource.specs import SpecKeeper
+from dpgateway.status.figures import ClusterFigures
 from dpgateway.status.overview import Overview, Served
 
 if TYPE_CHECKING:
     from dpgateway.dra.front import DraFront
+    from dpgateway.events.writing import EventWriter
 
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
@@ -143,6 +146,9 @@ class Gateway:
         self._front = Front(common, self._holdings, client, handover, cdi, throttle)
         self._dra: DraFront | None = None
         """None until the configuration has a DRA driver: its code and libraries aren't loaded before."""
+        self._events: EventWriter | None = None
+        """None until Kubernetes events are to be written: the same holds for them."""
+        self._writing: asyncio.Task[None] | None = None
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
@@ -151,6 +157,7 @@ class Gateway:
         """Notified when the status may have changed."""
         self.overview = Overview(self._node_name, self._holdings, client, self._serving, self.changed)
         """The gateway's status."""
+        self.overview.cluster = self._cluster_figures
 
     def start(self) -> None:
         self._everywhere = [
@@ -161,6 +168,7 @@ class Gateway:
             self._spawn("keep CDI specs", self._spec_keeper.run),
         ]
         self._start_dra(self._first)
+        self._write_events(self._first)
         resources = self._first.resources
         for config in resources:
             self._begin(config)
@@ -185,6 +193,29 @@ class Gateway:
             self._usages.append(self._dra.claims.by_resource)
             self._pools.look_at_left = self._dra.claims.store.peek
             self._everywhere.append(self._spawn("serve DRA", self._dra.run))
+
+    def _write_events(self, configuration: Configuration) -> None:
+        """Begins or ends to write Kubernetes events, as configured."""
+        wanted = configuration.cluster.events
+        if wanted and self._events is None:
+            from dpgateway.events.writing import event_writer  # noqa: PLC0415  18 MB with its libraries
+
+            server = self._dra.server if self._dra is not None else None
+            about = self._node_name, self.overview, self.changed
+            self._events = event_writer(configuration, about, self._threads, server)
+        if wanted and self._events is not None and self._writing is None:
+            self._writing = self._spawn("write events", self._events.run)
+            self._everywhere.append(self._writing)
+        elif not wanted and self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _cluster_figures(self) -> ClusterFigures:
+        servers = {one.server for one in (self._dra, self._events) if one is not None}
+        requests = sum((one.requests for one in servers), Counter[tuple[str, str, str]]())
+        answers = [one.up for one in servers if one.up is not None]
+        events = dict(self._events.outcomes) if self._events is not None else {}
+        return ClusterFigures(all(answers) if answers else None, requests, events)
 
     async def _sweep(self) -> None:
         """Removes the sockets that earlier gateways left of resources no longer configured."""
@@ -219,6 +250,7 @@ class Gateway:
     async def apply(self, changes: Changes, new: Configuration) -> None:
         """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
         self._start_dra(new)
+        self._write_events(new)
         if self._dra is not None:
             self._dra.withdraw(withdrawn=new.dra.withdraw)
 

@@ -9,6 +9,7 @@ import pytest
 
 from dpgateway.config import (
     Changes,
+    ClusterSettings,
     Configuration,
     KubeletSettings,
     Place,
@@ -113,3 +114,14 @@ def test_what_needs_a_new_start_is_named():
     assert restart_keys(old, old) == ()
     new = Configuration((WORKING,), KubeletSettings(apis=("v1beta1",)), Path("/other"))
     assert restart_keys(old, new) == ("kubelet.apis", "state_dir")
+
+
+def test_the_api_server_stays_the_same_once_it_is_asked():
+    one, other = ClusterSettings(server="https://one"), ClusterSettings(server="https://other", events=True)
+    idle, asked = (
+        Configuration((), KubeletSettings(), cluster=one),
+        Configuration((), KubeletSettings(), cluster=replace(one, events=True)),
+    )
+    assert restart_keys(idle, Configuration((), KubeletSettings(), cluster=other)) == ()
+    assert restart_keys(asked, Configuration((), KubeletSettings(), cluster=other)) == ("cluster.server",)
+    assert restart_keys(asked, idle) == ()

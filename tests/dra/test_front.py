@@ -106,10 +106,11 @@ class Node:
     def devices(self) -> dict[str, Any]:
         return {device["name"]: device for one in self.slices for device in one["spec"].get("devices", ())}
 
-    def allocate(self, name: str, device: str) -> wire.Claim:
+    def allocate(self, name: str, device: str, *pods: str) -> wire.Claim:
         pool = f"{self.us.node}/{NAME}"
         result = {"request": "r", "driver": self.us.driver, "pool": pool, "device": device}
-        status = {"allocation": {"devices": {"results": [result]}}}
+        reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
         made = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
         return wire.Claim(namespace="default", name=name, uid=made["metadata"]["uid"])
 

@@ -12,7 +12,7 @@ from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import BOUNDS, Calls
 from dpgateway.node.holders import Holder
 from dpgateway.resource.front import Standing
-from dpgateway.status.figures import Figures, KubeletFigures, ResourceFigures
+from dpgateway.status.figures import ClusterFigures, Figures, KubeletFigures, ResourceFigures
 from dpgateway.status.values import Counts, Reloads
 from dpgateway.web.metrics import Metrics
 from tests.support.promql import alerts, metrics
@@ -48,10 +48,10 @@ class Page:
         self.full = full
         self._metrics = Metrics(lambda: self._figures, lambda: self.full)
 
-    async def __call__(self, *resources):
+    async def __call__(self, *resources, cluster=None):
         """The series: their names with their labels, and values."""
         kubelet = KubeletFigures(there=True, appearances=1, asked={"success": 1}, answered=1.0)
-        self._figures = Figures("0.1.0", Reloads(NOW), kubelet, 0, resources)
+        self._figures = Figures("0.1.0", Reloads(NOW), kubelet, 0, resources, cluster or ClusterFigures())
         self.body = (await self._metrics.answer()).body
         families = text_string_to_metric_families(self.body.decode())
         samples = [sample for family in families for sample in family.samples]
@@ -137,3 +137,14 @@ async def test_alerts_need_the_brief_page_only(short_path):
         node.full = False
         exposed = {"up", *(await node.exposed())}
     assert {name for alert in alerts() for name, _ in metrics(alert["expr"])} <= exposed
+
+
+async def test_the_api_server_has_series_only_if_it_is_asked():
+    page = Page()
+    assert not any("cluster" in key[0] or "kubernetes" in key[0] for key in await page())
+    asked = ClusterFigures(False, {("get", "resourceclaims", "none"): 2}, {"written": 1, "failed": 3})
+    found = await page(cluster=asked)
+    assert found["dpgateway_cluster_up",] == 0
+    labels = ("code", "none"), ("kind", "resourceclaims"), ("verb", "get")
+    assert found["dpgateway_cluster_requests_total", *labels] == 2
+    assert found["dpgateway_kubernetes_events_total", ("outcome", "failed")] == 3

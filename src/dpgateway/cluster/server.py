@@ -34,6 +34,8 @@ TURNED_AWAY = frozenset({429, 502, 503, 504})
 """With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
 LONGEST_AFTER = 60.0
 """Seconds of a Retry-After."""
+NO_ANSWER = "none"
+"""In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
@@ -85,7 +87,9 @@ class ApiServer:
         self._retired: tuple[Any, ...] = ()
         """The client before it, with the certificates that were replaced last."""
         self.requests: Counter[tuple[str, str, str]] = Counter()
-        """The requests so far, by verb, plural, and status or ``none``."""
+        """The requests so far, by verb, plural, and status or NO_ANSWER."""
+        self.up: bool | None = None
+        """Whether the last request got an answer, whatever it was; None before the first."""
 
     async def get(self, kind: ObjectKind, name: str, namespace: str = "") -> Object | None:
         """The object; None if there is none. Raises ClusterError."""
@@ -184,8 +188,9 @@ class ApiServer:
         # The transport has the certificates and the limits. The client's own deadline is for what ours doesn't see.
         return AsyncClient(config=config, timeout=Timeout(2 * self._deadline), trust_env=False, transport=transport)
 
-    def _answered(self, verb: str, plural: str, status: str) -> None:
-        self.requests[verb, plural, status] += 1
+    def _answered(self, verb: str, plural: str, status: int) -> None:
+        self.requests[verb, plural, str(status or NO_ANSWER)] += 1
+        self.up = status != 0
 
     async def _object(self, what: str, ask: Callable[[Any], Awaitable[Any]]) -> Object:
         return dict(await self._ask(what, ask))
@@ -202,6 +207,8 @@ class ApiServer:
             except ClusterError:
                 raise
             except TimeoutError:
+                verb, plural, *_ = what.split()
+                self._answered(verb, plural, 0)
                 raise ClusterError(f"{where}: no answer for {self._deadline:g} s") from None
             except Exception as error:  # the library, httpx2 and ssl each have errors of their own
                 refused = self._refused(where, error)

@@ -30,13 +30,10 @@ ALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),  # ms, of bytes that aren't acknowledged
 )
-NO_ANSWER = "none"
-"""In place of a status, of a request that got none."""
-
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
-Answered = Callable[[str, str, str], None]
-"""Gets the verb, the plural of the kind, and the status or NO_ANSWER, of each request."""
+Answered = Callable[[str, str, int], None]
+"""Gets the verb, the plural of the kind, and the status, of each request; 0 without an answer."""
 
 
 class AnswerTooLarge(Exception):
@@ -57,12 +54,12 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
         if verb == "watch":
             lasts = int(request.url.params.get("timeoutSeconds") or 0)
             request.extensions["timeout"] = {**request.extensions["timeout"], "read": lasts + self._deadline}
-        status = NO_ANSWER
         try:
             response = await self._inner.handle_async_request(request)
-            status = str(response.status_code)
-        finally:
-            self._answered(verb, plural, status)
+        except Exception:
+            self._answered(verb, plural, 0)
+            raise
+        self._answered(verb, plural, response.status_code)
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Limited(response.stream, by_line=verb == "watch")
         return response

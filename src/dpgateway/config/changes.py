@@ -108,11 +108,13 @@ def restart_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
     runtime = (f"runtime.{key}" for key in _differing(old.runtime, new.runtime))
     # Without a DRA driver there was no front so far: it takes the new values.
     dra = ["dra.driver"] if old.dra.driver not in (None, new.dra.driver) else []
-    cluster = (f"cluster.{key}" for key in _differing(old.cluster, new.cluster) if old.dra.driver is not None)
+    asked = old.dra.driver is not None or old.cluster.events
+    cluster = (f"cluster.{key}" for key in _differing(old.cluster, new.cluster) if asked and key != "events")
     return (*kubelet, *runtime, *dra, *cluster, *(["state_dir"] if old.state_dir != new.state_dir else []))
 
 
 def reload_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
     """The differing keys outside of resources that take effect at the reload."""
     withdraw = ("dra.withdraw",) if old.dra.withdraw != new.dra.withdraw else ()
-    return (*(("web",) if old.web != new.web else ()), *withdraw)
+    events = ("cluster.events",) if old.cluster.events != new.cluster.events else ()
+    return (*(("web",) if old.web != new.web else ()), *withdraw, *events)

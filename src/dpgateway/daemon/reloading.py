@@ -104,9 +104,11 @@ class Reloading:
         # Directories and sockets are opened once. ``wanted`` keeps their first keys, so that each reload warns.
         for key in restart_keys(self.wanted, new):
             _log.warning("%s changes with the next start of the gateway only", key)
-        dra, cluster = new.dra, new.cluster
-        if (before := self.wanted.dra.driver) is not None:
-            dra, cluster = replace(dra, driver=before), self.wanted.cluster
+        dra, cluster, before = new.dra, new.cluster, self.wanted
+        if before.dra.driver is not None:
+            dra = replace(dra, driver=before.dra.driver)
+        if before.dra.driver is not None or before.cluster.events:
+            cluster = replace(before.cluster, events=cluster.events)
         self.wanted = replace(self.wanted, resources=new.resources, web=new.web, dra=dra, cluster=cluster)
 
         pages_changed = self.web.set(new.web)

@@ -120,7 +120,7 @@ class DraFront:
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""
-        self._server, self._members = cluster.server, dict[str, PublishedResource]()
+        self.server, self._members = cluster.server, dict[str, PublishedResource]()
         self._expected: dict[str, str] = {}
         """`_expected` contains the pool of each configured resource that isn't offered yet, keyed by name."""
         self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
@@ -182,7 +182,7 @@ class DraFront:
         await self._registration.close()
         await self._service.close(0)
         self.ownership.end()  # last: from now on the records are another gateway's
-        await self._server.close()
+        await self.server.close()
 
     # its resources
 

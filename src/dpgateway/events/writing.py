@@ -16,10 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import CONFLICT, FORBIDDEN, NOT_FOUND, ApiServer, ClusterError, ObjectKind
+from dpgateway.config import Configuration
 from dpgateway.errors import GatewayError
 from dpgateway.events.book import EventBook, Pace
-from dpgateway.events.conditions import Condition, Subject
+from dpgateway.events.conditions import Condition, Subject, conditions
 from dpgateway.events.objects import event, name, namespace, repeated
 from dpgateway.kit import files
 from dpgateway.kit.complaint import Complaint
@@ -27,6 +29,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
+from dpgateway.status.overview import Overview
 
 FILE = "events.json"
 """In the state directory."""
@@ -53,6 +56,8 @@ class EventParts(NamedTuple):
     server: ApiServer
     state_dir: Path
     threads: Threads
+    owned: bool = False
+    """Whether nobody else uses the server."""
 
 
 class NodeEvents(NamedTuple):
@@ -65,13 +70,30 @@ class NodeEvents(NamedTuple):
     """Notified when that may have changed."""
 
 
+def event_writer(
+    configuration: Configuration, node: tuple[str, Overview, Signal], threads: Threads, server: ApiServer | None
+) -> EventWriter:
+    """The writer of a configuration that wants events. ``node``: its name at the API server, its status, and notified
+    when that may have changed; ``server``: of another part of the gateway.
+    """
+    name_, overview, changed = node
+
+    def look() -> Mapping[Subject, Condition]:
+        status = overview.status()
+        return conditions(name_, status.resources, kubelet=status.kubelet.there)
+
+    owned = server is None
+    parts = EventParts(server or ApiServer(Account.of(configuration.cluster)), configuration.state_dir, threads, owned)
+    return EventWriter(parts, NodeEvents(name_, look, changed))
+
+
 class EventWriter:
     """Used from the event loop."""
 
     def __init__(self, parts: EventParts, about: NodeEvents, pace: Pace | None = None, look: float = LOOK) -> None:
         """``look``: seconds between two looks."""
-        self._server, self._threads, self._about = parts.server, parts.threads, about
-        self._file = parts.state_dir / FILE
+        self.server, self._threads, self._about = parts.server, parts.threads, about
+        self._file, self._owned = parts.state_dir / FILE, parts.owned
         self._book, self._every = EventBook(pace), look
         self._complaint = Complaint(_log, "events can't be written: %s", "events are written again")
         self._unsaved = Complaint(_log, "another gateway won't know which events were written: %s")
@@ -79,8 +101,15 @@ class EventWriter:
         """The attempts so far."""
 
     async def run(self) -> None:
-        """Never returns."""
-        await self._recall()
+        """Writes until it is cancelled."""
+        try:
+            await self._recall()
+            await self._follow()
+        finally:
+            if self._owned:
+                await self.server.close()
+
+    async def _follow(self) -> None:
         failures = 0
         while True:
             looked, version = time.monotonic(), self._about.changed.version
@@ -126,17 +155,17 @@ class EventWriter:
         """False if the event was dropped, or counted by another gateway, at that moment. Raises ClusterError."""
         node, where = self._about.node, namespace(subject)
         try:
-            await self._server.create(ObjectKind.EVENT, event(subject, condition, node, time.time()))
+            await self.server.create(ObjectKind.EVENT, event(subject, condition, node, time.time()))
         except ClusterError as error:
             if error.status != CONFLICT:
                 raise
         else:
             return True
-        before = await self._server.get(ObjectKind.EVENT, name(subject, condition, node), where)
+        before = await self.server.get(ObjectKind.EVENT, name(subject, condition, node), where)
         if before is None:
             return False
         try:
-            await self._server.replace(ObjectKind.EVENT, repeated(before, time.time()))
+            await self.server.replace(ObjectKind.EVENT, repeated(before, time.time()))
         except ClusterError as error:
             if error.status not in (CONFLICT, NOT_FOUND):
                 raise

@@ -67,6 +67,18 @@ class KubeletFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterFigures:
+    """The API server, if it is asked at all."""
+
+    up: bool | None = None
+    """Whether the last request got an answer; None before the first."""
+    requests: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """Numbers of requests, by verb, plural of the kind, and status or ``none``."""
+    events: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of Kubernetes events, by outcome; empty if none are to be written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """All numbers at one moment."""
 
@@ -75,6 +87,7 @@ class Figures:
     kubelet: KubeletFigures
     lost_lines: int
     resources: tuple[ResourceFigures, ...]
+    cluster: ClusterFigures = ClusterFigures()
 
 
 def resource(name: str, driver: str, plugin: OnFront | None) -> ResourceFigures:
@@ -102,10 +115,16 @@ def resource(name: str, driver: str, plugin: OnFront | None) -> ResourceFigures:
     )
 
 
-def figures(version: str, reloads: Reloads, holdings: NodeHoldings, resources: tuple[ResourceFigures, ...]) -> Figures:
+def figures(
+    version: str,
+    reloads: Reloads,
+    holdings: NodeHoldings,
+    resources: tuple[ResourceFigures, ...],
+    cluster: ClusterFigures,
+) -> Figures:
     node, asking = holdings.node, holdings.asking
     kubelet = KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), _moment(asking.answered))
-    return Figures(version, reloads, kubelet, lost(), resources)
+    return Figures(version, reloads, kubelet, lost(), resources, cluster)
 
 
 def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:

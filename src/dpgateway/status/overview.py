@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dpgateway.config import ResourceConfig
@@ -18,7 +18,7 @@ from dpgateway.kit.log import recent
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.resource.fronted import OnFront
 from dpgateway.status import figures, snapshot
-from dpgateway.status.figures import Figures
+from dpgateway.status.figures import ClusterFigures, Figures
 from dpgateway.status.readiness import DAMPED, History, Past, Readiness, Report, readiness, report
 from dpgateway.status.troubles import lingering, of_left, troubles, unserved
 from dpgateway.status.values import SCHEMA, VERSION, GatewayStatus, Reloads, ResourceStatus, Status, Time, stamp
@@ -67,6 +67,8 @@ class Overview:
         self._holdings, self._node = holdings, holdings.node
         self._changed, self._began = changed, time.monotonic()
         self._reloads = Reloads(stamp(self._began))
+        self.cluster: Callable[[], ClusterFigures] = ClusterFigures
+        """Makes the figures of the API server."""
         self._lingers: Time | None = None
 
     def took_over(self, problems: Iterable[str] = ()) -> None:
@@ -133,7 +135,7 @@ class Overview:
         for one in self._serving.values():
             config = one.config.value
             found.append(figures.resource(config.name, config.driver, one.plugin))
-        return figures.figures(VERSION, self._reloads, self._holdings, tuple(found))
+        return figures.figures(VERSION, self._reloads, self._holdings, tuple(found), self.cluster())
 
     def report(self) -> Report:
         return report(self._resources(), self._reloads.refusal, kubelet=self._node.kubelet)

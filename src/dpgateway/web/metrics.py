@@ -125,6 +125,21 @@ GATEWAY: tuple[Row[Figures], ...] = (
         "When a configuration was last taken over.",
         lambda it: datetime.fromisoformat(it.reloads.read).timestamp(),
     ),
+    Row("dpgateway_cluster_up", "gauge", "Whether the API server answered the last request.", lambda it: it.cluster.up),
+    Row(
+        "dpgateway_cluster_requests_total",
+        "counter",
+        "Requests to the API server.",
+        lambda it: it.cluster.requests.items(),
+        ("verb", "kind", "code"),
+    ),
+    Row(
+        "dpgateway_kubernetes_events_total",
+        "counter",
+        "Kubernetes events of devices and resources.",
+        lambda it: [((outcome,), count) for outcome, count in it.cluster.events.items()],
+        ("outcome",),
+    ),
     Row(
         "dpgateway_log_lines_lost_total",
         "counter",
