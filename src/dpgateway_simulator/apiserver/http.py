@@ -94,9 +94,9 @@ class SimulatedApiServer:
     def url(self) -> str:
         return f"http{'s' if self.tls else ''}://127.0.0.1:{self._port}"
 
-    async def up(self) -> None:
-        """Serves, on the same port as before."""
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, ssl=self.tls)
+    async def up(self, port: int = 0) -> None:
+        """Serves, on this port of loopback; 0: the one of before, at first any. Raises OSError."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", port or self._port, ssl=self.tls)
         self._port = self._server.sockets[0].getsockname()[1]
         self.store.wake()
 

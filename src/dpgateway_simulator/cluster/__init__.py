@@ -16,6 +16,9 @@ A scenario, with a gateway that serves `example.com/x` by DRA as the driver `dra
         await cluster.server.down()                             # up(), hang(), resume(), faults, token, forbidden
         cluster.server.store.compact()                          # wipe("resourceslices", {}), off.add(GATE)
 
+A gateway's own process is configured with `cluster: cluster.account(folder)`, `dra: {driver: dra.example.com}` and
+`runtime: {cdi_dirs: [root/cdi]}`; its `--node-name` is that of the node.
+
 `cluster.phase(pod)`, `why(pod)` and `events(pod)` say what became of a pod; `kubelet.wait_for_event("prepare failed")`
 waits for what the kubelet did; `kubelet.drivers()` has the registered instances. `SHORT` pauses make a test fast, and
 `kubelet.clock.advance(30)` turns the clock; `KubeletPauses()` has the real lengths.

@@ -33,15 +33,16 @@ SHORT = KubeletPauses(
 class SimulatedCluster:
     """Used from the event loop, as a context manager: its end kills the kubelets."""
 
-    def __init__(self, *, pauses: KubeletPauses = SHORT) -> None:
+    def __init__(self, *, pauses: KubeletPauses = SHORT, port: int = 0) -> None:
+        """`port`: of the API server, on loopback; 0: any."""
         self.server = SimulatedApiServer()
         self.kubelets: dict[str, Kubelet] = {}
         """By the node's name."""
-        self._pauses = pauses
+        self._pauses, self._port = pauses, port
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        await self.server.up()
+        await self.server.up(self._port)
         for name, part in (("scheduler", Scheduler(self.server)), ("controllers", Controllers(self.server))):
             self._tasks.append(task := asyncio.create_task(part.run(), name=f"cluster: {name}"))
             task.add_done_callback(lambda _: self.server.store.wake())
@@ -68,6 +69,12 @@ class SimulatedCluster:
         node = ClusterNode(self.server, name, (root / "cdi",), cdi=cdi, pauses=pauses)
         self.kubelets[name] = Kubelet(version, root / "device-plugins", cluster=node, **how)
         return self.kubelets[name]
+
+    def account(self, folder: Path) -> dict[str, str]:
+        """The mapping `cluster` of a gateway's configuration, with its token in the folder."""
+        token = folder / "token"
+        token.write_text(self.server.token or "simulated")
+        return {"server": self.server.url, "token": str(token)}
 
     # what people make
 
