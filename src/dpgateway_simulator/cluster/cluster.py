@@ -30,6 +30,10 @@ SHORT = KubeletPauses(
 """KubeletPauses for tests. The others keep their length: turn the kubelet's clock."""
 
 
+class PodEndedError(Exception):
+    """A pod failed that was to run."""
+
+
 class SimulatedCluster:
     """Used from the event loop, as a context manager: its end kills the kubelets."""
 
@@ -104,12 +108,13 @@ class SimulatedCluster:
         spec = {"devices": {"requests": list(requests), **devices}}
         return self.server.store.create("resourceclaims", NAMESPACE, {"metadata": {"name": name}, "spec": spec})
 
-    def create(
+    def create(  # noqa: PLR0913  what a pod has
         self,
         name: str,
         containers: Mapping[str, Limits],
         *,
         init: Mapping[str, Limits] | None = None,
+        sidecars: Mapping[str, Limits] | None = None,
         claims: Mapping[str, Iterable[str]] | None = None,
         node: str | None = None,
     ) -> Object:
@@ -119,7 +124,13 @@ class SimulatedCluster:
         uses = {it: tuple(users) for it, users in (claims or {}).items()}
         spec: Object = {
             "containers": [_container(it, limits, uses) for it, limits in containers.items()],
-            "initContainers": [_container(it, limits, uses) for it, limits in (init or {}).items()],
+            "initContainers": [
+                *(_container(it, limits, uses) for it, limits in (init or {}).items()),
+                *(
+                    {**_container(it, limits, uses), "restartPolicy": "Always"}
+                    for it, limits in (sidecars or {}).items()
+                ),
+            ],
             "resourceClaims": [{"name": it, "resourceClaimName": it} for it in uses],
             "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
         }
@@ -167,6 +178,39 @@ class SimulatedCluster:
         slices = [one["spec"] for one in self.server.store.list("resourceslices")]
         return {it["name"]: it for one in slices if driver in {None, one["driver"]} for it in one.get("devices", ())}
 
+    def inventory(self) -> list[Object]:
+        """Each device of the slices: {"device", "pool", "driver", "taints", "claims"}, with the claims that have it."""
+        claims = [
+            (it["metadata"]["name"], one) for it in self.server.store.list("resourceclaims") for one in results(it)
+        ]
+        return [
+            {
+                "device": device["name"],
+                "pool": spec["pool"]["name"],
+                "driver": spec["driver"],
+                "taints": [it.get("value") or it["key"] for it in device.get("taints", ())],
+                "claims": [
+                    name
+                    for name, one in claims
+                    if (one["driver"], one["pool"], one["device"])
+                    == (spec["driver"], spec["pool"]["name"], device["name"])
+                ],
+            }
+            for spec in (one["spec"] for one in self.server.store.list("resourceslices"))
+            for device in spec.get("devices", ())
+        ]
+
+    def claims(self) -> list[Object]:
+        """Each claim: {"claim", "pods", "devices"}."""
+        return [
+            {
+                "claim": one["metadata"]["name"],
+                "pods": [it["name"] for it in one.get("status", {}).get("reservedFor", ())],
+                "devices": [it["device"] for it in results(one)],
+            }
+            for one in self.server.store.list("resourceclaims")
+        ]
+
     def given(self, pod: str) -> dict[str, Any]:
         """{container: options} of a pod that runs: `devices`, `envs`, `mounts`, `cdi_devices`, as it was started."""
         return next((found for it in self.kubelets.values() if (found := it.given(pod))), {})
@@ -177,11 +221,15 @@ class SimulatedCluster:
 
     # waiting
 
-    async def until(self, pod: str, phase: str, *, within: float = 30) -> Object:
-        """Waits until the pod's phase is this. Raises TimeoutError, which says what it is instead."""
+    async def until(self, pod: str, phase: str, *, because: str = "", within: float = 30) -> Object:
+        """Waits until the pod's phase is this, and `why` has the text. Raises TimeoutError, which says what it is
+        instead, and PodEndedError if it is to run and has failed.
+        """
         try:
             async with asyncio.timeout(within):
-                while self.phase(pod) != phase:
+                while self.phase(pod) != phase or because not in self.why(pod):
+                    if (self.phase(pod), phase) == ("Failed", "Running"):
+                        raise PodEndedError(f"pod {pod} failed: {self.why(pod)}")
                     for task in self._tasks:
                         if task.done():
                             task.result()

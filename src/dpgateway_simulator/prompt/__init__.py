@@ -8,6 +8,7 @@ prompt          the terminal: history, help, events above the line
 completion      completion of a line
 verbs           the table of verbs
 steps           the verbs that act on the kubelet
+cluster_verbs   the verbs that act on the cluster: pods, classes, claims, slices, the API server
 checks          the verbs that wait, check or show
 terminal_verbs  the verbs of the terminal only
 printing        events, answers and tables, as text or JSON

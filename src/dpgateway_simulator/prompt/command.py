@@ -1,6 +1,7 @@
 """The command `simulate`: its options and help, and the checks before a kubelet starts."""
 
 import asyncio
+import socket
 import stat
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dpgateway_simulator.cluster import KubeletPauses, SimulatedCluster
 from dpgateway_simulator.kubelet import store
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import NEWEST, UnknownVersionError, behaviour
@@ -26,6 +28,10 @@ It behaves as that version's device manager does: it cleans the directory, serve
 plugins that register, keeps the checkpoint, and prints all that it sees until it gets SIGINT or SIGTERM.
 
 At a terminal it offers a prompt for the steps below, with completion; `watch`, `help` and `quit` are there, too.
+
+With --api-port it is the node of a cluster with an API server and a scheduler. Pods are scheduled, and get devices by
+DRA where the gateway publishes them: its configuration needs `cluster: {{server: http://127.0.0.1:PORT, token: FILE}}`
+and `runtime: {{cdi_dirs: [DIR/../cdi]}}`. The kubelet's pauses have their real lengths; `clock` shortens them.
 
 With --script it does the steps of a file and ends: with 1 if a step fails, with 2 if the script makes no sense.
 
@@ -65,6 +71,8 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _SCRIPT = click.Path(dir_okay=False, path_type=Path)
 _OUTPUT = click.Choice(["table", "json"])
 _DIRECTORY_HELP = "Stands for /var/lib/kubelet/device-plugins. Files in it are deleted, as a kubelet does."
+_PORT_HELP = "Run an API server and a scheduler, too, on this port of 127.0.0.1 (0: any): for DRA."
+_NODE_HELP = "Of the kubelet's node at the API server."
 _VERSION_HELP = "Version, such as 1.24 or 1.10.2."
 
 
@@ -85,22 +93,38 @@ _VERSION_HELP = "Version, such as 1.24 or 1.10.2."
 @_option(
     "patience", "patience", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds that a step waits."
 )
+@_option("api-port", "port", type=click.IntRange(0, 65535), help=_PORT_HELP)
+@_option("node-name", "node", default=socket.gethostname().lower(), show_default="the host's name", help=_NODE_HELP)
 def simulate(  # noqa: PLR0913, PLR0917  one per option
-    version: str, directory: Path, script_file: Path | None, output: str, policy: str, numa: int, patience: float
+    version: str,
+    directory: Path,
+    script_file: Path | None,
+    output: str,
+    policy: str,
+    numa: int,
+    patience: float,
+    port: int | None,
+    node: str,
 ) -> None:
     """Runs what the options say, and exits."""
+    if port is not None and directory.absolute().name != "device-plugins":
+        raise click.UsageError(f"--api-port: found the directory {directory}, expected one named device-plugins")
     try:
         todo = script.read(script_file) if script_file else None
     except script.ScriptError as error:
         raise click.UsageError(str(error)) from error
     _check(directory.absolute())
-    kubelet = Kubelet(version, directory, policy=policy, numa=numa)
+    if port is None:
+        stand = foreground.Stand(Kubelet(version, directory, policy=policy, numa=numa))
+    else:
+        cluster, root = SimulatedCluster(pauses=KubeletPauses(), port=port), directory.absolute().parent
+        stand = foreground.Stand(cluster.node(version, root=root, name=node, policy=policy, numa=numa), cluster)
     if todo is None and foreground.at_terminal():
         from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  it takes a tenth of a second
 
-        sys.exit(asyncio.run(prompt.run(kubelet, patience, output)))
+        sys.exit(asyncio.run(prompt.run(stand, patience, output)))
     work = foreground.forever if todo is None else partial(script.do, todo=todo)
-    sys.exit(asyncio.run(foreground.run(kubelet, patience, Printer(output), work)))
+    sys.exit(asyncio.run(foreground.run(stand, patience, Printer(output), work)))
 
 
 def _check(directory: Path) -> None:

@@ -6,8 +6,10 @@ from grpclib.const import Status
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
+from dpgateway_simulator.apiserver.admitting import FIELDS
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import versions
+from dpgateway_simulator.prompt.cluster_verbs import FAULTS, PHASES
 from dpgateway_simulator.prompt.verbs import Verb
 
 Words = list[str]
@@ -61,6 +63,17 @@ def _print(kubelet: Kubelet, words: Words) -> list[str]:
     return [] if words else ["capacity", "files", "checkpoint", "devices"]
 
 
+def _api(words: Words) -> Iterable[str]:
+    match words:
+        case []:
+            return [one.split()[0] for one in FAULTS.split(" | ")]
+        case ["gate"]:
+            return FIELDS
+        case ["gate", _]:
+            return ["on", "off"]
+    return ()
+
+
 def _one_of(*choices: str) -> Candidates:
     return lambda _, words: () if words else choices
 
@@ -72,7 +85,10 @@ ARGUMENTS: dict[str, Candidates] = {
     "pod": _new_pod,
     "reject": lambda kubelet, words: [*_new_pod(kubelet, words), *(["because"] if len(words) > 1 else [])],
     "restart-container": _container,
-    "delete": lambda kubelet, words: () if words else kubelet.pods,
+    "delete": lambda kubelet, words: ["--force"] if words else kubelet.pods,
+    "phase": lambda kubelet, words: PHASES if len(words) == 1 else kubelet.pods if not words else (),
+    "create": _new_pod,
+    "api": lambda _, words: _api(words),
     "restart": _one_of("gracefully"),
     "upgrade": _one_of(*reversed(versions())),
     "drop-streams": lambda kubelet, words: () if words else resources(kubelet),

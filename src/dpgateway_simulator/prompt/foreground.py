@@ -1,12 +1,15 @@
 """One simulated kubelet in the foreground, until a signal or until its script or prompt ends."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from dpgateway_simulator.cluster.cluster import SimulatedCluster
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.prompt.session import Session
@@ -22,29 +25,48 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
+@dataclass
+class Stand:
+    """What runs: a kubelet, and its cluster if it has an API server."""
+
+    kubelet: Kubelet
+    cluster: SimulatedCluster | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Starts all. The cluster's end kills its kubelet, so that it must have been stopped before."""
+        async with self.cluster or contextlib.nullcontext():
+            if self.cluster is not None:
+                self.kubelet.journal.emit("api server", url=self.cluster.server.url)
+            await self.kubelet.start()
+            if self.cluster is not None:
+                self.cluster.create("kube-proxy", {"c": {}})  # as every node has: a kubelet without a pod is a new one
+            yield
+
+
 async def run(
-    kubelet: Kubelet, patience: float, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING
+    stand: Stand, patience: float, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING
 ) -> int:
     """Runs a kubelet until a signal, or until `work` returns; returns the exit code. `patience`: of a step, in seconds.
 
     Raises OSError if the printer can't write.
     """
+    kubelet = stand.kubelet
     kubelet.journal.listen(printer.event)
     ended = asyncio.Event()
     printer.gave_up = ended.set
     for number in signals:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await kubelet.start()
-
-    # The first of signal and work cancels the other. The kubelet ends after both, in order.
-    waiting = asyncio.create_task(ended.wait(), name="until a signal")
-    session = Session(kubelet, printer.answer, patience)
-    working = asyncio.create_task(work(session), name="work")
-    await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    working.cancel("" if printer.broken else "interrupted")  # the script reports a reason if there is one
-    await asyncio.wait({waiting, working})
-    await (kubelet.stop() if kubelet.running else kubelet.kill())
+    async with stand.running():
+        # The first of signal and work cancels the other. The kubelet ends after both, in order.
+        waiting = asyncio.create_task(ended.wait(), name="until a signal")
+        session = Session(kubelet, printer.answer, patience, stand.cluster)
+        working = asyncio.create_task(work(session), name="work")
+        await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        working.cancel("" if printer.broken else "interrupted")  # the script reports a reason if there is one
+        await asyncio.wait({waiting, working})
+        await (kubelet.stop() if kubelet.running else kubelet.kill())
     if printer.broken:
         raise printer.broken
     return 0 if working.cancelled() else working.result()

@@ -4,7 +4,7 @@ The step `table`, the command `watch` and the toolbar all format `Kubelet.resour
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -50,6 +50,8 @@ class Printer:
             self._echo("\n".join(f"{one:<{width}}  {count:>8}  {free:>11}" for one, count, free in table))
         elif name == "table":
             self._echo("\n".join(lines(value)))
+        elif name in {"slices", "claims"}:
+            self._echo("\n".join(columns(value)) or f"no {name}")
         else:
             self._echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
 
@@ -87,6 +89,17 @@ def lines(resources: Resources, limit: int | None = None) -> list[str]:
     if limit is not None and len(found) > limit:
         found = [*found[: limit - 1], f"... and {len(found) - limit + 1} lines more"]
     return found or ["no resource: no plugin has registered"]
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table of rows with the same keys, which are its head."""
+    if not rows:
+        return []
+    texts = [[*map(str.upper, rows[0])]]
+    texts += [[", ".join(it) if isinstance(it, list) else str(it) for it in row.values()] for row in rows]
+    widths = [max(len(row[index]) for row in texts) for index in range(len(texts[0]))]
+    cells = [[one or "-" for one in row] for row in texts]
+    return ["  ".join(f"{one:<{width}}" for one, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def headline(name: str, about: Mapping[str, Any]) -> str:

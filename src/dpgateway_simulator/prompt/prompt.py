@@ -24,7 +24,6 @@ from prompt_toolkit.styles import Style
 
 from dpgateway_simulator.kubelet.errors import Crashed
 from dpgateway_simulator.kubelet.events import KubeletEvent
-from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.prompt import foreground, printing, verbs
 from dpgateway_simulator.prompt.completion import LineCompleter
 from dpgateway_simulator.prompt.printing import Printer
@@ -35,12 +34,12 @@ WELCOME = "`help` lists the commands, Tab completes, Ctrl-C gives up a line or a
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhite", "bad": "bg:ansired"})
 
 
-async def run(kubelet: Kubelet, patience: float, output: str) -> int:
+async def run(stand: foreground.Stand, patience: float, output: str) -> int:
     """Runs a kubelet with a prompt until the user quits or a signal arrives; returns the exit code."""
     screen = Screen(wraps=output != "json")
     signals = (*foreground.ENDING, signal.SIGHUP)  # SIGHUP: the terminal is closed
     printer = Printer(output, screen.write)
-    return await foreground.run(kubelet, patience, printer, lambda one: Prompt(one, screen).run(), signals)
+    return await foreground.run(stand, patience, printer, lambda one: Prompt(one, screen).run(), signals)
 
 
 class Screen:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpgateway_simulator.cluster.cluster import SimulatedCluster
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 
@@ -18,12 +19,13 @@ class WordsError(Exception):
 @dataclass
 class Session:
     """`write` prints a name and a value, `patience` is a step's longest wait in seconds, `seen` counts the events that
-    earlier `see` steps have consumed.
+    earlier `see` steps have consumed. `cluster` is None without an API server.
     """
 
     kubelet: Kubelet
     write: Callable[[str, Any], None]
     patience: float = 30.0
+    cluster: SimulatedCluster | None = None
     seen: int = 0
 
 

@@ -12,6 +12,7 @@ from grpclib.exceptions import GRPCError
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour
+from dpgateway_simulator.prompt import cluster_verbs
 from dpgateway_simulator.prompt.session import (
     Act,
     Session,
@@ -27,9 +28,13 @@ from dpgateway_simulator.prompt.session import (
 def pod(words: list[str]) -> Act:
     if not words:
         raise WordsError("found nothing, expected POD RESOURCE=N ...")
-    app, init = pod_containers(words[1:])
+    given = cluster_verbs.pod_words(words[1:])
+    app, init = pod_containers(word for word in words[1:] if "claim=" not in word)
 
     async def act(session: Session) -> None:
+        if session.cluster is not None or given["claims"]:
+            await cluster_verbs.run_pod(session, cluster_verbs.cluster_of(session), words[0], given)
+            return
         reply = await session.kubelet.admit(words[0], app, init)
         if not reply["ok"]:
             raise StepError(f"pod {words[0]} failed in {reply['stage']}: {reply['error']}")
@@ -70,8 +75,18 @@ def restart_container(words: list[str]) -> Act:
 
 
 def delete(words: list[str]) -> Act:
-    (name,) = exactly(words, "POD")
-    return at_once(lambda session: session.kubelet.remove(name))
+    force = "--force" in words
+    (name,) = exactly([word for word in words if word != "--force"], "POD")
+
+    async def act(session: Session) -> None:
+        if session.cluster is None:
+            session.kubelet.remove(name)
+        elif session.cluster.pod(name) is None:
+            raise StepError(f"there is no pod {name}")
+        else:
+            session.cluster.delete(name, force=force)
+
+    return act
 
 
 def start(words: list[str]) -> Act:
@@ -101,6 +116,15 @@ def restart(words: list[str]) -> Act:
 
     async def act(session: Session) -> None:
         await session.kubelet.restart(graceful=bool(words))
+
+    return act
+
+
+def reboot(words: list[str]) -> Act:
+    exactly(words)
+
+    async def act(session: Session) -> None:
+        await session.kubelet.reboot()
 
     return act
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dpgateway_simulator.prompt import checks, steps
+from dpgateway_simulator.prompt import checks, cluster_verbs, steps
 from dpgateway_simulator.prompt.session import Act, WordsError
 
 
@@ -26,14 +26,19 @@ VERBS: dict[str, Verb] = {
     "see": Verb(
         checks.see, "EVENT [FIELD=VALUE] ...", "wait for the next such event after the one seen last; a space is _"
     ),
-    "pod": Verb(steps.pod, "POD [[init:|sidecar:]CONTAINER:]RESOURCE=N ...", "admit a pod and start its containers"),
+    "pod": Verb(
+        steps.pod,
+        "POD [[init:|sidecar:]CONTAINER:]RESOURCE=N ... [[CONTAINER:]claim=CLAIM]",
+        "admit a pod and start its containers; with an API server it is scheduled",
+    ),
     "reject": Verb(steps.reject, "POD RESOURCE=N ... [because TEXT]", "admit a pod; fail unless it is refused"),
     "restart-container": Verb(steps.restart_container, "POD CONTAINER", "start a container again"),
-    "delete": Verb(steps.delete, "POD", "the pod is gone"),
+    "delete": Verb(steps.delete, "POD [--force]", "the pod is gone; with an API server once its kubelet has ended it"),
     "start": Verb(steps.start, "", "start the kubelet after stop, kill or a crash, without its pods"),
     "stop": Verb(steps.stop, "", "end in order"),
     "kill": Verb(steps.kill, "", "end at once; kubelet.sock stays behind"),
     "restart": Verb(steps.restart, "[gracefully]", "kill (or stop), start, and admit the running pods again"),
+    "reboot": Verb(steps.reboot, "", "restart the node: no container runs, and CDI specs in a /run are gone"),
     "upgrade": Verb(steps.upgrade, "VERSION", "restart as another version, newer or older"),
     "register": Verb(
         steps.register, "RESOURCE ENDPOINT [VERSION]", "send Register, as the plugin that serves ENDPOINT would"
@@ -50,6 +55,21 @@ VERBS: dict[str, Verb] = {
     "table": Verb(checks.table, "[RESOURCE ...]", "print all devices, their health, NUMA nodes and holders"),
     "print": Verb(checks.show, "capacity | files | checkpoint | devices POD CONTAINER", "print it"),
     "run": Verb(steps.execute, "COMMAND [ARGUMENT] ...", "run a program, to unplug a device say; fail if it fails"),
+    "create": Verb(cluster_verbs.create, "POD ...", "make a pod, as for `pod`, without waiting for it (API server)"),
+    "phase": Verb(
+        cluster_verbs.phase,
+        "POD Pending|Running|Failed|Terminating|Gone [because TEXT]",
+        "wait until a pod is in this phase (API server)",
+    ),
+    "class": Verb(
+        cluster_verbs.device_class, "NAME DRIVER RESOURCE", "make a DeviceClass of the driver's devices (API server)"
+    ),
+    "claim": Verb(
+        cluster_verbs.claim, "NAME CLASS [COUNT]", "make a ResourceClaim for devices of a class (API server)"
+    ),
+    "slices": Verb(cluster_verbs.slices, "", "print the devices in ResourceSlices, and the claims that have them"),
+    "claims": Verb(cluster_verbs.claims, "", "print the ResourceClaims with their pods and devices"),
+    "api": Verb(cluster_verbs.api, cluster_verbs.FAULTS, "do it to the API server"),
     "pause": Verb(steps.pause, "SECONDS", "do nothing for a while"),
 }
 

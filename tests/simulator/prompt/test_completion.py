@@ -29,7 +29,7 @@ async def complete(rig: Rig) -> Complete:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("re", ["reject", "restart-container", "restart", "register"]),
+        ("re", ["reject", "restart-container", "restart", "reboot", "register"]),
         ("help up", ["help upgrade"]),
         ("upgrade 1.3", [f"upgrade 1.{minor}" for minor in range(37, 29, -1)]),
         ("upgrade 1.30 ", []),

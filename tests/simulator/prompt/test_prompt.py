@@ -18,6 +18,7 @@ from prompt_toolkit.output import DummyOutput
 
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.kubelet.events import KubeletEvent
+from dpgateway_simulator.prompt.foreground import Stand
 from dpgateway_simulator.prompt.prompt import Prompt, Screen, history, run, wrapped
 from dpgateway_simulator.prompt.session import Session
 from tests.simulator.rig import Rig, X
@@ -155,7 +156,7 @@ async def talk(short_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
             keys.send_text(text)
             async with asyncio.timeout(60):
-                assert await run(Kubelet("1.24", short_path / "dp"), 0, output) == 0
+                assert await run(Stand(Kubelet("1.24", short_path / "dp")), 0, output) == 0
         return ESCAPES.sub("", capsys.readouterr().out)
 
     return typed

@@ -1,0 +1,162 @@
+"""The verbs that act on the cluster: pods that wait, classes, claims, slices, and the API server's faults."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from dpgateway_simulator.apiserver import ApiRefusal, SimulatedApiServer
+from dpgateway_simulator.apiserver.admitting import FIELDS
+from dpgateway_simulator.cluster.cluster import PodEndedError, SimulatedCluster
+from dpgateway_simulator.prompt.session import Act, Session, StepError, WordsError, exactly, number, pod_containers
+
+PHASES = ("Pending", "Running", "Failed", "Terminating", "Gone")
+FAULTS = (
+    "down | up | hang | resume | compact | wipe | gate GATE on|off | answer STATUS REQUEST | forbid VERB KIND | allow"
+)
+
+
+def cluster_of(session: Session) -> SimulatedCluster:
+    """Raises StepError."""
+    if session.cluster is None:
+        raise StepError("there is no API server: give simulate --api-port")
+    return session.cluster
+
+
+def pod_words(words: list[str]) -> dict[str, Any]:
+    """`[init:|sidecar:][CONTAINER:]RESOURCE=N` and `[CONTAINER:]claim=NAME`, as the arguments of a cluster's pod."""
+    claims: dict[str, list[str]] = {}
+    for word in [one for one in words if "claim=" in one]:
+        place, _, claim = word.rpartition("claim=")
+        claims.setdefault(claim, []).append(place.rstrip(":") or "c")
+    app, init = pod_containers(word for word in words if "claim=" not in word)
+    sidecars = {one["name"]: one["resources"] for one in init if "restartPolicy" in one}
+    first = {one["name"]: one["resources"] for one in init if "restartPolicy" not in one}
+    containers = {one["name"]: one["resources"] for one in app}
+    return {"containers": containers, "init": first, "sidecars": sidecars, "claims": claims}
+
+
+def create(words: list[str]) -> Act:
+    if not words:
+        raise WordsError("found nothing, expected POD RESOURCE=N ...")
+    name, given = words[0], pod_words(words[1:])
+
+    async def act(session: Session) -> None:
+        _refused(lambda: cluster_of(session).create(name, given.pop("containers"), **given))
+
+    return act
+
+
+def phase(words: list[str]) -> Act:
+    text = ""
+    if "because" in words:
+        at = words.index("because")
+        words, text = words[:at], " ".join(words[at + 1 :])
+    name, wanted = exactly(words, "POD", "PHASE")
+    if wanted not in PHASES:
+        raise WordsError(f"found {wanted!r}, expected {', '.join(PHASES)}")
+
+    async def act(session: Session) -> None:
+        cluster = cluster_of(session)
+        try:
+            await cluster.until(name, wanted, because=text, within=session.patience)
+        except (TimeoutError, PodEndedError) as error:
+            raise StepError(str(error)) from error
+
+    return act
+
+
+def device_class(words: list[str]) -> Act:
+    name, driver, resource = exactly(words, "NAME", "DRIVER", "RESOURCE")
+
+    async def act(session: Session) -> None:
+        chosen = {"resource": resource}
+        _refused(lambda: cluster_of(session).device_class(name, driver, resource=resource, attributes=chosen))
+
+    return act
+
+
+def claim(words: list[str]) -> Act:
+    name, class_, count = exactly([*words, "1"] if len(words) == 2 else words, "NAME", "CLASS", "COUNT")
+    exact = {"deviceClassName": class_, "count": int(number(count, "a number of devices"))}
+
+    async def act(session: Session) -> None:
+        _refused(lambda: cluster_of(session).claim(name, {"name": "r", "exactly": exact}))
+
+    return act
+
+
+def api(words: list[str]) -> Act:
+    match words:
+        case ["down" | "up" | "hang" | "resume" | "compact" | "wipe" | "allow"] | ["forbid", _, _]:
+            pass
+        case ["gate", name, "on" | "off"] if name in FIELDS:
+            pass
+        case ["answer", status, *request] if request and status.isdecimal():
+            pass
+        case _:
+            raise WordsError(f"found {' '.join(words)!r}, expected {FAULTS}; gates: {', '.join(FIELDS)}")
+
+    async def act(session: Session) -> None:
+        await _act(cluster_of(session).server, words)
+
+    return act
+
+
+async def _act(server: SimulatedApiServer, words: list[str]) -> None:
+    store = server.store
+    match words:
+        case ["down"]:
+            await server.down()
+        case ["up"]:
+            await server.down()
+            await server.up()
+        case ["gate", name, state]:
+            (store.off.add if state == "off" else store.off.discard)(name)
+        case ["answer", status, *request]:
+            server.faults.append((" ".join(request), int(status), {"Retry-After": "1"}))
+        case ["forbid", verb, kind]:
+            server.forbidden.add((verb, kind))
+        case [other]:
+            plain: dict[str, Callable[[], object]] = {
+                "hang": server.hang,
+                "resume": server.resume,
+                "compact": store.compact,
+                "wipe": partial(store.wipe, "resourceslices", {}),
+                "allow": server.forbidden.clear,
+            }
+            plain[other]()
+
+
+def slices(words: list[str]) -> Act:
+    exactly(words)
+
+    async def act(session: Session) -> None:
+        session.write("slices", cluster_of(session).inventory())
+
+    return act
+
+
+def claims(words: list[str]) -> Act:
+    exactly(words)
+
+    async def act(session: Session) -> None:
+        session.write("claims", cluster_of(session).claims())
+
+    return act
+
+
+async def run_pod(session: Session, cluster: SimulatedCluster, name: str, given: Mapping[str, Any]) -> None:
+    """Creates a pod, and waits until it runs. Raises StepError."""
+    more = {key: value for key, value in given.items() if key != "containers"}
+    try:
+        await cluster.run(name, given["containers"], within=session.patience, **more)
+    except (ApiRefusal, TimeoutError, PodEndedError) as error:
+        raise StepError(str(error)) from error
+
+
+def _refused(do: Callable[[], object]) -> None:
+    """Raises StepError if the API server refuses it."""
+    try:
+        do()
+    except ApiRefusal as error:
+        raise StepError(str(error)) from error

@@ -1,0 +1,44 @@
+"""The example of `simulate --api-port`, with a gateway, on a device node that every machine has."""
+
+import asyncio
+import os
+import re
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from pathlib import Path
+
+from tests.docs.pages import Page
+
+PAGE = Page("reference/command-line.md").text
+SECTION = PAGE.partition("### With an API server")[2].partition("\n### ")[0]
+CONFIG, SCRIPT = re.findall(r"^```\w*\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+DPGATEWAY = str(Path(sys.executable).with_name("dpgateway"))
+
+
+async def test_the_steps_of_a_node_with_an_api_server(short_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+
+    def here(text: str) -> str:
+        return text.replace("/tmp/node", str(short_path)).replace("8001", port).replace("/dev/fuse", "/dev/zero")
+
+    command, _, steps = here(SCRIPT).partition("\n")
+    config, script = short_path / "config.yaml", short_path / "steps"
+    config.write_text(f"state_dir: {short_path}/state\nkubelet: {{root_dir: {short_path}}}\n{here(CONFIG)}")
+    script.write_text(steps)
+    (short_path / "token").write_text("any")
+    words = command.removeprefix("# dpgateway ").replace("--script steps", f"--script {script}").split()
+    simulated = await asyncio.create_subprocess_exec(DPGATEWAY, *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+    run = f"run --config {config} --device-plugins-dir {short_path}/device-plugins --node-name n1"
+    environment = os.environ | {"DPGATEWAY_CONTROL_SOCKET": f"{short_path}/control.sock"}
+    gateway = await asyncio.create_subprocess_exec(DPGATEWAY, *run.split(), stderr=PIPE, env=environment)
+    try:
+        async with asyncio.timeout(60):
+            output = (await simulated.communicate())[0].decode()
+    finally:
+        gateway.terminate()
+        log = (await gateway.communicate())[1].decode()
+    assert simulated.returncode == 0, (output, log)
+    assert re.search(r"^DEVICE +POOL +DRIVER +TAINTS +CLAIMS$", output, re.MULTILINE)
+    assert re.search(r"builder-extended-resources-\w+, second-extended-resources-\w+", output)
