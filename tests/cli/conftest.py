@@ -22,7 +22,7 @@ class Inner:
 @dataclass(frozen=True)
 class Options:
     mode: str = field(metadata={"help": "what to do"})
-    wait: timedelta = field(default=timedelta(seconds=90), metadata={"help": "how long"})
+    wait: timedelta = field(default=timedelta(seconds=90), metadata={"help": "how long", "per_claim": True})
     inner: Inner = field(default=Inner(), metadata={"help": "more"})
     def claims(self):
         return ["x"] if self.mode == "claim" else []

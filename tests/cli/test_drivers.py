@@ -9,15 +9,23 @@ def test_the_options_of_each_driver(line):
     result = line("drivers", "--output", "json")
     assert result.exit_code == 1  # broken is
     found = {one.pop("name"): one for one in json.loads(result.stdout)}
+    own = {"per_claim": False}
     assert found["fake"] == {
         "distribution": "fake-driver",
         "version": "1.2",
         "failure": None,
         "options": [
-            {"name": "mode", "type": "string", "required": True, "default": None, "help": "what to do"},
-            {"name": "wait", "type": "duration", "required": False, "default": "1m30s", "help": "how long"},
-            {"name": "inner", "type": "mapping", "required": False, "default": {"depth": 0}, "help": "more"},
-            {"name": "inner.depth", "type": "integer", "required": False, "default": 0, "help": "how deep"},
+            {"name": "mode", "type": "string", "required": True, "default": None, "help": "what to do", **own},
+            {
+                "name": "wait",
+                "type": "duration",
+                "required": False,
+                "default": "1m30s",
+                "help": "how long",
+                "per_claim": True,
+            },
+            {"name": "inner", "type": "mapping", "required": False, "default": {"depth": 0}, "help": "more", **own},
+            {"name": "inner.depth", "type": "integer", "required": False, "default": 0, "help": "how deep", **own},
         ],
     }
     assert "no_such_module_anywhere" in found["broken"]["failure"]
@@ -32,7 +40,7 @@ def test_a_table_for_people(line):
         "fake (fake-driver 1.2)",
         "OPTION TYPE DEFAULT MEANING",
         "mode string required what to do",
-        "wait duration 1m30s how long",
+        "wait duration 1m30s how long (per claim)",
         "inner mapping {depth: 0} more",
         "broken (fake-driver 1.2)",
         "can't be used: it can't be loaded: ModuleNotFoundError: No module named 'no_such_module_anywhere'",

@@ -122,7 +122,7 @@ class OracleLanes:
         self.preparing: list[Has] = []
         self.releasing: list[tuple[tuple[Device, ...], Callable[..., list[Device]], Callable[[], None]]] = []
 
-    async def allocate(self, devices, late):
+    async def allocate(self, devices, late, options=None):
         has, truth = Has(self._name, (), tuple(devices)), self._truth
         truth.check("given", self._name, devices, truth.in_hands)
         truth.getting.append(has)
@@ -133,7 +133,7 @@ class OracleLanes:
             truth.getting.remove(has)
         return Allocation()
 
-    async def prepare(self, devices, *, once=True):
+    async def prepare(self, devices, *, once=True, options=None):
         has, truth = Has(self._name, (), tuple(devices)), self._truth
         truth.check("prepared", self._name, devices, truth.in_hands)
         truth.preparing[has] = ended = asyncio.get_running_loop().create_future()

@@ -36,7 +36,7 @@ class Sticks:
         self.error = None
         self.prepared = False
 
-    async def allocate(self, devices, late):
+    async def allocate(self, devices, late, options=None):
         return self.answer(devices)
 
     async def repeat(self, devices):
@@ -48,7 +48,7 @@ class Sticks:
     def answer(self, devices):
         return Allocation(device_nodes=tuple(DeviceNode(self.paths[one.id], f"/dev/{one.id}") for one in devices))
 
-    async def prepare(self, devices, *, once=True):
+    async def prepare(self, devices, *, once=True, options=None):
         self.prepared, self.error = True, None
 
     def release(self, devices, free, told):

@@ -30,8 +30,8 @@ class One(Lanes):
     def came_late(self):
         self.late += 1
 
-    async def allocate(self, devices, late=None):
-        return await super().allocate(devices, late or self.came_late)
+    async def allocate(self, devices, late=None, options=None):
+        return await super().allocate(devices, late or self.came_late, options)
 
     def release(self, devices, free=None, told=None):
         super().release(devices, free or self.free, told)
@@ -454,3 +454,59 @@ async def test_a_driver_that_prepares_shows_nothing_without_preview(make):
     """In allocate() it may begin to change the device."""
     with pytest.raises(DriverError, match=r"prepare\(\), but no preview\(\)"):
         await make(allocate=pytest.fail, prepare=lambda _: None).show([A])
+
+
+class Other:
+    """What a driver returns for a claim's options."""
+
+    def __init__(self, options, prepared):
+        self.options, self.prepared = options, prepared
+
+    def allocate(self, devices):
+        return Allocation(env={"OTHER": self.options})
+
+    def prepare(self, devices):
+        self.prepared.append(self.options)
+
+
+async def test_a_claims_options_go_to_what_the_driver_returns_for_them(make):
+    prepared: list[str] = []
+    lanes = make(with_options=lambda options: Other(options, prepared), prepare=lambda _: prepared.append("own"))
+    assert "with_options" in lanes.abilities
+    assert await lanes.allocate([A], options="net") == Allocation(env={"OTHER": "net"})
+    await lanes.prepare([A], options="net")
+    await lanes.prepare([A])
+    assert prepared == ["net", "own"]
+
+
+async def test_a_preparation_with_other_options_is_not_joined(make, gate):
+    """It goes on, and the next one of the device comes after it."""
+    prepared: list[str] = []
+    slow = gate()
+
+    class Slow(Other):
+        def prepare(self, devices):
+            slow(devices)
+            super().prepare(devices)
+
+    lanes = make(
+        timeouts={"prepare": 0.05},
+        with_options=lambda options: Slow(options, prepared),
+        prepare=lambda _: prepared.append("own"),
+    )
+    with pytest.raises(DriverTimeout):
+        await lanes.prepare([A], options="net")
+    slow.open()
+    await until(lambda: prepared == ["net"])
+    await until(lambda: lanes.preparing.idle)
+    await lanes.prepare([A], options="aes")  # the late success is of another function
+    assert prepared == ["net", "aes"]
+
+
+async def test_a_refusal_of_options_is_the_drivers(make):
+    def refuse(options):
+        raise DriverError("no such function")
+
+    lanes = make(with_options=refuse)
+    with pytest.raises(DriverError, match="device a: driver scripted: no such function"):
+        await lanes.allocate([A], options="net")

@@ -52,10 +52,13 @@ class FakeLanes:
         self.asked: list[tuple[str, Any]] = []
         self.allocated: list[tuple[str, ...]] = []
         self.prepared: list[str] = []
+        self.options: list[object] = []
+        """Of each allocate and prepare."""
         self.released: list[str] = []
 
-    async def allocate(self, devices: Sequence[Device], late: object) -> Allocation:
+    async def allocate(self, devices: Sequence[Device], late: object, options: object = None) -> Allocation:
         self.allocated.append(_ids(devices))
+        self.options.append(options)
         if self.waiting is not None:
             self.waiting[devices[0].id] = answer = asyncio.get_running_loop().create_future()
             await answer
@@ -72,8 +75,9 @@ class FakeLanes:
         await self._answered("prefer", (list(available), list(must), size))
         return self.preferred
 
-    async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None:
+    async def prepare(self, devices: Sequence[Device], *, once: bool = True, options: object = None) -> None:
         self.prepared += _ids(devices)
+        self.options.append(options)
         await self._answered("prepare", devices)
 
     def release(

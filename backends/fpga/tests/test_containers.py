@@ -72,10 +72,10 @@ class Direct:
     def __init__(self, driver):
         self._driver = driver
 
-    async def allocate(self, devices, late):
+    async def allocate(self, devices, late, options=None):
         return self._driver.allocate(devices)
 
-    async def prepare(self, devices, *, once=True):
+    async def prepare(self, devices, *, once=True, options=None):
         self._driver.prepare(devices)
 
     def release(self, devices, free, told=lambda: None):

@@ -1,5 +1,6 @@
 """Boards are programmed once, each in its own time; what fails is seen, and tried again."""
 
+import hashlib
 import json
 import threading
 import time
@@ -7,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from dpgateway_fpga import FpgaDriver
+from dpgateway_fpga import Bitstream, FpgaDriver
 from dpgateway_fpga.programmers import BoardState, Failed, Verification
 from dpgateway_fpga.retrying import pause
 
@@ -290,3 +291,64 @@ def test_pauses_double_with_jitter(options):
         pauses = {pause(failures, options) for _ in range(20)}
         assert len(pauses) > 1
         assert 0.8 * longest <= min(pauses) <= max(pauses) <= longest
+
+
+@pytest.fixture
+def functions(options, tmp_path):
+    """The resource's own bitstream, and one more."""
+    file = tmp_path / "net.bin"
+    file.write_bytes(b"net")
+    file.chmod(0o644)
+    return replace(options, functions=(Bitstream(file, id="net-v1"),))
+
+
+def test_a_claim_chooses_the_function(functions, start_with):
+    programmer = Programmer()
+    driver = start_with(functions, programmer)
+    first, second = driver.devices()[:2]
+    chosen = driver.with_options(replace(functions, function="net-v1"))
+    assert chosen.allocate([first]).env == {"FPGA_BITSTREAM": "net-v1", "FPGA_BOARDS": "fpga-a"}
+    assert chosen.allocate([first]).device_nodes == driver.allocate([first]).device_nodes
+    chosen.prepare([first])
+    driver.prepare([second])
+    assert programmer.images["fpga-a"] == hashlib.sha256(b"net").hexdigest()
+    assert programmer.images["fpga-b"] == hashlib.sha256(b"a bitstream").hexdigest()
+
+    # The next claim has the function of its own, or the resource's.
+    driver.release([first])
+    driver.prepare([first])
+    assert programmer.images["fpga-a"] == hashlib.sha256(b"a bitstream").hexdigest()
+    assert driver.allocate([first]).env["FPGA_BITSTREAM"] == "crypto-v3"
+    assert programmer.programmed == ["fpga-a", "fpga-b", "fpga-a"]
+
+
+def test_a_board_that_runs_the_chosen_function_is_left_alone(functions, start_with):
+    programmer = Programmer()
+    driver = start_with(functions, programmer)
+    chosen = driver.with_options(replace(functions, function="net-v1"))
+    for _ in range(2):
+        chosen.prepare(driver.devices()[:1])
+    assert programmer.programmed == ["fpga-a"]
+
+
+def test_a_refused_file_of_a_claims_function_says_nothing_of_the_board(functions, start_with):
+    functions.functions[0].path.unlink()
+    driver = start_with(functions, Programmer())
+    chosen = driver.with_options(replace(functions, function="net-v1"))
+    with pytest.raises(DriverError, match=r"bitstream 'net-v1' .* is refused"):
+        chosen.prepare(driver.devices()[:1])
+    assert driver.devices()[0].health.ok
+
+
+def test_a_board_on_which_a_claims_function_failed_is_repaired(functions, start_with):
+    """With the resource's own function, once the retry is due."""
+    programmer = Programmer()
+    programmer.act = lambda board: busy(board) if len(programmer.programmed) == 1 else None
+    soon = replace(functions, retry_first=timedelta(milliseconds=1), retry_limit=timedelta(milliseconds=1))
+    driver = start_with(soon, programmer)
+    with pytest.raises(DriverError):
+        driver.with_options(replace(soon, function="net-v1")).prepare(driver.devices()[:1])
+    deadline = time.monotonic() + 20
+    while not driver.devices()[0].health.ok and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert programmer.images["fpga-a"] == hashlib.sha256(b"a bitstream").hexdigest()

@@ -10,6 +10,8 @@ from dpgateway_fpga.command_line import main
 
 from dpgateway import Device
 
+FFT = Bitstream(Path("/fft.bin"), "fft")
+
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../a", "x" * 64, "a b", "a\n"])
 def test_a_board_id_can_name_a_file(name):
@@ -42,6 +44,9 @@ def test_what_is_just_allowed(board):
         ({"boards": (Board("a", address="b"), Board("b"))}, "^boards: expected each place once, found b twice"),
         ({"programmer": "command"}, "^command: expected preset, or argv, because the programmer is command$"),
         ({"programmer": "overlay"}, "^overlay: expected file, because the programmer is overlay$"),
+        ({"functions": (Bitstream(Path("/a.bin"), "crypto-v3"),)}, "^functions: .* found crypto-v3 twice$"),
+        ({"function": "fft"}, "^function: expected one of crypto-v3, found 'fft'$"),
+        ({"functions": (FFT,), "function": "ftf"}, "^function: expected one of crypto-v3, fft, found 'ftf'$"),
         ({"patience": timedelta()}, "^patience: expected more than 0s, found 0s$"),
         ({"retry_first": timedelta()}, "^retry_first: "),
         ({"retry_limit": timedelta(seconds=1)}, "^retry_first: .* no more than retry_limit"),

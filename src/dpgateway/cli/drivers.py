@@ -29,6 +29,8 @@ class Option:
     required: bool
     default: object
     help: str
+    per_claim: bool = False
+    """Whether a ResourceClaim, or its class, may choose it."""
 
 
 @click.command()
@@ -70,7 +72,8 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
         default = field.default_factory() if field.default_factory is not MISSING else field.default
         required = default is MISSING
         text = str(field.metadata.get("help", ""))
-        yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text)
+        claimed = not prefix and field.metadata.get("per_claim") is True
+        yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text, claimed)
         for inner, mark in _nested(kinds[field.name]):
             if inner not in told:
                 told.add(inner)
@@ -112,6 +115,10 @@ def _written(value: object) -> str:
     return str(value) or '""'
 
 
+def _meaning(one: Option) -> str:
+    return f"{one.help} (per claim)" if one.per_claim else one.help
+
+
 def _as_json(found: Found) -> dict[str, object]:
     options = describe_options(found.driver.Options) if found.driver is not None else ()
     return {
@@ -120,7 +127,14 @@ def _as_json(found: Found) -> dict[str, object]:
         "version": found.version,
         "failure": found.failure,
         "options": [
-            {"name": one.name, "type": one.kind, "required": one.required, "default": one.default, "help": one.help}
+            {
+                "name": one.name,
+                "type": one.kind,
+                "required": one.required,
+                "default": one.default,
+                "help": one.help,
+                "per_claim": one.per_claim,
+            }
             for one in options
         ],
     }
@@ -138,7 +152,7 @@ def _print(found: Mapping[str, Found]) -> None:
             continue
         options = list(describe_options(one.driver.Options))
         if options:
-            rows = [(o.name, o.kind, "required" if o.required else _written(o.default), o.help) for o in options]
+            rows = [(o.name, o.kind, "required" if o.required else _written(o.default), _meaning(o)) for o in options]
             print_table(("option", "type", "default", "meaning"), rows, spare=("default", "type"))
         else:
             print_line("no options")

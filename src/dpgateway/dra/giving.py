@@ -8,6 +8,7 @@ from functools import partial
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.dra.claims.records import ClaimRecord, Given
 from dpgateway.dra.claims.store import ClaimStore
+from dpgateway.drivers.parameters import with_parameters
 from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
 from dpgateway.resource.granting import Terms
@@ -32,7 +33,22 @@ class ClaimGrants:
             devices = [offering.id_of(one.pool, device) or device for device, _ in one.devices]
             return (await offering.granting.show(devices, deliver)).cdi_devices
         # The claim's own record holds the ids already: that is no obstacle.
-        return (await offering.granting.grant(one.ids, Terms(API, deliver, repeats=True, prepares=True))).cdi_devices
+        terms = Terms(API, deliver, repeats=True, prepares=True, options=await self._options(one, claim))
+        return (await offering.granting.grant(one.ids, terms)).cdi_devices
+
+    async def _options(self, one: Given, claim: ClaimRecord) -> object:
+        """The options that class and claim choose, of the driver's type; None if they choose none. Raises
+        GatewayError.
+        """
+        if not one.parameters:
+            return None
+        config = self._store.offerings[one.resource].granting.config.value
+        if config.options is None:
+            raise RequestError(f"resource {one.resource}: its driver {config.driver} isn't running; see the log")
+        try:
+            return await self._store.on_disk(partial(with_parameters, config.options, one.parameters))
+        except ValueError as error:
+            raise RequestError(f"{claim}: parameters of request {one.request} for {one.resource}: {error}") from error
 
     async def _deliver(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
         """Puts all that a container gets into a CDI spec, which is kept for these ids."""

@@ -5,6 +5,7 @@ hookspecs   the hook that returns a package's driver class
 points      the entry points of installed packages
 discovery   imports a driver's package and checks its class
 options     types the options of resources; collects claims and warnings
+parameters  the options that a claim may choose
 loading     imports drivers and checks options concurrently, each on a thread of its own
 answers     checks results and exceptions of a driver
 allocating  the lane of allocate, preview and prefer

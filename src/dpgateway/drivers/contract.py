@@ -1,9 +1,9 @@
 """The contract of a driver.
 
 A driver is a class with ``Options`` and the methods below. ``preview``, ``prefer``, ``prepare``, ``release``,
-``explain`` and ``close`` are optional: a driver has an ability by having the method. The gateway calls the methods on
-its own threads, and different methods of one driver may run concurrently. So a driver keeps its state in the values
-that it returns, or locks it.
+``with_options``, ``explain`` and ``close`` are optional: a driver has an ability by having the method. The gateway
+calls the methods on its own threads, and different methods of one driver may run concurrently. So a driver keeps its
+state in the values that it returns, or locks it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ class Driver(Protocol):
     """A frozen dataclass: validated from the resource's ``options``, printed by ``dpgateway drivers``.
 
     Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
-    ``datetime.timedelta``. ``__post_init__`` raises ValueError for constraints beyond types. An optional method
-    ``claims(self)`` returns names of things that only one resource of the driver, or the resources of one ``pool``, can
-    have; a name with ``*``, ``?`` or ``[`` is a glob, and claims every name that it matches. An optional method
-    ``warnings(self, others)`` returns texts for ``dpgateway check``; ``others`` has the options of the driver's earlier
-    resources, by name.
+    ``datetime.timedelta``. A claim may choose the value of a field with ``"per_claim": True`` in its metadata, for
+    the devices that it gets (see ``with_options``). ``__post_init__`` raises ValueError for constraints beyond
+    types. An optional method ``claims(self)`` returns names of things that only one resource of the driver, or the
+    resources of one ``pool``, can have; a name with ``*``, ``?`` or ``[`` is a glob, and claims every name that it
+    matches. An optional method ``warnings(self, others)`` returns texts for ``dpgateway check``; ``others`` has the
+    options of the driver's earlier resources, by name.
     """
 
     def __init__(self, options: Any, context: Context) -> None:  # noqa: ANN401  each driver has Options of its own
@@ -85,6 +86,12 @@ class Driver(Protocol):
     # def release(self, devices: Sequence[Device]) -> None:
     #     """The devices are free again."""
     #
+    # def with_options(self, options: Any) -> object:
+    #     """The driver as it is with other options, for a claim with parameters: those of the resource, except for the
+    #     fields with ``metadata={"per_claim": True}``, which the claim may choose. Its ``allocate``, and ``prepare`` if
+    #     the driver has that, are called with the driver's devices. ``release`` is the driver's own. Called anew for
+    #     each call of these, perhaps on two threads at once. Raises DriverError."""
+    #
     # def explain(self, about: str | None) -> Iterable[Candidate]:
     #     """The objects that the driver examined in search of devices, each with its device or its failed test: all, or
     #     the ones that ``about`` (a path, a name) means. For ``dpgateway devices --explain``; a running gateway never
@@ -97,7 +104,7 @@ class Driver(Protocol):
 DriverClass = Callable[..., Driver]
 
 REQUIRED = ("Options", "devices", "allocate")
-ABILITIES = ("preview", "prefer", "prepare", "release", "explain", "close")
+ABILITIES = ("preview", "prefer", "prepare", "release", "with_options", "explain", "close")
 
 
 def abilities(driver: object) -> frozenset[str]:

@@ -61,9 +61,9 @@ class Lanes:
 
     # the allocate lane
 
-    async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
+    async def allocate(self, devices: Sequence[Device], late: Callable[[], None], options: object = None) -> Allocation:
         """Asks the driver until the ``allocate`` deadline, once no release of the devices is under way. ``late`` is
-        called if the driver returns after the deadline.
+        called if the driver returns after the deadline. ``options``: a claim's, for a driver with ``with_options``.
         """
         devices = tuple(devices)
         if "prepare" in self.abilities:
@@ -72,7 +72,7 @@ class Lanes:
         end = time.monotonic() + seconds
 
         def ask() -> Awaitable[Allocation]:
-            return self._allocating.call("allocate", partial(self._allocation, devices), seconds, end, late)
+            return self._allocating.call("allocate", partial(self._allocation, devices, options), seconds, end, late)
 
         # A release under way is of the previous container, and might undo the effect of allocate().
         with self._blaming("allocate", devices):
@@ -130,9 +130,16 @@ class Lanes:
 
         return await self._once("prefer", call, self._config.value.timeouts.prefer.total_seconds())
 
-    def _allocation(self, devices: Sequence[Device]) -> Allocation:
+    def _allocation(self, devices: Sequence[Device], options: object = None) -> Allocation:
         """Asks the driver, on its thread."""
-        return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
+        driver = self._with(options)
+        return answers.ask("allocate", lambda: answers.allocation(driver.allocate(answers.own(devices))))
+
+    def _with(self, options: object) -> Any:  # noqa: ANN401  what the driver returns
+        """The driver as it is with these options; None: as it is. Runs the driver's code."""
+        if options is None:
+            return self._driver
+        return answers.ask("with_options", partial(self._driver.with_options, options))
 
     async def _once(self, method: str, function: Callable[[], T], seconds: float, devices: Sequence[Device] = ()) -> T:
         with self._blaming(method, devices):
@@ -140,23 +147,25 @@ class Lanes:
 
     # the prepare lane
 
-    async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None:
+    async def prepare(self, devices: Sequence[Device], *, once: bool = True, options: object = None) -> None:
         """Asks the driver until the ``prepare`` deadline; a running call goes on after it.
 
-        ``once``: a Busy driver isn't asked again, because the kubelet calls PreStartContainer again.
+        ``options``: as for :meth:`allocate`. ``once``: a Busy driver isn't asked again, because the kubelet calls
+        PreStartContainer again.
         """
         devices = tuple(devices)
         seconds = self._config.value.timeouts.prepare.total_seconds()
         end = time.monotonic() + seconds
 
         def call() -> None:
-            answers.ask("prepare", lambda: self._driver.prepare(answers.own(devices)))
+            driver = self._with(options)
+            answers.ask("prepare", lambda: driver.prepare(answers.own(devices)))
 
         with self._blaming("prepare", devices):
             if once:
-                await self.preparing.prepare(devices, call, seconds)
+                await self.preparing.prepare(devices, call, seconds, options)
             else:
-                await _until_free(lambda: self.preparing.prepare(devices, call, end - time.monotonic()), end)
+                await _until_free(lambda: self.preparing.prepare(devices, call, end - time.monotonic(), options), end)
 
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
         """Queues a release, and returns at once. For a driver with ``prepare`` alone, the release just waits for a

@@ -10,7 +10,8 @@ of MOST_AT_ONCE slots, then runs on a thread (``begun``). Several callers may wa
   since 1.10).
 - *A late success* is unclaimed: it answers the next prepare of the same devices, once. It is forgotten when one of the
   devices is released, changes, or is allocated together with others. A prepare in progress whose device is allocated
-  together with others is outdated: no later prepare joins it, and its success isn't kept.
+  together with others is outdated: no later prepare joins it, and its success isn't kept. So is one with other options:
+  a claim may choose what the devices are prepared for.
 - *A release that hasn't begun* leaves out devices that were allocated again, perhaps to another container. The lane
   doesn't know the holders, so a release brings a function that returns the devices still free. A release that has begun
   can't leave out any, so an Allocate waits for it (:meth:`PrepareLane.released`).
@@ -69,6 +70,7 @@ class _Success:
 
     devices: tuple[Device, ...]
     at: float
+    options: object = None
 
 
 @dataclass(eq=False)
@@ -80,6 +82,8 @@ class _Work:
     ids: Ids
     since: float
     """When ``phase`` began."""
+    options: object = None
+    """What a claim chose for its devices; None for the resource's own options."""
     task: asyncio.Task[Exception | None] = field(init=False)
     """Returns the driver's exception or None; cancelled if the driver ended first."""
     call: asyncio.Future[Any] | None = None
@@ -120,16 +124,21 @@ class PrepareLane:
         self._unclaimed: dict[Ids, _Success] = {}
         """`_unclaimed` contains late successes, keyed by device ids."""
 
-    async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
+    async def prepare(
+        self, devices: Sequence[Device], function: Callable[[], object], deadline: float, options: object = None
+    ) -> None:
         """Returns when the devices are ready. Raises DriverTimeout after ``deadline`` seconds; the call goes on."""
         # The kubelet retries after a timeout, so an earlier call may have prepared the devices meanwhile.
         devices, ids = tuple(devices), _ids(devices)
         last = self._unclaimed.pop(ids, None)
-        if last is not None and _states(last.devices) == _states(devices) and self._clock() - last.at < KEPT:
+        same = last is not None and last.options == options and _states(last.devices) == _states(devices)
+        if last is not None and same and self._clock() - last.at < KEPT:
             return
+        if (other := self._preparing.get(ids)) is not None and other.options != options:
+            self._preparing.pop(ids).outdated = True
 
         # Several callers may wait: the last one to give up drops a call that hasn't begun.
-        work = self._preparing.get(ids) or self._start("prepare", devices, lambda: function)
+        work = self._preparing.get(ids) or self._start("prepare", devices, lambda: function, options)
         work.waiters += 1
         try:
             await asyncio.wait({work.task}, timeout=deadline)
@@ -222,10 +231,10 @@ class PrepareLane:
 
     # a call
 
-    def _start(self, method: str, devices: tuple[Device, ...], begin: Begin) -> _Work:
+    def _start(self, method: str, devices: tuple[Device, ...], begin: Begin, options: object = None) -> _Work:
         if self._closed:
             raise DriverEnded
-        work = _Work(method, devices, _ids(devices), self._clock())
+        work = _Work(method, devices, _ids(devices), self._clock(), options)
         work.task = self._group.create_task(self._run(work, begin), name=f"{self._name} {method} {_names(devices)}")
         self._works.add(work)
         work.task.add_done_callback(lambda _: self._works.discard(work))
@@ -262,7 +271,7 @@ class PrepareLane:
         self._leave(work)
         now = self._clock()
         if error is None and not work.outdated:
-            self._unclaimed[work.ids] = work.success = _Success(work.devices, now)
+            self._unclaimed[work.ids] = work.success = _Success(work.devices, now, work.options)
 
         # A caller that timed out was told that the call goes on; the log has its end.
         if not work.overdue:

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
@@ -52,6 +53,8 @@ class Terms:
     """Whether the kubelet allocates the same ids again at each start of a container (1.8, GetResources)."""
     prepares: bool = False
     """Whether the grant includes the preparation, because the kubelet doesn't ask for it before a start."""
+    options: object = None
+    """A claim's own options, of the driver's type; None: the resource's."""
 
 
 class Granting:
@@ -75,6 +78,8 @@ class Granting:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
         # The pool may have changed since the last list. A 1.8 kubelet repeats its call, so its own ids are no obstacle.
         calls = self._calls()
+        if terms.options is not None and "with_options" not in calls.abilities:
+            raise self._refused(f"its driver {self.config.value.driver} takes no parameters: it has no with_options()")
         self.inventory.look()
         before, again, given_up = self._usage.value, set[str](), frozenset[str]()
         if terms.repeats:
@@ -91,12 +96,15 @@ class Granting:
         self._usage.set(self._usage.value.began(ids, behind))
         self.inventory.use()
         try:
-            allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, behind, found))
+            late = partial(self.releases.allocated_late, ids, behind, found)
+            allocation = await calls.allocate(devices, late, terms.options)
             if not CONCERNED.isdisjoint(calls.abilities):
                 self.releases.owe(ids, behind, found)
             allocation = await terms.deliver(self.complete(allocation, len(ids)))
             if terms.prepares and "prepare" in calls.abilities:
-                await self._prepare(calls, ids, devices, terms.api, once=False)
+                prepares = self._clock.monotonic()
+                await calls.prepare(devices, once=False, options=terms.options)
+                self._tell_later("prepared %s for a container, in %s", ids, devices, terms.api, prepares)
 
             # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
             behind = self._unchanged(self._found(ids, again, given_up), behind)
@@ -194,7 +202,9 @@ class Granting:
             raise self._refused(f"device {id_} can't be prepared: {reason}")
         self._starts({offered: hardware(device) for offered, device in found.items()})
         if prepares:
-            await self._prepare(calls, ids, own, api, once=True)
+            began = self._clock.monotonic()
+            await calls.prepare(own)
+            self._tell_later("prepared %s for a container, in %s", ids, own, api, began)
         if not checked:
             await check(ids, own, calls)
 
@@ -217,13 +227,6 @@ class Granting:
                 raise self._refused(what)
             self._usage.set(after)
             self.inventory.use()
-
-    async def _prepare(
-        self, calls: Lanes, ids: Sequence[str], devices: Sequence[Device], api: str, *, once: bool
-    ) -> None:
-        began = self._clock.monotonic()
-        await calls.prepare(devices, once=once)
-        self._tell_later("prepared %s for a container, in %s", ids, devices, api, began)
 
     def _calls(self) -> Lanes:
         if self.driver.calls is None:

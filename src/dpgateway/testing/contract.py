@@ -62,6 +62,7 @@ class DriverContract:
     def test_options_explain_themselves(self) -> None:
         with self._driver() as caller:
             package.check_options(type(caller.driver))
+            package.check_per_claim(type(caller.driver))
 
     def test_nothing_happens_at_import(self) -> None:
         with self._driver() as caller:

@@ -30,7 +30,7 @@ def result(device: str, request: str = "r", **more: Any) -> dict[str, Any]:
         ([result("a", "first"), result("b", "second")], [Result("first", "n1", "a"), Result("second", "n1", "b")]),
         ([result("a"), result("b")], [Result("r", "n1", "a"), Result("r", "n1", "b")]),
         ([result("a"), result("b", pool="n1/x")], [Result("r", "n1", "a"), Result("r", "n1/x", "b")]),
-        ([result("a", "r/small")], [Result("r", "n1", "a")]),
+        ([result("a", "r/small")], [Result("r", "n1", "a", alternative="small")]),
         ([result("a", shareID="s", consumedCapacity={"shares": "2"})], [Result("r", "n1", "a", "s", 2)]),
         ([result("a", shareID="s", consumedCapacity={"memory": "1Gi"})], [Result("r", "n1", "a", "s", 1)]),
         ([result("a", adminAccess=True)], [Result("r", "n1", "a", admin=True)]),

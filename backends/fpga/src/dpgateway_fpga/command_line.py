@@ -84,7 +84,7 @@ def program(  # noqa: PLR0913, PLR0917  one per option
     _refuse_held(known, control_socket, force=force)
     with _naming(board), Teller(board) as tell:
         function.program(tell)
-    _result(known, output, f"board {board} runs {function.options.bitstream.id}")
+    _result(known, output, f"board {board} runs {function.options.chosen.id}")
 
 
 @main.command()
@@ -101,7 +101,7 @@ def verify(settings: Settings, board: str, resource: str, output: str) -> None:
     function = known.function(resource)
     with _naming(board):
         function.verify()
-    _result(known, output, f"board {board} runs {function.options.bitstream.id}")
+    _result(known, output, f"board {board} runs {function.options.chosen.id}")
 
 
 @main.command()

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Complaint, Look, Watcher
-from dpgateway_fpga.boards import Board
+from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.discovery import LOOKING, concerns, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import BoardJournal
@@ -90,21 +90,30 @@ class FpgaDriver:
         best = sorted(rest, key=lambda device: self._slot(device).preference())
         return [*must_include, *best][:size]
 
+    def with_options(self, options: FpgaOptions) -> FpgaFunction:
+        return FpgaFunction(self, options.chosen)
+
     def allocate(self, devices: Sequence[Device]) -> Allocation:
+        return self.allocate_as(self._options.chosen, devices)
+
+    def allocate_as(self, function: Bitstream, devices: Sequence[Device]) -> Allocation:
         slots = [self._slot(device) for device in devices]
         if self._options.prefetch:
             for slot in slots:
                 with contextlib.suppress(DriverError):  # prepare reports it
-                    slot.begin()
+                    slot.begin(function)
         return Allocation(
             env={
-                "FPGA_BITSTREAM": self._options.bitstream.id,
+                "FPGA_BITSTREAM": function.id,
                 "FPGA_BOARDS": ",".join(slot.board.id for slot in slots),
             },
             device_nodes=tuple(DeviceNode(node) for slot in slots for node in slot.board.nodes),
         )
 
     def prepare(self, devices: Sequence[Device]) -> None:
+        self.prepare_as(self._options.chosen, devices)
+
+    def prepare_as(self, function: Bitstream, devices: Sequence[Device]) -> None:
         """Programs the boards concurrently, because the kubelet waits 30 s for all of them together. Raises Busy if all
         errors are; DriverError with all errors.
         """
@@ -116,7 +125,7 @@ class FpgaDriver:
         # all jobs begin before the first is waited for; a failed board doesn't end the attempts on the others
         for slot in [self._slot(device) for device in devices]:
             try:
-                jobs.append((slot, slot.begin()))
+                jobs.append((slot, slot.begin(function)))
             except DriverError as error:
                 errors.append(error)
         for slot, job in jobs:
@@ -145,3 +154,16 @@ class FpgaDriver:
             known = ", ".join(self._slots)
             raise DeviceUnavailable(f"board {device.id!r} isn't one of the resource's boards, which are {known}")
         return self._slots[device.id]
+
+
+class FpgaFunction:
+    """The driver with the function that a claim has chosen. Boards, their health and their journal are the driver's."""
+
+    def __init__(self, driver: FpgaDriver, function: Bitstream) -> None:
+        self._driver, self._function = driver, function
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        return self._driver.allocate_as(self._function, devices)
+
+    def prepare(self, devices: Sequence[Device]) -> None:
+        self._driver.prepare_as(self._function, devices)

@@ -34,7 +34,7 @@ class Function:
         """The board's state. Raises DriverError or OSError unless it runs the resource's bitstream, as far as board and
         journal can tell.
         """
-        work, bitstream = self.work, self.options.bitstream
+        work, bitstream = self.work, self.options.chosen
         image = work.check(bitstream)
         found = verify(work.programmer, work.board, image)
         if work.programmer.verification is not Verification.IDENTITY and not work.runs(image.sha256):
@@ -45,7 +45,7 @@ class Function:
     def program(self, tell: Progress) -> None:
         """Returns when the board runs the resource's bitstream. Raises Busy, DriverError, OSError."""
         self._check_known()
-        self.work.ensure(self.options.bitstream, tell, self.options.fallback)
+        self.work.ensure(self.options.chosen, tell, self.options.fallback)
 
     def reset(self) -> None:
         """Resets the board and forgets its image, so that it is programmed again before a container gets it. Raises

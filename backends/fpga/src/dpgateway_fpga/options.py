@@ -21,6 +21,13 @@ class FpgaOptions:
     """One function (a bitstream), and the boards that can run it."""
 
     bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with before a container starts"})
+    functions: tuple[Bitstream, ...] = field(
+        default=(), metadata={"help": "further bitstreams, which function may choose by their ids"}
+    )
+    function: str | None = field(
+        default=None,
+        metadata={"help": "the id of the bitstream to program; else that of bitstream", "per_claim": True},
+    )
     boards: tuple[Board, ...] = field(
         default=(), metadata={"help": "the boards; another resource may name them, too, if both are in one pool"}
     )
@@ -73,7 +80,13 @@ class FpgaOptions:
     def __post_init__(self) -> None:
         refuse(self._problems())
 
+    @property
+    def chosen(self) -> Bitstream:
+        """The bitstream that is programmed: another one for each claim that chooses a function."""
+        return next((one for one in self.functions if one.id == self.function), self.bitstream)
+
     def _problems(self) -> Iterator[str]:
+        yield from self._wrong_functions()
         yield from self._wrong_boards()
         yield from self._wrong_programmer()
         if not timedelta() < self.retry_first <= self.retry_limit:
@@ -84,6 +97,18 @@ class FpgaOptions:
         for key, path in (("sysfs", self.sysfs), ("dev", self.dev), ("state_dir", str(self.state_dir))):
             if not path.startswith("/"):
                 yield f"{key}: expected an absolute path, found {path!r}"
+
+    def _wrong_functions(self) -> Iterator[str]:
+        ids = [one.id for one in (self.bitstream, *self.functions)]
+        if twice := [id_ for id_, count in Counter(ids).items() if count > 1]:
+            yield f"functions: expected each id once, also that of bitstream, found {', '.join(twice)} twice"
+        if self.function is not None and self.function not in ids:
+            yield f"function: expected one of {', '.join(ids)}, found {self.function!r}"
+        if self.functions and self.programmer == "overlay":
+            yield "functions: expected none with the programmer overlay, because its file describes one function"
+        suffix = self.bitstream.path.suffix
+        if self.programmer == "command" and any(one.path.suffix != suffix for one in self.functions):
+            yield f"functions: expected files with the suffix {suffix!r} of bitstream, because tools look at it"
 
     def _wrong_programmer(self) -> Iterator[str]:
         if self.discover and self.programmer not in DISCOVERS:

@@ -94,9 +94,9 @@ class Slot:
         if job is not None:  # a fault lasts until it ends
             return self._health
         # a refused file doesn't matter to a board that runs the bitstream already, which only a digest can tell
-        pinned = self._options.bitstream.sha256
+        pinned = self._options.chosen.sha256
         if refused and (pinned is None or not self._work.runs(pinned)):
-            return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
+            return Health.unhealthy(f"programming {self._options.chosen.id} failed: {refused}")
         found = said(self._reader)
         if found.state == "absent" and self._work.entry() is not None:
             self._work.gone()
@@ -114,7 +114,7 @@ class Slot:
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
         """The sort key, best first: boards with the bitstream, blank or unprogrammed ones, others; then NUMA nodes."""
-        entry, ours, blank = self._work.entry(), self._options.bitstream, self._options.blank
+        entry, ours, blank = self._work.entry(), self._options.chosen, self._options.blank
         rank = 2
         if entry is None or (blank is not None and entry.bitstream == blank.id):
             rank = 1
@@ -124,12 +124,12 @@ class Slot:
 
     # programming
 
-    def begin(self) -> ProgrammingJob:
+    def begin(self, bitstream: Bitstream) -> ProgrammingJob:
         """Starts a job that programs the board unless it runs the bitstream; further callers join the job. Raises Busy
         if the board is being programmed with another bitstream.
         """
         ensure = partial(self._work.ensure, fallback=self._options.fallback)
-        return self._begin(self._options.bitstream, ensure)
+        return self._begin(bitstream, ensure)
 
     def finish(self, job: ProgrammingJob, end: float) -> None:
         """Waits for a job until ``end``, a time of time.monotonic(). Raises Busy if it goes on, or its DriverError."""
@@ -157,18 +157,20 @@ class Slot:
             raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or self._unknown}")
         try:
             job = ProgrammingJob(bitstream, self._work.resource)
-            return self._station.begin(job, partial(self._attempt, partial(work, bitstream)))
+            return self._station.begin(job, partial(self._attempt, bitstream, partial(work, bitstream)))
         except Busy as error:
             raise Busy(f"board {self.board.id!r} can't be programmed: {error}") from error
 
-    def _attempt(self, work: Callable[[Progress], None], tell: Progress) -> None:
+    def _attempt(self, bitstream: Bitstream, work: Callable[[Progress], None], tell: Progress) -> None:
         try:
             work(tell)
         except (Busy, Meanwhile):  # the board is in other hands, which isn't a failure of this resource
             self._retries.settle(0)
             raise
         except BaseException as error:
-            self._failed(error)
+            # A refused file of a function that a claim has chosen says nothing of the board.
+            if not isinstance(error, Refused) or bitstream in (self._options.chosen, self._options.blank):
+                self._failed(error)
             raise
         self._refused = ""
         self._retries.settle(0)
@@ -187,10 +189,10 @@ class Slot:
         # after a refusal the board isn't at fault, so checking the file again is enough
         if not self._refused:
             with contextlib.suppress(Busy):  # another resource programs it
-                self._begin(self._options.bitstream, self._work.ensure_again)
+                self._begin(self._options.chosen, self._work.ensure_again)
             return
         try:
-            self._work.check(self._options.bitstream)
+            self._work.check(self._options.chosen)
         except Refused as error:
             self._failed(error)
         else:

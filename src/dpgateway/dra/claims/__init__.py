@@ -1,11 +1,12 @@
 """ResourceClaims of this node: what the API server says of one, what was prepared for it, and what that means.
 
-reading    a claim's allocation, as far as it concerns this driver
-records    what was given to a claim, and how far its preparation or its end has come
-files      the records on disk, one file for each claim
-holdings   the records as holdings of a resource
-choosing   the ids of a resource that an allocated claim gets
-lanes      one call after the other for each claim
-staleness  whether a record's claim has ended without an Unprepare
-store      the records in memory, on disk, and told to the resources
+reading     a claim's allocation, as far as it concerns this driver
+parameters  what class and claim ask of the driver
+records     what was given to a claim, and how far its preparation or its end has come
+files       the records on disk, one file for each claim
+holdings    the records as holdings of a resource
+choosing    the ids of a resource that an allocated claim gets
+lanes       one call after the other for each claim
+staleness   whether a record's claim has ended without an Unprepare
+store       the records in memory, on disk, and told to the resources
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from dpgateway.dra.claims.parameters import parameters
 from dpgateway.dra.claims.reading import Allocated, Result
 from dpgateway.dra.claims.records import Given
 from dpgateway.errors import RequestError
@@ -51,7 +52,8 @@ def chosen(wanted: Allocated, offerings: Offerings, *, had: bool = False) -> tup
         held, served = () if admin else tuple(some), (resource, offerings[resource])
         ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, taken, had=had)])
         devices = tuple([(one.device, one.share_id) for one in some])
-        found.append(Given(request, resource, pool, devices, ids, admin=admin))
+        asked = dict(parameters(wanted, some[0]))
+        found.append(Given(request, resource, pool, devices, ids, parameters=asked, admin=admin))
     return tuple(found)
 
 

@@ -22,6 +22,8 @@ class Result(NamedTuple):
     shares: int = 1
     admin: bool = False
     """For monitoring (adminAccess): others may have the device, too, so it is neither prepared nor held."""
+    alternative: str = ""
+    """The name of the alternative that was chosen; empty if the request has none."""
 
 
 class Allocated(NamedTuple):
@@ -34,6 +36,8 @@ class Allocated(NamedTuple):
     """Of this driver alone: other drivers prepare their own."""
     pods: tuple[tuple[str, str], ...]
     """The uid and the name of each pod that may use it."""
+    configs: tuple[Mapping[str, Any], ...] = ()
+    """The parameters of class and claim for this driver, as the API server has them."""
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name}"
@@ -50,7 +54,9 @@ def allocated(claim: Mapping[str, Any] | None, driver: str, asked: tuple[str, st
     status = claim.get("status") or {}
     if not (allocation := status.get("allocation")):
         raise RequestError(f"claim {namespace}/{name} isn't allocated")
-    results = (allocation.get("devices") or {}).get("results") or ()
+    devices = allocation.get("devices") or {}
+    results = devices.get("results") or ()
+    configs = tuple([one for one in devices.get("config") or () if (one.get("opaque") or {}).get("driver") == driver])
     pods = [one for one in status.get("reservedFor") or () if one.get("resource") == "pods"]
     return Allocated(
         uid,
@@ -58,16 +64,19 @@ def allocated(claim: Mapping[str, Any] | None, driver: str, asked: tuple[str, st
         name,
         tuple([_result(one) for one in results if one["driver"] == driver]),
         tuple([(str(one["uid"]), str(one["name"])) for one in pods]),
+        configs,
     )
 
 
 def _result(one: Mapping[str, Any]) -> Result:
+    request, _, alternative = str(one["request"]).partition("/")
     shares = (one.get("consumedCapacity") or {}).get(SHARES, "1")
     return Result(
-        str(one["request"]).partition("/")[0],
+        request,
         str(one["pool"]),
         str(one["device"]),
         str(one.get("shareID") or ""),
         int(shares),
         bool(one.get("adminAccess")),
+        alternative,
     )

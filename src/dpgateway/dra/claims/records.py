@@ -43,6 +43,8 @@ class Given:
     """The resource's ids: of a device with shares, those of the shares."""
     cdi: tuple[str, ...] = ()
     """The CDI names of all that the driver gave, once it has."""
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What class and claim ask of the driver: options by name, as plain values."""
     admin: bool = False
     """For monitoring (adminAccess): shown, but neither held, prepared nor released, so it has no ids."""
 
@@ -128,7 +130,9 @@ def _given(found: Any) -> Given:  # noqa: ANN401  as JSON has it
     texts = {one.name: _text(found, one.name) for one in fields(Given) if one.type == "str"}
     devices = tuple([(str(name), str(share)) for name, share in _list(found.get("devices"))])
     ids, cdi = (tuple(map(str, _list(found.get(key)))) for key in ("ids", "cdi"))
-    return Given(**texts, devices=devices, ids=ids, cdi=cdi, admin=found.get("admin") is True)
+    if not isinstance(parameters := found.get("parameters", {}), dict):
+        raise TypeError(f"parameters: expected a mapping, found {parameters!r}")
+    return Given(**texts, devices=devices, ids=ids, cdi=cdi, parameters=parameters, admin=found.get("admin") is True)
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:
