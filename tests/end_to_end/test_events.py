@@ -90,6 +90,7 @@ async def test_a_pod_is_told_of_its_device(rig, kubelet):
     assert not any("series" in one for one in rig.events)
     rig.faults()
     await rig.has("DeviceUnhealthy", "DeviceGone", "DeviceHealthy")
+    assert not [line for line in rig.gateway.entries() if line["logger"].endswith("orphans")]
 
     # Without events nobody is told; a reload is enough.
     rig.gateway.more = {"cluster": {**rig.cluster, "events": False}}

@@ -163,3 +163,23 @@ def test_a_later_versions_reason_is_ignored(clock: Clock) -> None:
     clock.book.recall(json.dumps({"version": 2, "said": rows, "more": 1}), clock.now)
     clock.see(a=GOOD, b=GOOD)
     assert clock.after(5) == ["b DeviceHealthy"]
+
+
+@pytest.mark.parametrize("condition", [BAD, GOOD])
+def test_a_successor_repeats_what_may_not_have_been_written(clock: Clock, condition: Condition) -> None:
+    clock.see(a=BAD)
+    clock.after(0.5)
+    clock.book.begin(A)
+    other = Clock()
+    other.book.recall(clock.book.to_json(), other.now)
+    other.see(a=condition)
+    assert other.after(5) == [f"a {condition.reason}"]
+
+
+def test_what_was_certainly_not_written_isnt_taken_back(clock: Clock) -> None:
+    clock.see(a=BAD)
+    clock.after(0.5)
+    clock.book.begin(A)
+    clock.book.undo(A)
+    clock.see(a=GOOD)
+    assert clock.after(1e6) == []

@@ -34,6 +34,8 @@ TURNED_AWAY = frozenset({429, 502, 503, 504})
 """With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
 LONGEST_AFTER = 60.0
 """Seconds of a Retry-After."""
+UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigError"})
+"""The library's errors before it sends a request."""
 NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
@@ -61,10 +63,12 @@ class ObjectKind(Enum):
 class ClusterError(GatewayError):
     """The API server refused a request, or didn't answer."""
 
-    def __init__(self, text: str, status: int = 0, after: float = 0.0) -> None:
-        """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait."""
+    def __init__(self, text: str, status: int = 0, after: float = 0.0, *, unclear: bool = False) -> None:
+        """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait. ``unclear``:
+        whether the request may have been done.
+        """
         super().__init__(text)
-        self.status, self.after = status, after
+        self.status, self.after, self.unclear = status, after, unclear
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ class ApiServer:
             except TimeoutError:
                 verb, plural, *_ = what.split()
                 self._answered(verb, plural, 0)
-                raise ClusterError(f"{where}: no answer for {self._deadline:g} s") from None
+                raise ClusterError(f"{where}: no answer for {self._deadline:g} s", unclear=True) from None
             except Exception as error:  # the library, httpx2 and ssl each have errors of their own
                 refused = self._refused(where, error)
                 pause = refused.after * random.uniform(1.0, 1.5)  # noqa: S311
@@ -224,7 +228,8 @@ class ApiServer:
             text = f"the token in {self._account.token} isn't accepted: {text}"
         if status:
             return ClusterError(f"{where}: found status {status}: {text}", status, after)
-        return ClusterError(f"{where}: {type(error).__name__}: {text}")
+        kind = type(error).__name__
+        return ClusterError(f"{where}: {kind}: {text}", unclear=kind not in UNSENT)
 
 
 @functools.cache  # the library refuses a second class for a kind

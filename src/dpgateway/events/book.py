@@ -36,6 +36,10 @@ SETTLED: Mapping[Reason, float] = {
 """Seconds that a condition lasts before it is said. A kubelet that restarts has its resources again within some."""
 
 
+UNCLEAR = Condition("DeviceUnhealthy", "")
+"""In place of what was said: unlike any condition, for none is without a note."""
+
+
 class Pace(NamedTuple):
     """How often is said what."""
 
@@ -57,7 +61,9 @@ class _Entry:
     since: float = 0.0
     """When ``seen`` began."""
     said: Condition | None = None
-    """The last condition said, if it was bad: only that one can be taken back."""
+    """The last condition said, if it was bad: only that one can be taken back. UNCLEAR: perhaps something was said."""
+    before: Condition | None = None
+    """``said`` before the present attempt."""
     tokens: float = 0.0
     """The number of events that it may have, at the time of the last one or of ``filled``."""
     filled: float = 0.0
@@ -122,6 +128,16 @@ class EventBook:
 
     # what was said
 
+    def begin(self, subject: Subject) -> None:
+        """The event is about to be written. Until its outcome is known it may be there, also for a successor."""
+        if (one := self._entries.get(subject)) is not None:
+            one.before, one.said = one.said, UNCLEAR
+
+    def undo(self, subject: Subject) -> None:
+        """The event certainly wasn't written."""
+        if (one := self._entries.get(subject)) is not None:
+            one.said = one.before
+
     def wrote(self, subject: Subject, condition: Condition, now: float) -> None:
         """The event is at the API server."""
         one = self._entries.get(subject)
@@ -149,7 +165,7 @@ class EventBook:
         if not isinstance(found, dict) or not isinstance(said := found.get("said"), list):
             raise TypeError(f"expected a mapping with the list `said`, found {str(text)[:60]!r}")
         for subject, condition in list(_said(said)):
-            self._entries[subject] = _Entry(None, now, condition, self._pace.burst, now)
+            self._entries[subject] = _Entry(None, now, said=condition, tokens=self._pace.burst, filled=now)
 
 
 def _said(rows: Iterable[object]) -> Iterable[tuple[Subject, Condition]]:

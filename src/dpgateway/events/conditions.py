@@ -18,9 +18,8 @@ Reason = Literal[
 """The reason of an event. docs/how-to/read-events.md describes each."""
 GOOD: frozenset[Reason] = frozenset({"DeviceHealthy", "ResourceServed"})
 
-KEPT = (
-    "The container keeps it, other pods don't get it. If it doesn't recover, delete the pod: another one gets another"
-)
+KEPT = "The container keeps it, other pods don't get it. If it doesn't recover, delete the pod"
+ANOTHER = "its successor gets another device"
 LOOK = "`dpgateway status` on the node says more"
 
 
@@ -89,11 +88,9 @@ def _of_device(resource: str, device: DeviceStatus) -> Condition:
     which = f"device {device.device} of {resource}"
     if device.lost:
         why = device.reason or "the driver doesn't list it any more"
-        return Condition("DeviceGone", f"{which} is gone: {why}. Plug it in again, or delete the pod: {_ANOTHER}")
+        return Condition("DeviceGone", f"{which} is gone: {why}. Plug it in again, or delete the pod: {ANOTHER}")
     # Without a time it is another name of the same hardware that is in use, or none is known.
     if not device.healthy and device.since is not None:
-        return Condition("DeviceUnhealthy", f"{which} is Unhealthy: {device.reason or 'no reason is given'}. {KEPT}")
+        why = device.reason or "no reason is given"
+        return Condition("DeviceUnhealthy", f"{which} is Unhealthy: {why}. {KEPT}: {ANOTHER}")
     return Condition("DeviceHealthy", f"{which} is Healthy again")
-
-
-_ANOTHER = "another one gets another device"

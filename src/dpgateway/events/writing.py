@@ -31,8 +31,8 @@ from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.status.overview import Overview
 
-FILE = "events.json"
-"""In the state directory."""
+FILE = "events/said.json"
+"""In the state directory, whose own files are journals."""
 LARGEST = 16 << 20
 """Bytes of the file."""
 DISK = 5.0
@@ -117,9 +117,13 @@ class EventWriter:
             if (todo := self._book.due(looked)) is None:
                 await self._wait(version, looked)
                 continue
+            self._book.begin(todo[0])
+            await self._save()
             try:
                 await self._tell(*todo)
             except ClusterError as error:
+                if not error.unclear:
+                    self._book.undo(todo[0])
                 self.outcomes["failed"] += 1
                 self._complaint.say(str(error))
                 # Of an event that is refused another may pass: its namespace may be about to end.
@@ -184,7 +188,12 @@ class EventWriter:
             _log.warning("which events were written isn't known: %s: %s", self._file, error)
 
     async def _save(self) -> None:
-        write = partial(files.write, self._file, self._book.to_json().encode(), sync=False)
+        text = self._book.to_json().encode()
+
+        def write() -> None:
+            files.make_private(self._file.parent)
+            files.write(self._file, text, sync=False)
+
         try:
             await self._threads.call_within("events", write, DISK)
             self._unsaved.over()
