@@ -69,7 +69,9 @@ def requirements(drivers: Sequence[str], folder: Path) -> Sequence[str]:
     A driver is a name in backends/, a folder with a pyproject.toml, or a requirement.
     """
     own = [OWN[0], *(found for driver in drivers if (found := project(driver)))]
-    return [*map(str, build(own, folder)), *(driver for driver in drivers if not project(driver))]
+    gateway, *others = map(str, build(own, folder))
+    # With the client of the API server: one image is for nodes with DRA and for those without.
+    return [f"{gateway}[dra]", *others, *(driver for driver in drivers if not project(driver))]
 
 
 def make(root: Path, packages: Sequence[str], architecture: str) -> None:
