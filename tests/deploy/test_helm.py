@@ -2,19 +2,24 @@
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from dpgateway.config.checks import dra_driver
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name, parse_duration, parse_listen
 from dpgateway.config.values import (
     CDI_DIRS,
+    ClusterSettings,
+    DraSettings,
     KubeletSettings,
     ResourceKeys,
     RuntimeSettings,
@@ -48,8 +53,10 @@ def read(path):
         (CONFIG["kubelet"], KubeletSettings),
         (CONFIG["runtime"], RuntimeSettings),
         (CONFIG["web"], WebSettings),
+        (CONFIG["dra"], DraSettings),
+        (CONFIG["cluster"], ClusterSettings),
     ],
-    ids=["resource", "shares", "timeouts", "mounts", "kubelet", "runtime", "web"],
+    ids=["resource", "shares", "timeouts", "mounts", "kubelet", "runtime", "web", "dra", "cluster"],
 )
 def test_the_schema_has_the_gateways_keys_and_no_other(schema, keys):
     fields = dataclasses.fields(keys)
@@ -91,6 +98,25 @@ async def test_the_clean_up_ends_a_gateway_that_lingers_and_removes_all_that_it_
     assert not (directory / "dpgateway").exists()
 
 
+def test_the_clean_up_leaves_what_ends_the_claims_of_pods(tmp_path):
+    driver, kubelet = "dra.example.com", tmp_path / "kubelet"
+    program = (CHART / "files/clean_up.py").read_text().replace('"/node/kubelet"', f'"{kubelet}"')
+    program = program.replace('"/node/var-lib/dpgateway"', f'"{tmp_path}/state"')
+    lock, record = kubelet / "plugins" / driver / "dpgateway/0.lock", tmp_path / "state/dra/claims/uid.json"
+    socket = kubelet / f"plugins_registry/dpgateway-{hashlib.sha256(driver.encode()).hexdigest()[:8]}-01234567.sock"
+    other = socket.with_name("other-driver.sock")
+    for path in (lock, record, socket, other):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    run = [sys.executable, "-I", "-c", program, driver]
+    done = subprocess.run(run, check=False, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr[:28]) == (1, "found 1 claims with devices,")
+    assert all(path.exists() for path in (lock, record, socket))
+    record.unlink()
+    subprocess.run(run, check=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [other]
+
+
 def accepted(schema, text):
     other = schema.get("not", {}).get("pattern")
     fits = len(text) >= schema.get("minLength", 0) and re.search(schema["pattern"], text) is not None
@@ -118,6 +144,11 @@ NAMES = """
 @pytest.mark.parametrize("text", [*NAMES, f"a/{'x' * 63}", f"a/{'x' * 64}"])
 def test_the_schema_judges_names_as_the_gateway_does(text):
     assert accepted(RESOURCE["name"], text) == judged(check_resource_name, text)
+
+
+@pytest.mark.parametrize("text", ["dra.example.com", "x", "a..b", "A.b", "-a", "a_b", "a" * 63, "a" * 64, ""])
+def test_the_schema_judges_names_of_drivers_as_the_gateway_does(text):
+    assert accepted(DEFINED["driver"], text) == judged(dra_driver, text)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,9 @@ each term names, for each profile, one label that the node hasn't. */ -}}
 
 {{- /* Seconds. Without a surge the new gateway comes only when the old one is gone. Takes the profile's values. */ -}}
 {{- define "dpgateway.linger" -}}
-{{- $surge := dig "rollingUpdate" "maxSurge" 0 .updateStrategy | toString -}}
-{{- if or (has $surge (list "0" "0%")) (ne (dig "type" "RollingUpdate" .updateStrategy) "RollingUpdate") }}0{{ else }}{{ int .lingerSeconds }}{{ end -}}
+{{- $strategy := include "dpgateway.updateStrategy" . | fromYaml -}}
+{{- $surge := dig "rollingUpdate" "maxSurge" 0 $strategy | toString -}}
+{{- if or (has $surge (list "0" "0%")) (ne (dig "type" "RollingUpdate" $strategy) "RollingUpdate") }}0{{ else }}{{ int .lingerSeconds }}{{ end -}}
 {{- end -}}
 
 {{- define "dpgateway.serviceAccount" -}}
@@ -95,7 +96,16 @@ each term names, for each profile, one label that the node hasn't. */ -}}
 # Made by the chart from `config` in its values.
 {{- $own := dict }}
 {{- with .runtimeSocket }}
-{{- $own = dict "runtime" (dict "socket" .) }}
+{{- $_ := set $own "runtime" (dict "socket" .) }}
+{{- end }}
+{{- if .dra.enabled }}
+{{- $_ := set $own "dra" (dict "driver" .dra.driver "withdraw" .dra.withdraw) }}
+{{- if ne .kubeletDir "/var/lib/kubelet" }}
+{{- $_ := set $own "kubelet" (dict "root_dir" .kubeletDir) }}
+{{- end }}
+{{- end }}
+{{- if .events.enabled }}
+{{- $_ := set $own "cluster" (dict "events" true) }}
 {{- end }}
 {{ toYaml (mergeOverwrite $own (deepCopy .config)) }}
 {{- end -}}
@@ -156,9 +166,15 @@ volumes:
     hostPath: {path: /dev}
 {{- end -}}
 
+{{- /* Whether the gateway writes CDI specs: all that a container gets by DRA is in one. Takes the profile's values; empty
+for no. */ -}}
+{{- define "dpgateway.cdiSpecs" -}}
+{{- if or .cdiSpecs .dra.enabled }}true{{ end -}}
+{{- end -}}
+
 {{- /* Where the gateway looks for CDI specs, if it may. Takes the profile's values. */ -}}
 {{- define "dpgateway.cdiDirectories" -}}
-{{- if or .cdiDirectories .cdiSpecs -}}
+{{- if or .cdiDirectories (include "dpgateway.cdiSpecs" .) -}}
 {{- dig "runtime" "cdi_dirs" (list "/etc/cdi" "/var/run/cdi") .config | toJson -}}
 {{- else -}}
 []
@@ -179,11 +195,25 @@ volumes:
 - {name: udev, mountPath: /run/udev, readOnly: true}
 {{- $directories := include "dpgateway.cdiDirectories" . | fromJsonArray }}
 {{- range $index, $directory := $directories }}
-- {name: cdi-{{ $index }}, mountPath: {{ $directory }}, readOnly: {{ or (not $.cdiSpecs) (ne $directory (last $directories)) }}}
+- {name: cdi-{{ $index }}, mountPath: {{ $directory }}, readOnly: {{ or (not (include "dpgateway.cdiSpecs" $)) (ne $directory (last $directories)) }}}
 {{- end }}
 {{- with .runtimeSocket }}
 # Its directory, because a runtime that starts again makes another socket. It is seen under the same path.
 - {name: runtime, mountPath: {{ dir . }}, readOnly: true}
+{{- end }}
+{{- if .dra.enabled }}
+# The kubelet dials the sockets there by their paths, which are the node's.
+- {name: plugins, mountPath: {{ .kubeletDir }}/plugins/{{ .dra.driver }}}
+- {name: plugins-registry, mountPath: {{ .kubeletDir }}/plugins_registry}
+{{- if ne .kubeletDir "/var/lib/kubelet" }}
+- {name: pod-resources, mountPath: {{ .kubeletDir }}/pod-resources, readOnly: true}
+{{- if .podsDirectory }}
+- {name: pods, mountPath: {{ .kubeletDir }}/pods, readOnly: true, mountPropagation: HostToContainer}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if include "dpgateway.asksCluster" . }}
+- {name: account, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 {{- with .volumeMounts }}
 {{ toYaml . }}
@@ -215,6 +245,20 @@ volumes:
 {{- with .values.runtimeSocket }}
 - name: runtime
   hostPath: {path: {{ dir . }}, type: Directory}
+{{- end }}
+{{- if .values.dra.enabled }}
+- name: plugins
+  hostPath: {path: {{ .values.kubeletDir }}/plugins/{{ .values.dra.driver }}, type: DirectoryOrCreate}
+- name: plugins-registry
+  hostPath: {path: {{ .values.kubeletDir }}/plugins_registry, type: DirectoryOrCreate}
+{{- end }}
+{{- if include "dpgateway.asksCluster" .values }}
+- name: account # of this pod on this node, as the policy for slices expects
+  projected:
+    defaultMode: 256 # 0400
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
 {{- end }}
 {{- with .values.volumes }}
 {{ toYaml . }}

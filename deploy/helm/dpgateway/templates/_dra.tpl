@@ -1,0 +1,149 @@
+{{- /* What gateways need for DRA and for events: the API server, and what they tell it. */ -}}
+
+{{- /* The names of the resources of a profile that are offered by DRA, in a list. Takes the profile's values. */ -}}
+{{- define "dpgateway.onDra" -}}
+{{- $usual := dig "defaults" "front" "deviceplugin" .config -}}
+{{- $names := list -}}
+{{- range .config.resources -}}
+{{- if eq (default $usual .front) "dra" }}{{ $names = append $names .name }}{{ end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{- /* Fails if the values of DRA and of events don't fit together, or the cluster. */ -}}
+{{- define "dpgateway.checkDra" -}}
+{{- $dra := .Values.dra -}}
+{{- if and $dra.enabled (not $dra.driver) -}}
+{{- fail "dra.driver: found nothing, expected the name of the DRA driver, such as dra.example.com; the kubelet, slices, DeviceClasses and claims name it, so choose it once" -}}
+{{- end -}}
+{{- if and $dra.enabled (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "dra.enabled: found Kubernetes %s, expected 1.34 at least, which has resource.k8s.io/v1, and nodes of 1.36 for pods that ask for an extended resource" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if and (or $dra.enabled .Values.events.enabled) (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
+{{- fail "serviceAccount.name: found nothing, expected the account of the gateways alone, because dra and events give rights to it, and all pods of the namespace may have the default one" -}}
+{{- end -}}
+{{- range $component, $values := include "dpgateway.profiles" . | fromYaml -}}
+{{- $names := include "dpgateway.onDra" $values | fromJsonArray -}}
+{{- $driver := dig "dra" "driver" "" $values.config | default "" -}}
+{{- if not $dra.enabled -}}
+{{- if $names -}}
+{{- fail (printf "config.resources of %s: %s has front: dra, expected dra.enabled: true with dra.driver, because a gateway needs rights and directories for it" $component (first $names)) -}}
+{{- end -}}
+{{- if $driver -}}
+{{- fail (printf "config.dra.driver of %s: found %s, expected dra.enabled: true with dra.driver, because a gateway needs rights and directories for it" $component $driver) -}}
+{{- end -}}
+{{- else -}}
+{{- if not (has $driver (list "" $dra.driver)) -}}
+{{- fail (printf "config.dra.driver of %s: found %s, expected %s, as dra.driver is: all gateways of a cluster are one driver" $component $driver $dra.driver) -}}
+{{- end -}}
+{{- $root := dig "kubelet" "root_dir" "" $values.config | default $values.kubeletDir -}}
+{{- if ne $root $values.kubeletDir -}}
+{{- fail (printf "config.kubelet.root_dir of %s: found %s, expected %s, as kubeletDir is: the gateway sees no other directory" $component $root $values.kubeletDir) -}}
+{{- end -}}
+{{- /* The kubelet dials KUBELET/plugins/DRIVER/dra-12345678.sock, and Linux has 107 bytes for it. */ -}}
+{{- $length := add (len $values.kubeletDir) (len $dra.driver) 27 -}}
+{{- if gt $length 107 -}}
+{{- fail (printf "dra.driver: the gateway's socket %s/plugins/%s/dra-12345678.sock of %s has %d bytes, expected at most 107, the limit of Linux: take a shorter name" $values.kubeletDir $dra.driver $component $length) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (dig "cluster" "events" false $values.config) (not $.Values.events.enabled) -}}
+{{- fail (printf "config.cluster.events of %s: found true, expected events.enabled: true, because a gateway needs rights for it" $component) -}}
+{{- end -}}
+{{- if and $dra.enabled $dra.deviceClasses $names -}}
+{{- include "dpgateway.checkNodes" (dict "component" $component "values" $values "name" (first $names)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Fails if a gateway would offer an extended resource by DRA on a kubelet before 1.36: that starts pods without
+their device, and says nothing. `helm template` sees no nodes. */ -}}
+{{- define "dpgateway.checkNodes" -}}
+{{- range (lookup "v1" "Node" "" "").items -}}
+{{- $labels := .metadata.labels -}}
+{{- $selected := true -}}
+{{- range $label, $value := $.values.nodeSelector -}}
+{{- if not (and (hasKey $labels $label) (eq (get $labels $label) $value)) }}{{ $selected = false }}{{ end -}}
+{{- end -}}
+{{- $terms := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list (dict)) (default dict $.values.affinity) -}}
+{{- $fits := false -}}
+{{- range $terms -}}
+{{- $all := true -}}
+{{- range .matchExpressions -}}
+{{- $in := has (get $labels .key) (default list .values) -}}
+{{- if or (and (eq .operator "In") (not $in)) (and (eq .operator "NotIn") $in) (and (eq .operator "Exists") (not (hasKey $labels .key))) (and (eq .operator "DoesNotExist") (hasKey $labels .key)) }}{{ $all = false }}{{ end -}}
+{{- end -}}
+{{- $fits = or $fits $all -}}
+{{- end -}}
+{{- $minor := regexReplaceAll "^v?1[.]([0-9]+).*$" .status.nodeInfo.kubeletVersion "${1}" | atoi -}}
+{{- if and $selected $fits (lt $minor 36) -}}
+{{- fail (printf "%s of %s has front: dra, and node %s has kubelet %s: expected 1.36 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin, or set dra.deviceClasses: false and use claims alone" $.name $.component .metadata.name .status.nodeInfo.kubeletVersion) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether a profile's gateways ask the API server. Takes the profile's values; empty for no. */ -}}
+{{- define "dpgateway.asksCluster" -}}
+{{- if or .dra.enabled .events.enabled }}true{{ end -}}
+{{- end -}}
+
+{{- /* The strategy of a profile's DaemonSet. Two gateways can't hand DRA over to each other yet: the new one would wait
+for the old one's end, which waits for the new one to be ready. Takes the profile's values. */ -}}
+{{- define "dpgateway.updateStrategy" -}}
+{{- $type := dig "type" "RollingUpdate" .updateStrategy -}}
+{{- if and (include "dpgateway.onDra" . | fromJsonArray) (eq $type "RollingUpdate") -}}
+{{- $many := dig "rollingUpdate" "maxUnavailable" 1 .updateStrategy -}}
+{{- dict "type" $type "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" (ternary 1 $many (has (toString $many) (list "0" "0%")))) | toYaml -}}
+{{- else -}}
+{{- .updateStrategy | toYaml -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Of objects that belong to no namespace. */ -}}
+{{- define "dpgateway.clusterName" -}}
+{{ .Release.Namespace }}-{{ include "dpgateway.fullname" . }}
+{{- end -}}
+
+{{- define "dpgateway.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "dpgateway.serviceAccount" . }}
+{{- end -}}
+
+{{- /* A text as a DNS label: dra/slices/names.py, label(). Takes the text. */ -}}
+{{- define "dpgateway.label" -}}
+{{- if and (le (len .) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .) -}}
+{{ . }}
+{{- else -}}
+{{- printf "%s-%s" (regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trimAll "-" | trunc 54 | trimAll "-") (sha256sum . | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name of a resource's DeviceClass: example.com/thing has example.com.thing. Takes the resource's name. */ -}}
+{{- define "dpgateway.deviceClass" -}}
+{{- $name := replace "/" "." . -}}
+{{- if and (le (len $name) 253) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" $name) -}}
+{{ $name }}
+{{- else -}}
+{{ include "dpgateway.label" $name }}
+{{- end -}}
+{{- end -}}
+
+{{- /* A role of the whole cluster, and its binding to the gateways. Takes the "root", the "name" and the "rules". */ -}}
+{{- define "dpgateway.role" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "dpgateway.labels" .root | nindent 4 }}
+rules:
+  {{- .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "dpgateway.labels" .root | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ .name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ include "dpgateway.serviceAccount" .root }}, namespace: {{ .root.Release.Namespace }}}
+{{- end -}}

@@ -1,0 +1,221 @@
+"""What the chart makes of its values for DRA and events, without a cluster: helm alone renders it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from dpgateway.cluster.account import IN_POD
+from dpgateway.dra.slices.names import label
+from dpgateway.registry.socket import FOLDER
+from tests.cluster.machine.box import ClusterError
+from tests.cluster.manifests import template
+
+ROOT = Path(__file__).resolve().parents[2]
+DRIVER = "dra.example.com"
+DRA = {"enabled": True, "driver": DRIVER}
+THING = {"name": "example.com/thing", "driver": "simulated", "front": "dra"}
+PLUGIN = THING | {"name": "example.com/other", "front": "deviceplugin"}
+BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
+SURGE = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}, "type": "RollingUpdate"}
+
+
+@pytest.fixture
+def render(tmp_path):
+    """All objects of the chart with these values, and DRA enabled."""
+
+    def rendered(*options, resources=(THING,), dra=DRA, config=None, **values):
+        file = tmp_path / "values.json"
+        file.write_text(json.dumps({"dra": dra, "config": {"resources": resources, **(config or {})}, **values}))
+        found = YAML(typ="safe", pure=True).load_all(template(f"--values={file}", *options))
+        return {(one["kind"], one["metadata"]["name"]): one for one in found if one}
+
+    return rendered
+
+
+def spec(objects, name="dpgateway"):
+    return objects["DaemonSet", name]["spec"]["template"]["spec"]
+
+
+def configuration(objects, name="dpgateway"):
+    return YAML(typ="safe", pure=True).load(objects["ConfigMap", name]["data"]["config.yaml"])
+
+
+def classes(objects):
+    return {
+        one["spec"]["extendedResourceName"]: (name, one["spec"]["selectors"][0]["cel"]["expression"])
+        for (kind, name), one in objects.items()
+        if kind == "DeviceClass"
+    }
+
+
+VERBS = {"get": {"get"}, "list": {"list"}, "create": {"create"}, "replace": {"update"}, "delete": {"delete"}}
+REQUEST = re.compile(r"_?server\.(get|list|create|replace|delete)\(\s*ObjectKind\.(\w+)")
+WATCHED = re.compile(r"WatchedObjects\([^)]*?ObjectKind\.(\w+)")
+PLURALS = {"SLICE": "resourceslices", "CLAIM": "resourceclaims", "CLASS": "deviceclasses"}
+PLURALS |= {"NODE": "nodes", "EVENT": "events"}
+
+
+def asked():
+    """The rights that the gateway's code needs: (plural, verb)."""
+    found = set()
+    for file in (ROOT / "src/dpgateway").rglob("*.py"):
+        text = file.read_text()
+        found |= {(PLURALS[kind], verb) for method, kind in REQUEST.findall(text) for verb in VERBS[method]}
+        found |= {(PLURALS[kind], verb) for kind in WATCHED.findall(text) for verb in ("list", "watch")}
+    return found
+
+
+def granted(objects):
+    roles = [one for (kind, _), one in objects.items() if kind == "ClusterRole"]
+    return {
+        (plural, verb)
+        for role in roles
+        for rule in role["rules"]
+        for plural in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+class TestRights:
+    def test_they_are_what_the_gateway_asks_for(self, render):
+        assert granted(render(events={"enabled": True})) == asked()
+
+    def test_events_have_a_role_of_their_own(self, render):
+        only = {one for one in asked() if one[0] == "events"}
+        objects = render(dra={}, resources=[], events={"enabled": True})
+        assert granted(objects) == only
+        assert configuration(objects)["cluster"] == {"events": True}
+        assert granted(render()) == asked() - only
+        assert not granted(render(dra={}, resources=[]))
+
+    def test_all_claims_may_be_listed(self, render):
+        assert ("resourceclaims", "list") in granted(render(dra=DRA | {"rights": {"listClaims": True}}))
+
+    def test_they_belong_to_an_account_of_the_gateways_alone(self, render):
+        account = {"create": False, "name": "own"}
+        binding = render(serviceAccount=account)["ClusterRoleBinding", "dpgateway-dpgateway-dra"]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "own", "namespace": "dpgateway"}]
+        with pytest.raises(ClusterError, match=r"serviceAccount\.name: found nothing"):
+            render(serviceAccount={"create": False})
+
+    def test_slices_are_written_for_the_own_node_and_driver_only(self, render):
+        objects = render()
+        policy = objects["ValidatingAdmissionPolicy", "dpgateway-dpgateway-slices"]["spec"]
+        assert policy["failurePolicy"] == "Fail"
+        assert policy["matchConditions"][0]["expression"].endswith('"system:serviceaccount:dpgateway:dpgateway"')
+        assert any(DRIVER in one["expression"] for one in policy["validations"])
+        binding = objects["ValidatingAdmissionPolicyBinding", "dpgateway-dpgateway-slices"]["spec"]
+        assert binding == {"policyName": "dpgateway-dpgateway-slices", "validationActions": ["Deny"]}
+
+
+class TestClasses:
+    def test_each_resource_has_one(self, render):
+        profiles = {"boards": BOARDS | {"config": {"resources": [THING, PLUGIN]}}}
+        expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].resource == "example.com/thing"'
+        assert classes(render(profiles=profiles)) == {"example.com/thing": ("example.com.thing", expression)}
+
+    def test_by_default_too(self, render):
+        found = render(resources=[{**PLUGIN, "front": "dra"}, {**PLUGIN, "name": "a.b/c"}], config={})
+        assert classes(found).keys() == {"example.com/other"}
+        resource = {"name": "a.b/c", "driver": "simulated"}
+        assert classes(render(resources=[resource], config={"defaults": {"front": "dra"}})).keys() == {"a.b/c"}
+
+    @pytest.mark.parametrize("name", ["example.com/Some_Thing", f"{'a' * 60}.example.com/{'b' * 63}", "a.b/c._d"])
+    def test_names_that_no_object_can_have(self, render, name):
+        ((class_, expression),) = classes(render(resources=[THING | {"name": name}])).values()
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", class_)
+        assert expression.endswith(f'== "{name if len(name) <= 63 else label(name)}"')
+
+    def test_or_there_are_none(self, render):
+        assert not classes(render(dra=DRA | {"deviceClasses": False}))
+
+
+class TestPods:
+    def test_a_gateway_has_the_directories_and_a_token_of_its_pod(self, render):
+        pod = spec(render())
+        mounts = {one["mountPath"]: one.get("readOnly", False) for one in pod["containers"][0]["volumeMounts"]}
+        writable = {f"/var/lib/kubelet/plugins/{DRIVER}", f"/var/lib/kubelet/{FOLDER}", "/var/run/cdi"}
+        assert writable <= {path for path, read_only in mounts.items() if not read_only}
+        assert mounts[str(IN_POD)] is True
+        assert pod["automountServiceAccountToken"] is False
+        (token,) = [one["projected"] for one in pod["volumes"] if one["name"] == "account"]
+        assert token["sources"][0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+        assert token["defaultMode"] == 0o400
+
+    def test_otherwise_it_has_none_of_them(self, render):
+        text = json.dumps(spec(render(dra={}, resources=[])))
+        assert not any(word in text for word in ("plugins_registry", "serviceAccountToken", "cdi"))
+
+    def test_another_root_directory_of_the_kubelet(self, render):
+        root = "/var/lib/k0s/kubelet"
+        objects = render(kubeletDir=root)
+        assert configuration(objects)["kubelet"] == {"root_dir": root}
+        mounts = {one["mountPath"] for one in spec(objects)["containers"][0]["volumeMounts"]}
+        below = {"pods", "pod-resources", "plugins_registry", f"plugins/{DRIVER}"}
+        assert {f"{root}/{one}" for one in below} < mounts
+        assert {"/var/lib/kubelet/pods", "/var/lib/kubelet/pod-resources"} < mounts
+
+    def test_the_configuration_names_the_driver(self, render):
+        assert configuration(render())["dra"] == {"driver": DRIVER, "withdraw": False}
+        objects = render(dra=DRA | {"withdraw": True}, profiles={"boards": BOARDS})
+        assert configuration(objects, "dpgateway-boards")["dra"]["withdraw"] is True
+
+    def test_two_gateways_with_dra_are_never_on_one_node(self, render):
+        """Until they can hand it over, the new one isn't ready before the old one ends."""
+        objects = render(profiles={"boards": BOARDS | {"config": {"resources": [PLUGIN]}}})
+        strategy = objects["DaemonSet", "dpgateway"]["spec"]["updateStrategy"]
+        assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+        assert spec(objects)["terminationGracePeriodSeconds"] == 10
+        assert objects["DaemonSet", "dpgateway-boards"]["spec"]["updateStrategy"] == SURGE
+
+    def test_the_clean_up_sees_what_it_removes(self, render):
+        objects = render(cleanUp=True, kubeletDir="/root-dir")
+        pod = spec(objects, "dpgateway-clean-up")
+        assert pod["initContainers"][0]["args"][1:] == [DRIVER]
+        paths = {one["hostPath"]["path"] for one in pod["volumes"]}
+        assert {"/root-dir/plugins", "/root-dir/plugins_registry"} < paths
+        assert not granted(objects)
+
+
+def test_gateways_may_reach_the_api_server_alone(render):
+    peer = {"ipBlock": {"cidr": "10.0.0.1/32"}}
+    policy = render(networkPolicy={"enabled": True, "to": [peer]})["NetworkPolicy", "dpgateway"]["spec"]
+    assert (policy["egress"], policy["policyTypes"]) == ([{"to": [peer]}], ["Ingress", "Egress"])
+
+
+LONG = f"{'d' * 50}.example"
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"dra": {}}, r"example.com/thing has front: dra, expected dra.enabled: true"),
+        (
+            {"dra": {}, "profiles": {"boards": BOARDS | {"config": {"defaults": {"front": "dra"}}}}},
+            r"config.resources of boards",
+        ),
+        ({"dra": {}, "resources": [], "config": {"dra": {"driver": "a.b"}}}, r"config.dra.driver of gateway"),
+        ({"dra": {"enabled": True}}, r"dra.driver: found nothing"),
+        ({"dra": DRA | {"driver": "No_Name"}}, r"/dra/driver"),
+        (
+            {"profiles": {"boards": BOARDS | {"config": {"dra": {"driver": "a.b"}}}}},
+            r"config.dra.driver of boards: found a.b, expected dra.example.com",
+        ),
+        ({"config": {"kubelet": {"root_dir": "/x"}}}, r"found /x, expected /var/lib/kubelet, as kubeletDir is"),
+        ({"dra": DRA | {"driver": LONG}, "kubeletDir": "/var/snap/microk8s/common/var/lib/kubelet"}, r"at most 107"),
+        ({"dra": {}, "resources": [], "config": {"cluster": {"events": True}}}, r"expected events.enabled: true"),
+    ],
+    ids=["no dra", "by default", "driver alone", "no driver", "no name", "two drivers", "root", "socket", "events"],
+)
+def test_what_helm_refuses_at_once(render, values, found):
+    with pytest.raises(ClusterError, match=found):
+        render(**values)
+
+
+def test_a_cluster_without_the_api(render):
+    with pytest.raises(ClusterError, match=r"found Kubernetes v1\.33\.0, expected 1\.34 at least"):
+        render("--kube-version=1.33.0")
+    assert render("--kube-version=1.34.0")
