@@ -430,7 +430,9 @@ class Gateway:
     @property
     def ours(self) -> tuple[str, ...]:
         """The resources that would be unserved if this gateway ended now."""
-        return tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
+        names = tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
+        # The kubelet calls this gateway until it has registered the next one.
+        return (*names, self._dra.us.driver) if self._dra is not None and self._dra.instance.passing else names
 
     @property
     def given(self) -> bool:
@@ -439,9 +441,6 @@ class Gateway:
 
     @staticmethod
     def _is_ours(serving: _Serving) -> bool:
-        # A successor waits for the end of the DRA front: nothing is gained by lingering for it.
-        if serving.config.value.front != FRONT:
-            return False
         return serving.ours or (serving.plugin is not None and serving.plugin.resource.served)
 
     def followed(self, own: str) -> bool | None:

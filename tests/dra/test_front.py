@@ -80,7 +80,7 @@ class Node:
 
     def __init__(self, root: Path, simulated: Simulated) -> None:
         self.root, self.store = root, simulated.store
-        self.endpoint = Path()
+        self.endpoint = self.registered = Path()
         for name in (FOLDER, "plugins", "device-plugins", "cdi"):
             (root / name).mkdir()
 
@@ -88,9 +88,10 @@ class Node:
     def sockets(self) -> list[Path]:
         return [path for path in (self.root / FOLDER).iterdir() if not path.name.startswith(".")]
 
-    async def register(self) -> None:
+    async def register(self, socket: Path | None = None) -> None:
         await until(lambda: self.sockets)
-        async with Channel(self.sockets[0]) as channel:
+        self.registered = socket or self.sockets[0]
+        async with Channel(self.registered) as channel:
             ask = channel.unary_unary("/pluginregistration.Registration/GetInfo")
             info = registration.PluginInfo.FromString(await ask(b""))
             assert (info.type, info.name) == ("DRAPlugin", US.driver)

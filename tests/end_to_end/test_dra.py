@@ -1,5 +1,6 @@
 """The gateway's process with resources on both fronts, a simulated kubelet, and a simulated API server."""
 
+import asyncio
 import shutil
 import signal
 import socket
@@ -139,19 +140,45 @@ async def test_what_a_claim_has_is_not_on_the_list_of_a_device_plugin(node, kube
     await until(lambda: not node.devices)
 
 
-async def test_another_gateway_waits_for_the_end(node, kubelet, gateways):
+@pytest.fixture
+async def taken(node, kubelet, gateways):
+    """A gateway whose device node-0 a claim has, and a second one that takes over: the kubelet hasn't seen it yet."""
     first, second = gateways(), gateways()
     await first.start(resource())
     await node.register()
     await until(lambda: len(node.devices) == 2)
-    claim = node.allocate("c", "node-0")
-    answer = await node.prepare(claim)
+    node.claim = node.allocate("c", "node-0")
+    node.answer = await node.prepare(node.claim)
+    node.versions = [one["metadata"]["resourceVersion"] for one in node.slices]
     await second.start(resource())
-    await second.said("this one takes over when that one ends", 2)
+    await until(lambda: len(node.sockets) == 2)
+    return first, second
+
+
+async def test_another_gateway_takes_over(node, taken):
+    first, _ = taken
+    # The kubelet calls the old one until it knows the new one.
+    other = node.allocate("other", "node-1")
+    assert (await node.prepare(other)).devices
+    (new,) = [one for one in node.sockets if one != node.registered]
+    await node.register(new)
+    await until(lambda: node.sockets == [new])
+    assert await node.prepare(node.claim) == node.answer
+    assert await node.unprepare(other) == ""
+    assert [one["metadata"]["resourceVersion"] for one in node.slices] == node.versions
     assert await first.end() == 0
-    await registered_again(node)
-    assert await node.prepare(claim) == answer
-    assert len(node.devices) == 2
+    assert await node.unprepare(node.claim) == ""
+
+
+async def test_a_gateway_serves_on_when_its_successor_dies(node, taken):
+    _, second = taken
+    other = node.allocate("other", "node-1")
+    asking = asyncio.create_task(node.prepare(other))
+    await second.end(signal.SIGKILL)
+    assert (await asking).devices
+    assert await node.prepare(node.claim) == node.answer
+    assert await node.unprepare(node.claim) == ""
+    await until(lambda: len(node.devices) == 2)
 
 
 async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):

@@ -1,7 +1,9 @@
 """The front for Dynamic Resource Allocation (DRA): devices as ResourceSlices, grants as prepared ResourceClaims.
 
 plugin       one resource: its devices in the slices, its grants by claims
-front        the parts that all resources share: service, registration, claims and slices
+front        the parts that all resources share: the instance, claims and slices
+instance     this gateway's instance of the driver: lock, service, registration
+handover     one gateway hands the driver over to the next, while both run
 service      the socket that the kubelet calls
 health       how devices are, for the status of their pods
 preparing    claims prepared for the kubelet

@@ -54,6 +54,11 @@ class ClaimEnds:
                 async with asyncio.timeout(self._patience):
                     await asyncio.gather(*released)
 
+    @property
+    def running(self) -> frozenset[asyncio.Task[None]]:
+        """The ends under way."""
+        return frozenset(self._endings.values())
+
     def resume(self) -> None:
         """Goes on with the ends that an earlier gateway has begun: perhaps nobody asks for them any more. The
         resources that are going to be served are known to the store.

@@ -2,7 +2,7 @@
 
 The order at a start, and why::
 
-    lock        another gateway may still prepare claims, and write their records
+    own         another gateway may still prepare claims, and write their records
     claims      what was given before is known before anything is given
     service     a kubelet dials it as soon as it has asked for the registration
     registered  the kubelet accepts the driver
@@ -26,33 +26,34 @@ from dpgateway.config import Configuration, ResourceConfig
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
+from dpgateway.dra.instance import DriverInstance
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
-from dpgateway.dra.service import VERSIONS, Service
 from dpgateway.dra.slices.attributes import pci_address
 from dpgateway.dra.slices.layout import Content, contents
 from dpgateway.dra.slices.names import pool_name
 from dpgateway.dra.slices.offered import Offered, pool
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import KubeletError
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.files import make_private
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
-from dpgateway.registry.socket import RegisteredPlugin, RegistrationSocket
 from dpgateway.resource.front import Standing
-from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.resource import Common
 
 UNKNOWN = "unknown.dpgateway"
 """The driver's name, if claims are left of a driver that nobody names any more."""
 FRONT = "dra"
 """The front's name."""
-TYPE = "DRAPlugin"
-"""The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
+WARMING = 30.0
+"""Seconds that drivers have for their first lists, before this gateway takes over from another one."""
+GIVING = 5.0
+"""Seconds that resources have to free their locks."""
 
 _log = bind(__name__)
 
@@ -69,6 +70,9 @@ class PublishedResource(Offering, Protocol):
     def offered(self) -> Sequence[Offered] | None: ...
 
     def said_health(self) -> tuple[SaidHealth, ...]: ...
+
+    def give(self) -> None:
+        """Another gateway takes it over."""
 
 
 class Cluster(NamedTuple):
@@ -124,12 +128,11 @@ class DraFront:
         self._expected: dict[str, str] = {}
         """`_expected` contains the pool of each configured resource that isn't offered yet, keyed by name."""
         self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
-        self._service = Service(root, us.driver, self.claims, self.health, _log)
-        what = RegisteredPlugin(TYPE, us.driver, self._service.socket, VERSIONS)
-        self.ownership = Ownership(self._service.socket.parent, us.driver, _log)
-        """Of the driver: one gateway of a node has its claims, and writes its slices."""
-        self._registration = RegistrationSocket(root, what, _log)
-        self._registration.answer.subscribe(self._answered)
+        self.instance = DriverInstance(root, us.driver, self.claims, self.health, self._warm)
+        self.instance.answer.subscribe(self._answered)
+        self._drivers: dict[str, RunningDriver] = {}
+        self.listed, self._left = Signal(), Signal()
+        """``listed``: a driver may have listed; ``_left``: a resource has freed its lock."""
         self._allowed = Observable(False)
         self.standing = Observable(Standing(FRONT, "UNREADY", timestamp()))
         seen = WatchedObjects(cluster.server, ObjectKind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
@@ -138,27 +141,63 @@ class DraFront:
         self.publisher.state.subscribe(self._stand)
         self._seen = seen
         self._ending, self._withdrawn = False, False
+        self._going: set[str] = set()
+        """The resources that are about to free their locks."""
 
     async def run(self) -> None:
         """Serves until it is cancelled."""
         await self.there.wait()
-        await retry(self._own, self._failed)
-        await retry(self.claims.load, self._failed)
-        self.loaded.set()
-        self.look()  # also without a resource: slices of earlier ones go
-        await retry(self._serve, self._failed)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._seen.run(), name="watch slices")
-            group.create_task(self.publisher.run(), name="publish slices")
-            group.create_task(self._reconciling.run(), name="reconcile claims")
+        while True:
+            await retry(self.instance.own, self._failed)
+            await retry(self.claims.load, self._failed)
+            self.loaded.set()
+            self.look()  # also without a resource: slices of earlier ones go
+            await retry(self.instance.serve, self._failed)
+            async with asyncio.TaskGroup() as group:
+                working = [
+                    group.create_task(self._seen.run(), name="watch slices"),
+                    group.create_task(self.publisher.run(), name="publish slices"),
+                    group.create_task(self._reconciling.run(), name="reconcile claims"),
+                ]
+                await self.instance.until_given()
+                for one in working:
+                    one.cancel()
+            await self._give()
 
-    async def _own(self) -> None:
-        make_private(self._service.socket.parent)
-        await self.ownership.acquire()
+    async def _give(self) -> None:
+        """Has all resources free their locks, then frees the driver's. What is published stays."""
+        self.loaded.clear()
+        for member in tuple(self._members.values()):
+            self._going.add(member.name)
+            member.give()
+        with contextlib.suppress(TimeoutError):  # its lock tells the newer gateway that it is still here
+            async with asyncio.timeout(GIVING):
+                while self._going:
+                    await self._left.wait(self._left.version)
+        self.instance.give()
 
-    async def _serve(self) -> None:
-        await self._service.open()
-        await self._registration.open()
+    def left(self, name: str) -> None:
+        """The resource has freed its lock."""
+        self._going.discard(name)
+        self._left.notify()
+
+    def runs(self, name: str, driver: RunningDriver) -> None:
+        """The resource's driver runs, whether or not the resource is this gateway's."""
+        self._drivers[name] = driver
+        driver.state.subscribe(self.listed.notify)
+
+    async def _warm(self) -> None:
+        """Returns once the drivers of all resources have listed, or after WARMING: one that hangs mustn't keep the
+        others from an upgrade.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WARMING):
+                while not all(self._lists(name) for name in self._expected):
+                    await self.listed.wait(self.listed.version)
+
+    def _lists(self, name: str) -> bool:
+        driver = self._drivers.get(name)
+        return driver is not None and driver.state.value.devices is not None
 
     @staticmethod
     def _failed(error: Exception) -> None:
@@ -166,30 +205,27 @@ class DraFront:
 
     def kubelet_gone(self) -> None:
         """The kubelet ended: nothing is published before the next one has registered the driver."""
-        self._registration.answer.set(None)
+        self.instance.answer.set(None)
 
     def ending(self) -> None:
         """The process is about to end: its slices stay, and the kubelet turns to a successor."""
         self._ending = True
-        self._registration.leave()
+        self.instance.ending()
 
     async def drain(self, grace: float) -> None:
         """Waits up to ``grace`` seconds for calls under way, at the end of the process."""
         if self._ending:
-            await self._service.close(grace)
+            await self.instance.drain(grace)
 
     async def close(self) -> None:
-        await self._registration.close()
-        await self._service.close(0)
-        self.ownership.end()  # last: from now on the records are another gateway's
+        await self.instance.close()
         await self.server.close()
 
     # its resources
 
     def abandon(self) -> None:
         """Leaves the kubelet and lets go of the ownership at once. May be called from any thread."""
-        self._registration.leave()
-        self.ownership.end()
+        self.instance.abandon()
 
     def pool_of(self, config: ResourceConfig) -> str:
         """The pool of the resource's slices: its own, or that of all resources that may offer the same hardware."""
@@ -208,6 +244,9 @@ class DraFront:
             self.look()
 
     def add(self, member: PublishedResource) -> None:
+        """Offers the resource. Raises KubeletError if another gateway has the driver meanwhile."""
+        if not self.loaded.is_set():
+            raise KubeletError("another gateway has taken the driver over")
         self._members[member.name] = member
         self._expected.pop(member.name, None)
         self.look()
@@ -227,7 +266,7 @@ class DraFront:
 
     def look(self) -> None:
         """Publishes what the resources offer now, and how their devices are."""
-        if self._ending:
+        if self._ending or not self.loaded.is_set():
             return
         self.health.look()
         by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
@@ -245,14 +284,14 @@ class DraFront:
     # its standing
 
     def _answered(self) -> None:
-        answer = self._registration.answer.value
+        answer = self.instance.answer.value
         self._allowed.set(answer is not None and answer.accepted)
         if self._allowed.value:
             self._reconciling.look_soon()
         self._stand()
 
     def _stand(self) -> None:
-        answer, published = self._registration.answer.value, self.publisher.state.value
+        answer, published = self.instance.answer.value, self.publisher.state.value
         registered = answer is not None and answer.accepted
         listed = registered and published.right
         state = "PUBLISHED" if listed else "REGISTERED" if registered else "WAITING"

@@ -46,6 +46,8 @@ class DraPlugin:
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         self.rival, self.outdated = Observable(""), Observable[Mapping[str, str]]({})
         self.rpcs, self.attempts = CallStats(), dict[tuple[str, str], int]()
+        self._given = asyncio.Event()
+        front.runs(name, driver)
         config.subscribe(self._configured)
 
     @property
@@ -121,21 +123,32 @@ class DraPlugin:
     # life cycle
 
     async def run(self) -> bool:
-        """Serves until it is cancelled."""
+        """Serves until it is cancelled. Returns early, with True, if another gateway takes the driver over."""
         self._group.create_task(self.resource.run(), name=f"{self.name} itself")
         self._group.create_task(self._follow(), name=f"{self.name} holdings")
         await retry(self._serve, self._failed)
-        await asyncio.get_running_loop().create_future()
-        return False
+        await self._given.wait()
+        self.resource.went("another gateway has taken it over")
+        return True
+
+    def give(self) -> None:
+        """Another gateway takes it over."""
+        self._given.set()
 
     async def _serve(self) -> None:
-        await self._front.there.wait()
-        await self.resource.ownership.acquire()
+        # The driver's lock comes first: a gateway that waits for that must not have a resource's.
         await self._front.loaded.wait()
-        self._front.claims.add(self.name, self)
-        await self.resource.begin(took_over=False)
-        self.resource.inventory.list.subscribe(self._front.look)
-        self._front.add(self)
+        await self.resource.ownership.acquire()
+        try:
+            if self._front.loaded.is_set():
+                self._front.claims.add(self.name, self)
+                await self.resource.begin(took_over=False)
+                self.resource.inventory.list.subscribe(self._front.look)
+            self._front.add(self)
+        except (KubeletError, OSError):
+            self._front.claims.drop(self.name)
+            self.resource.ownership.release()
+            raise
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, KubeletError | OSError):
@@ -163,6 +176,7 @@ class DraPlugin:
     async def close(self) -> None:
         await self.resource.close()
         self.resource.ownership.end()
+        self._front.left(self.name)
 
     def abandon(self) -> None:
         """Lets go of the ownership at once. May be called from any thread."""

@@ -130,6 +130,11 @@ class NodeClaims:
         """It is no longer offered here. What claims have of it counts until they end."""
         self.store.drop(resource)
 
+    async def idle(self) -> None:
+        """Returns once no call and no end of a claim is under way."""
+        while running := self.lanes.running | self.ends.running:
+            await asyncio.wait(running)
+
     # the kubelet's calls
 
     async def prepare(self, asked: Iterable[Asked]) -> Mapping[str, tuple[Prepared, ...] | str]:

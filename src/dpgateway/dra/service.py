@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.errors import KubeletError, encodable
 from dpgateway.kit import unix
+from dpgateway.kit.channel import Channel
+from dpgateway.kit.observable import Observable
 
 PLUGINS = "plugins"
 """Below the kubelet's root directory."""
@@ -32,8 +35,15 @@ SERVICES = {
 """The gRPC service of each version, newest first, by the name under which it is registered."""
 VERSIONS = (*SERVICES, *HEALTH_SERVICES)
 """What the registration names."""
+HERE, NOBODY = Path("here"), Path("nobody")
+"""Who answers calls: this gateway, or nobody yet, so they wait. Any other path is another gateway's socket."""
 LONGEST_TEXT = 2000
 """Characters of an error: it reaches the pod's events."""
+
+
+def folder_of(root: Path, driver: str) -> Path:
+    """The folder of a driver's sockets and lock. ``root``: the kubelet's root directory."""
+    return root / PLUGINS / driver
 
 
 class Service:
@@ -49,8 +59,9 @@ class Service:
     ) -> None:
         """``root``: the kubelet's root directory, at the same path for the kubelet and for us."""
         self._claims, self._health, self._log = claims, health, log
-        self.socket = root / PLUGINS / driver / f"dra-{secrets.token_hex(4)}.sock"
+        self.socket = folder_of(root, driver) / f"dra-{secrets.token_hex(4)}.sock"
         """A name of its own for each instance: a kubelet refuses an endpoint that it knows already."""
+        self.answering = Observable(HERE)
         self._server: grpc.aio.Server | None = None
         self._address: unix.Address | None = None
 
@@ -80,25 +91,44 @@ class Service:
     def _handlers(self, service: str) -> grpc.GenericRpcHandler:
         method = grpc.unary_unary_rpc_method_handler
         prepare = method(
-            self._prepare,
+            partial(self._prepare, f"/{service}/NodePrepareResources"),
             wire.NodePrepareResourcesRequest.FromString,
             wire.NodePrepareResourcesResponse.SerializeToString,
         )
         unprepare = method(
-            self._unprepare,
+            partial(self._unprepare, f"/{service}/NodeUnprepareResources"),
             wire.NodeUnprepareResourcesRequest.FromString,
             wire.NodeUnprepareResourcesResponse.SerializeToString,
         )
         rows = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
         return grpc.method_handlers_generic_handler(service, rows)
 
-    async def _prepare(self, request: wire.NodePrepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+    async def _elsewhere(self, path: str, request: Any) -> bytes | None:  # noqa: ANN401  untyped
+        """Another gateway's answer; None if this one has to answer. Raises AioRpcError of that gateway."""
+        while (where := self.answering.value) != HERE:
+            if where != NOBODY:
+                try:
+                    async with Channel(where) as channel:
+                        answer: bytes = await channel.unary_unary(path)(request.SerializeToString())
+                        return answer
+                except (grpc.aio.AioRpcError, OSError) as error:  # OSError: its folder isn't there any more
+                    if isinstance(error, grpc.aio.AioRpcError) and error.code() is not grpc.StatusCode.UNAVAILABLE:
+                        raise
+            # That gateway has ended, or isn't ready: either this one gets the lock, or another one.
+            await self.answering.wait_for(lambda now, before=where: now != before)  # type: ignore[misc]
+        return None
+
+    async def _prepare(self, path: str, request: wire.NodePrepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+        if (answer := await self._elsewhere(path, request)) is not None:
+            return wire.NodePrepareResourcesResponse.FromString(answer)
         answers = await self._claims.prepare(map(_asked, request.claims))
         self._say("prepare", answers)
         found = {uid: _prepared(one) for uid, one in answers.items()}
         return wire.NodePrepareResourcesResponse(claims=found)
 
-    async def _unprepare(self, request: wire.NodeUnprepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+    async def _unprepare(self, path: str, request: wire.NodeUnprepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+        if (answer := await self._elsewhere(path, request)) is not None:
+            return wire.NodeUnprepareResourcesResponse.FromString(answer)
         answers = await self._claims.unprepare(map(_asked, request.claims))
         self._say("unprepare", answers)
         texts = {uid: one if isinstance(one, str) else "" for uid, one in answers.items()}

@@ -16,6 +16,11 @@ class ClaimLanes:
         self._last: dict[str, asyncio.Future[Any]] = {}
         """`_last` contains the last call of each claim that has one under way, keyed by uid."""
 
+    @property
+    def running(self) -> frozenset[asyncio.Future[Any]]:
+        """The last call of each claim that has one under way."""
+        return frozenset(self._last.values())
+
     def call(self, uid: str, work: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
         """Calls once the claim's earlier call is over. The caller may stop waiting; the call goes on."""
         before = self._last.get(uid)

@@ -1,0 +1,176 @@
+"""This gateway's instance of the DRA driver at the kubelet: lock, service and registration, one after the other.
+
+A round begins when this gateway gets the driver's lock, and ends when a newer gateway has asked for it::
+
+    own      the driver's lock: by waiting, or by asking the gateway that has it
+    serve    the service, then the registration
+    rest     the kubelet's calls wait, and the last ones have ended
+    give     the lock is free; calls are passed on until the newer gateway has registered, then this one leaves
+
+A gateway whose successor ends early gets the lock again, and begins another round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dpgateway.dra.handover import DriverHandover
+from dpgateway.dra.health import HealthStreams
+from dpgateway.dra.preparing import NodeClaims
+from dpgateway.dra.service import HERE, NOBODY, VERSIONS, Service, folder_of
+from dpgateway.kit.files import make_private
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.registry.socket import RegisteredPlugin, RegistrationAnswer, RegistrationSocket
+from dpgateway.resource.ownership import Ownership
+
+TYPE = "DRAPlugin"
+"""The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
+RESTING = 5.0
+"""Seconds that calls under way have to end; then the newer gateway has to ask again."""
+AFTERWARDS = 2.0
+"""Seconds in which the kubelet may still call this instance, having chosen it before it knew the newer one."""
+
+
+_log = bind(__name__)
+
+
+class DriverInstance:
+    """Used from the event loop."""
+
+    def __init__(
+        self,
+        root: Path,
+        driver: str,
+        claims: NodeClaims,
+        health: HealthStreams,
+        warm: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``root``: the kubelet's root directory; ``warm`` returns once this gateway could serve at once."""
+        self._root, self._driver, self._claims, self._health = root, driver, claims, health
+        self.folder = folder_of(root, driver)
+        self.ownership = Ownership(self.folder, driver, _log)
+        """Of the driver: one gateway of a node has its claims, and writes its slices."""
+        self.answer: Observable[RegistrationAnswer | None] = Observable(None)
+        """The kubelet's answer to the registration; None until it has said something."""
+        self._handover = DriverHandover(self.ownership, warm, _log)
+        self._follows = True
+        """Whether it asks the gateway that serves; once it has given, it only waits for that one's end."""
+        self._service: Service | None = None
+        self._registration: RegistrationSocket | None = None
+        self._passing: asyncio.Task[None] | None = None
+        """Passes calls on to the newer gateway, until that has registered."""
+
+    async def own(self) -> None:
+        """Returns with the driver's lock. Raises KubeletError, OSError."""
+        make_private(self.folder)
+        await self.ownership.acquire(self._handover.ask if self._follows else None)
+        if self._passing is not None:  # the newer one has ended
+            self.ownership.take_back()
+            self._passing.cancel()
+            self._passing = None
+
+    async def serve(self) -> None:
+        """Serves, and registers. Raises KubeletError, OSError."""
+        if self._service is None:
+            made = Service(self._root, self._driver, self._claims, self._health, _log)
+            await made.open()
+            self._service = made
+        self._service.answering.set(HERE)
+        self._handover.serves(self._service.socket)
+        if self._registration is None:
+            what = RegisteredPlugin(TYPE, self._driver, self._service.socket, VERSIONS)
+            registration = RegistrationSocket(self._root, what, _log)
+            registration.answer.subscribe(lambda: self.answer.set(registration.answer.value))
+            await registration.open()
+            self._registration = registration
+
+    async def until_given(self) -> None:
+        """Returns once a newer gateway has asked, and nothing is under way here: from then on calls wait."""
+        await self.answer.wait_for(lambda answer: answer is not None and answer.accepted)
+        await self._handover.registered()
+        self._health.repeat()  # the older instance's end made the kubelet forget what it knew
+        self._handover.listen()
+        while True:
+            await self._handover.asked.wait()
+            if await self._rests():
+                return
+            self._answer_from(HERE)
+            _log.warning("a newer gateway has asked for %s, but a claim is under way for long", self._driver)
+            self._handover.refuse()
+
+    async def _rests(self) -> bool:
+        """Holds new calls back, and waits for the others' end."""
+        self._answer_from(NOBODY)
+        try:
+            async with asyncio.timeout(RESTING):
+                await self._claims.idle()
+        except TimeoutError:
+            return False
+        return True
+
+    def give(self) -> None:
+        """Frees the lock. All resources have freed theirs."""
+        self._handover.give()
+        self._follows = False
+        self._passing = asyncio.create_task(self._pass_on(), name="pass calls on to the newer gateway")
+
+    async def _pass_on(self) -> None:
+        try:
+            await self._handover.pass_on(self._answer_from, self.folder)
+        except (OSError, TimeoutError) as error:
+            text = "the gateway that takes %s over failed, so this one serves on once that has ended: %s"
+            _log.warning(text, self._driver, str(error) or "it hasn't registered in time")
+            self._answer_from(NOBODY)
+            self._handover.close()
+            return
+        _log.info("handed %s over to another gateway", self._driver)
+        await self._leave()
+        self._handover.close()
+        service, self._service, self._passing = self._service, None, None
+        if service is not None:
+            await asyncio.sleep(AFTERWARDS)
+            await service.close(0)
+
+    def _answer_from(self, where: Path) -> None:
+        if self._service is not None:
+            self._service.answering.set(where)
+
+    async def _leave(self) -> None:
+        registration, self._registration = self._registration, None
+        self.answer.set(None)
+        if registration is not None:
+            await registration.close()
+
+    @property
+    def passing(self) -> bool:
+        """Whether the newer gateway hasn't registered yet."""
+        return self._passing is not None
+
+    # the end of the process
+
+    def ending(self) -> None:
+        """The kubelet turns to a successor."""
+        if self._registration is not None:
+            self._registration.leave()
+
+    async def drain(self, grace: float) -> None:
+        """Waits up to ``grace`` seconds for calls under way."""
+        if self._service is not None:
+            await self._service.close(grace)
+
+    async def close(self) -> None:
+        if self._passing is not None:
+            self._passing.cancel()
+        await self._leave()
+        if self._service is not None:
+            await self._service.close(0)
+        self.ownership.end()  # last: from now on the records are another gateway's
+        self._handover.close()
+
+    def abandon(self) -> None:
+        """Leaves the kubelet and lets go of the ownership at once. May be called from any thread."""
+        self.ending()
+        self.ownership.end()
