@@ -18,7 +18,7 @@ $(VENV)/.run: $(PROJECTS)
 	@echo "setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -U pip setuptools
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[simulator]' $(BACKENDS:%=-e %)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[simulator,dra]' $(BACKENDS:%=-e %)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

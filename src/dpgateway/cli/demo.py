@@ -10,6 +10,7 @@ import asyncio
 import signal
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -58,7 +59,7 @@ async def restart(stage: Stage) -> None:
 
 
 async def unplug(stage: Stage) -> None:
-    held = stage.held["weather"][1]
+    held = next(id_ for pod, _, id_ in stage.held if pod == "weather")
     stage.step(f"Somebody unplugs {held}, which the pod weather holds")
     stage.faults({"devices": [held], "absent": True})
     await stage.offered({SENSOR: (3, 2)}, "listed, but Unhealthy")
@@ -74,39 +75,51 @@ async def unplug(stage: Stage) -> None:
 
 async def newest(stage: Stage) -> None:
     stage.step("The node is drained, and upgraded to a kubelet 1.37")
-    for pod in list(stage.held):
+    for pod, _, _ in stage.held:
         stage.kubelet.remove(pod)
-        del stage.held[pod]
+    stage.held.clear()
     await stage.kubelet.upgrade("1.37")
     await stage.offered(ALL, "all resources allocatable again")
     await stage.pod("video-2", BOARD)
     await stage.pod("weather-2", SENSOR)
+
+
+async def both(stage: Stage) -> None:
+    if find_spec("lightkube") is None:  # of the extra dra
+        stage.say("(a step that needs the package lightkube is left out: pip install 'dpgateway[dra]')")
+        return
+    stage.step("The sensors go to DRA, by `front: dra` and a DeviceClass; the boards stay on the device plugin")
+    held = next(id_ for pod, _, id_ in stage.held if pod == "weather-2")
+    await stage.to_dra(SENSOR)
+    expect(f"{held} is published", held in stage.cluster.devices(), False)
+    stage.say(f"{held} isn't: weather-2 has it from the device plugin")
+    await stage.pod_by_both("camera", SENSOR, BOARD)
     stage.table()
 
 
 async def ask(stage: Stage) -> None:
     stage.step("The gateway is asked who holds what, as `dpgateway status --watch` asks it")
-    expected = {f"default/{pod} (main)": (resource, ids) for pod, (resource, ids) in stage.held.items()}
+    expected = sorted((f"default/{pod}", resource, id_) for pod, resource, id_ in stage.held if pod not in stage.before)
     async with asyncio.timeout(30):
         found = await asyncio.to_thread(_told, stage.folder / "control.sock", len(expected))
     expect("who holds what", found, expected)
-    for holder, (resource, id_) in found.items():
+    for holder, resource, id_ in found:
         stage.say(f"{holder} holds {id_} of {resource}")
 
 
-def _told(socket: Path, count: int) -> dict[str, tuple[str, str]]:
-    """Resource and id by holder, once there are ``count`` holders."""
+def _told(socket: Path, count: int) -> list[tuple[str, str, str]]:
+    """Pod, resource and id of each device that is held, once there are ``count``."""
     with asked(socket, "watch") as answers:
         for answer in answers:
-            found = {
-                f"{holder['namespace']}/{holder['pod']} ({holder['container']})": (resource["name"], device["id"])
+            found = [
+                (f"{holder['namespace']}/{holder['pod']}", resource["name"], device["id"])
                 for resource in answer["resources"]
                 for device in resource["devices"]
                 for holder in device["holders"]
                 if holder["pod"]
-            }
+            ]
             if len(found) >= count:
-                return found
+                return sorted(found)
     raise Unexpected("the gateway ended before it knew who holds what")
 
 
@@ -119,7 +132,7 @@ async def end(stage: Stage) -> None:
     expect("files it left", list((stage.folder / "device-plugins/dpgateway").iterdir()), [])
 
 
-STEPS = (legacy, upgrade, restart, unplug, newest, ask, end)
+STEPS = (legacy, upgrade, restart, unplug, newest, both, ask, end)
 
 
 async def play(folder: Path) -> None:
@@ -133,8 +146,9 @@ def demo() -> None:
     """Show the gateway with simulated devices and a simulated kubelet.
 
     Serves simulated sensors, simulated FPGA boards and three of this machine's own device nodes to a kubelet that
-    speaks the API of 1.9, through an upgrade to v1beta1, restarts, an unplugged device and its return. Uses a temporary
-    directory only, takes about five seconds, and exits with 1 if a step's result is wrong.
+    speaks the API of 1.9, through an upgrade to v1beta1, restarts, an unplugged device and its return; at last the
+    sensors by DRA. Uses a temporary directory only, takes about five seconds, and exits with 1 if a step's result is
+    wrong.
     """
     if missing := [name for name in BACKENDS if name not in installed()]:
         packages = " ".join(f"dpgateway-{name}" for name in missing)

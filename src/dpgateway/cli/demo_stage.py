@@ -22,9 +22,12 @@ from ruamel.yaml import YAML
 from dpgateway.cli.output import print_line, print_table
 from dpgateway.errors import GatewayError
 from dpgateway_simulator import Kubelet
+from dpgateway_simulator.cluster import PodEndedError, SimulatedCluster
 
 SENSOR, BOARD, NODE = "demo.example/sensor", "demo.example/fpga-board", "demo.example/memory-node"
 DEVICE_NODES = ("/dev/full", "/dev/null", "/dev/zero")
+DRIVER = "dra.demo.example"
+"""The gateway's name at the kubelet, for DRA."""
 LOG = "gateway.log"
 """The gateway's log, in the folder of the stage."""
 PROGRAMMING = 1.0
@@ -42,13 +45,17 @@ def expect(what: str, found: object, expected: object) -> None:
 
 @dataclass
 class Stage:
-    """A gateway and a kubelet, with the actions of the steps. ``held``: [resource, id] by pod."""
+    """A gateway and a kubelet of a cluster, with the actions of the steps. ``held``: pod, resource and id;
+    ``before``: the pods that have a device of a resource from before its front changed.
+    """
 
     folder: Path
+    cluster: SimulatedCluster
     kubelet: Kubelet
     process: asyncio.subprocess.Process
     steps: int = 0
-    held: dict[str, list[str]] = field(default_factory=dict)
+    held: list[tuple[str, str, str]] = field(default_factory=list)
+    before: set[str] = field(default_factory=set)
 
     def step(self, title: str) -> None:
         self.steps += 1
@@ -80,7 +87,7 @@ class Stage:
         print_table(["   resource", "capacity", "allocatable", "held"], rows)
 
     def holders(self, name: str) -> list[str]:
-        return [f"{held[1]} by {pod}" for pod, held in self.held.items() if held[0] == name]
+        return [f"{id_} by {pod}" for pod, resource, id_ in self.held if resource == name]
 
     async def pod(self, name: str, resource: str) -> None:
         """Runs a pod with one device, and prints its container's options."""
@@ -91,8 +98,44 @@ class Stage:
             raise Unexpected(f"pod {name}: {reply['error']}")
         given = [e for e in self.kubelet.events[before:] if e.kind == "allocate"]
         ids = ", ".join(str(i) for e in given for i in e.fields["devices"])
-        self.held[name] = [resource, ids]
-        self.say(f"pod {name} got {ids} after {time.monotonic() - began:.2f} s: {_summary(reply)}")
+        self.held.append((name, resource, ids))
+        options = reply["containers"][0]["options"]
+        self.say(f"pod {name} got {ids} after {time.monotonic() - began:.2f} s: {_summary(options)}")
+
+    async def to_dra(self, resource: str) -> None:
+        """Has the gateway offer a resource by DRA, and waits until its devices are published, and the Node has none by
+        the device plugin: until then the scheduler sends pods that way.
+        """
+        began, content = time.monotonic(), configuration(self.folder)
+        self.before = {pod for pod, name, _ in self.held if name == resource}
+        for one in content["resources"]:
+            if one["name"] == resource:
+                one["front"] = "dra"
+        new = self.folder / "config.new"
+        YAML().dump({**content, "dra": {"driver": DRIVER}, "cluster": self.cluster.account(self.folder)}, new)
+        new.rename(self.folder / "config.yaml")
+        self.cluster.device_class("sensor", DRIVER, resource=resource, attributes={"resource": resource})
+        async with asyncio.timeout(30):
+            while not (devices := self.cluster.devices(DRIVER)) or self.cluster.allocatable("demo", resource):
+                await self.cluster.server.store.changed()
+        self.say(f"{', '.join(devices)} are in a ResourceSlice after {(time.monotonic() - began) * 1000:.0f} ms")
+
+    async def pod_by_both(self, name: str, claimed: str, allocated: str) -> None:
+        """Runs a pod with a device of each front: the scheduler makes a claim for one of them. Raises Unexpected."""
+        began, before = time.monotonic(), len(self.kubelet.events)
+        try:
+            await self.cluster.run(name, {"main": {claimed: 1, allocated: 1}})
+        except (PodEndedError, TimeoutError) as error:
+            raise Unexpected(str(error)) from error
+        (by_plugin,) = (
+            id_ for e in self.kubelet.events[before:] if e.kind == "allocate" for id_ in e.fields["devices"]
+        )
+        (by_claim,) = self.cluster.allocated(name)
+        self.held += [(name, claimed, by_claim), (name, allocated, by_plugin)]
+        (options,) = self.cluster.given(name).values()
+        seconds = time.monotonic() - began
+        self.say(f"pod {name} got {by_claim} by a claim and {by_plugin} by Allocate after {seconds:.2f} s:")
+        self.say(_summary(options))
 
     async def refused(self, name: str, resource: str, count: int) -> None:
         reply = await self.kubelet.admit(name, {"main": {resource: count}})
@@ -106,8 +149,7 @@ class Stage:
         new.rename(self.folder / "sensors.json")
 
 
-def _summary(reply: Mapping[str, Any]) -> str:
-    options = reply["containers"][0]["options"]
+def _summary(options: Mapping[str, Any]) -> str:
     parts = [f"{name}={value}" for name, value in sorted(options["envs"].items())]
     parts += [f"{d['host_path']} ({d['permissions']})" for d in options["devices"]]
     return ", ".join(parts) or "nothing but the device"
@@ -134,6 +176,7 @@ def configuration(folder: Path) -> dict[str, Any]:
     }
     return {
         "state_dir": str(folder / "state"),
+        "runtime": {"cdi_dirs": [str(folder / "cdi")]},
         "resources": [
             {"name": SENSOR, "driver": "simulated", "options": sensors, "preference": "packed"},
             {"name": BOARD, "driver": "fpga", "options": fpga},
@@ -164,11 +207,12 @@ async def gateway_in(
 
 @contextlib.asynccontextmanager
 async def stage_in(folder: Path) -> AsyncIterator[Stage]:
-    """Starts the gateway, then a kubelet 1.9."""
+    """Starts a cluster, the gateway, then a kubelet 1.9."""
     plugins = folder / "device-plugins"
     plugins.mkdir()
     async with (
+        SimulatedCluster() as cluster,
         gateway_in(folder, plugins, "demo", configuration(folder)) as process,
-        Kubelet("1.9", plugins) as kubelet,
+        cluster.node("1.9", root=folder, name="demo") as kubelet,
     ):
-        yield Stage(folder, kubelet, process)
+        yield Stage(folder, cluster, kubelet, process)

@@ -32,7 +32,7 @@ controllers  claims of templates, claims of pods that ended, garbage
 cluster      all together: the door for tests
 """
 
-from dpgateway_simulator.cluster.cluster import SHORT, SimulatedCluster
+from dpgateway_simulator.cluster.cluster import SHORT, PodEndedError, SimulatedCluster
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode, KubeletPauses
 
-__all__ = ["SHORT", "ClusterNode", "KubeletPauses", "SimulatedCluster"]
+__all__ = ["SHORT", "ClusterNode", "KubeletPauses", "PodEndedError", "SimulatedCluster"]

@@ -178,6 +178,11 @@ class SimulatedCluster:
         slices = [one["spec"] for one in self.server.store.list("resourceslices")]
         return {it["name"]: it for one in slices if driver in {None, one["driver"]} for it in one.get("devices", ())}
 
+    def allocatable(self, node: str, resource: str) -> int:
+        """What the Node says that the device plugin offers, which is up to `KubeletPauses.status` old."""
+        found = self.server.store.objects.get(("nodes", "", node)) or {}
+        return int(found.get("status", {}).get("allocatable", {}).get(resource, 0))
+
     def inventory(self) -> list[Object]:
         """Each device of the slices: {"device", "pool", "driver", "taints", "claims"}, with the claims that have it."""
         claims = [
