@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import allocate, asking, first_list, flip, growth, idle, matched, pages, restart, start
+from benchmarks import allocate, asking, dra, first_list, flip, growth, idle, matched, pages, restart, start
 from benchmarks.budgets import Figures
 from benchmarks.processes import ROOT
 from benchmarks.report import Report, about, kubelet, rounded
@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "growth": growth.measure,
     "idle": idle.measure,
     "pages": pages.measure,
+    "dra": dra.measure,
     "matched": matched.measure,
     "asking": asking.measure,
 }

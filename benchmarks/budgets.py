@@ -63,6 +63,10 @@ IDLE = (
     "and gRPC's own threads: the bare handlers take "
     "%(idle.bare.percent).2g %% in the same run"
 )
+DRA = (
+    "each 10 s all devices are told to the kubelet, which takes their health for unknown after 30 s. The rest is as "
+    "without DRA"
+)
 SCRAPES = (
     "each scrape makes some hundred lines anew, for which an idle process's caches are cold. Prometheus scrapes every "
     "15 s or less often, so nothing is kept from one scrape to the next"
@@ -144,6 +148,9 @@ BUDGETS = (
         "the same with the pages on and a scrape every 15 s", "pages.gateway.percent", "% of a core", 0.3, why=SCRAPES
     ),
     Budget("resident with the pages on and a scrape every 15 s", "pages.gateway.mb", "MB", 75),
+    Budget("resident, 64 resources of 100 devices by DRA, with events", "dra.gateway.mb", "MB", 95),
+    Budget("the same, idle", "dra.gateway.percent", "% of a core", 0.3, why=DRA),
+    Budget("requests of the same to the API server in 30 s of idling", "dra.idle.requests", "requests", 0),
     Budget("a scrape, p50", "pages.scrape.ms", "ms", 20),
     Budget("`dpgateway status` of the same, at its peak", "asking.table.mb", "MB", 15),
     Budget("the same, CPU, p50", "asking.table.s", "s", 0.15),

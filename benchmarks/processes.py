@@ -77,13 +77,16 @@ def gateway(  # noqa: PLR0913  what benchmarks vary
     driver: str = "simulated",
     environment: Mapping[str, str] | None = None,
     web: Mapping[str, object] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> Process:
-    """``dpgateway run`` with this many resources of one driver with the same options, and a log as on a node."""
+    """``dpgateway run`` with this many resources of one driver with the same options, and a log as on a node. ``more``:
+    further keys of the configuration.
+    """
     entries = [
         {"name": f"bench.example/r{number}", "driver": driver, "options": options} for number in range(resources)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    whole = {"resources": entries, "web": web or {}, "state_dir": str(folder / "state")}
+    whole = {"resources": entries, "web": web or {}, "state_dir": str(folder / "state"), **(more or {})}
     words = run(folder, folder / "device-plugins", whole)
     return Process("gateway", folder, [*COMMAND, *words, "--log-format=json"], environment)
 

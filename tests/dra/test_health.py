@@ -53,13 +53,13 @@ def test_shares_of_a_claim_are_their_device() -> None:
 
 @pytest.mark.parametrize("reason", ["x" * 5000, "ü" * 5000, "a\udc80b" * 1000])
 def test_a_long_reason_is_cut_to_its_bytes(reason: str) -> None:
-    (message,) = messages(devices(a=reason))
+    (message,) = messages(devices(a=reason), 7)
     assert 1000 < len(message.devices[0].message.encode()) <= LONGEST_MESSAGE
 
 
 def test_a_large_message_is_several() -> None:
     many = devices(**{f"d{n}": "no link" for n in range(1000)})
-    found = messages(many, largest=4096)
+    found = messages(many, 7, largest=4096)
     assert [one.device.device_name for message in found for one in message.devices] == [one.device for one in many]
     assert all(message.ByteSize() <= 4096 for message in found)
 

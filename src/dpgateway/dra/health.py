@@ -9,6 +9,7 @@ that the kubelet knows of the driver, whichever instance said it. So:
 - Each message has the newest health and none is queued: gRPC asks for the next one once the last one is written.
 - A device that a claim has is said even if it is gone. One of a resource that has no list yet is left out, and stays
   as an earlier gateway said.
+- The kubelet takes the time of a message for that of the news in it, so the same bytes do as long as nothing changes.
 - Another instance that ends takes our word with it, so :meth:`HealthStreams.repeat` says everything again.
 """
 
@@ -75,16 +76,16 @@ def said(
     return tuple([SaidHealth(*name, reason) for name, reason in found.items()])
 
 
-def messages(devices: Iterable[SaidHealth], largest: int = LARGEST) -> list[wire.NodeWatchResourcesResponse]:
-    """All devices, in as many messages as their size asks for; one at least, which may be empty. ``largest``: bytes of
-    a message, if a single device doesn't need more.
+def messages(devices: Iterable[SaidHealth], now: int, largest: int = LARGEST) -> list[wire.NodeWatchResourcesResponse]:
+    """All devices, in as many messages as their size asks for; one at least, which may be empty. ``now``: in seconds
+    since 1970. ``largest``: bytes of a message, if a single device doesn't need more.
     """
     found, size = [wire.NodeWatchResourcesResponse()], 0
     for one in devices:
         text = encodable(one.unhealthy).encode()[:LONGEST_MESSAGE].decode(errors="ignore")
         health = wire.UNHEALTHY if one.unhealthy else wire.HEALTHY
         name = wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device)
-        new = wire.DeviceHealth(device=name, health=health, message=text)
+        new = wire.DeviceHealth(device=name, health=health, last_updated_time=now, message=text)
         size += (length := new.ByteSize() + 16)
         if size > largest and found[-1].devices:
             found.append(wire.NodeWatchResourcesResponse())
@@ -102,8 +103,8 @@ class HealthStreams:
         """``devices``: all devices of the driver, as they are now."""
         self._devices, self._every, self._pause = devices, repeat, pause
         self._streams: set[_HealthStream] = set()
-        self._built: tuple[tuple[SaidHealth, ...], list[wire.NodeWatchResourcesResponse]] = ((), messages(()))
-        """The devices of the last message that said everything, and that message, for all streams."""
+        self._built: tuple[tuple[SaidHealth, ...], list[bytes]] = ((), [b""])
+        """The last devices, and the messages that say all of them, for all streams."""
 
     def look(self) -> None:
         """Devices may have changed."""
@@ -137,20 +138,20 @@ class HealthStreams:
                 if now >= stream.all_at + self._every:
                     stream.all_at, found = now, self._all(devices)
                 elif changed := set(devices).difference(stream.said):
-                    found = messages(one for one in devices if one in changed)
+                    found = _written(one for one in devices if one in changed)
                 stream.said = devices
                 for one in found:
-                    yield _stamped(one)
+                    yield one
                 if found:
                     await _within(self._pause, stream.ended)
                 await _within(stream.all_at + self._every - time.monotonic(), stream.woken)
         finally:
             self._streams.discard(stream)
 
-    def _all(self, devices: tuple[SaidHealth, ...]) -> list[wire.NodeWatchResourcesResponse]:
-        """Built anew only for other devices: there may be thousands."""
+    def _all(self, devices: tuple[SaidHealth, ...]) -> list[bytes]:
+        """Written anew only for other devices: there may be thousands."""
         if self._built[0] != devices:
-            self._built = (devices, messages(devices))
+            self._built = (devices, _written(devices))
         return self._built[1]
 
 
@@ -165,11 +166,8 @@ class _HealthStream:
         """When it was told everything, in seconds of the monotonic clock."""
 
 
-def _stamped(message: wire.NodeWatchResourcesResponse) -> bytes:
-    now = int(time.time())
-    for one in message.devices:
-        one.last_updated_time = now
-    return message.SerializeToString()
+def _written(devices: Iterable[SaidHealth]) -> list[bytes]:
+    return [one.SerializeToString() for one in messages(devices, int(time.time()))]
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:

@@ -47,6 +47,8 @@ class DraPlugin:
         self.rival, self.outdated = Observable(""), Observable[Mapping[str, str]]({})
         self.rpcs, self.attempts = CallStats(), dict[tuple[str, str], int]()
         self._given = asyncio.Event()
+        self._said: tuple[tuple[object, ...], tuple[SaidHealth, ...]] = (), ()
+        """The last health of all devices, and what it was made of."""
         front.runs(name, driver)
         config.subscribe(self._configured)
 
@@ -111,11 +113,16 @@ class DraPlugin:
         if not resource.served or resource.inventory.list.value is None:
             return ()
         ledger, failure, pool = resource.inventory.ledger, resource.driver.state.value.failure, self.pool
+        # It is asked each few seconds, and rarely has news.
+        since = resource.inventory.list.value, self.usage.value, failure, pool
+        if self._said[0] == since:
+            return self._said[1]
         reasons = {one.id: one.health.reason or failure for one in ledger.devices.values()}
         names = {id_: (pool, label(self._key(id_))) for id_ in reasons}
         records = self._front.claims.records.values()
         given = [one for record in records for one in record.given if one.resource == self.name]
-        return said(reasons, names, given, ledger.means)
+        self._said = since, said(reasons, names, given, ledger.means)
+        return self._said[1]
 
     def _configured(self) -> None:
         self._front.look()
