@@ -45,6 +45,10 @@ class Rig:
         slices = self.store.list("resourceslices", "", OURS)
         return [device["name"] for one in slices for device in one["spec"].get("devices", ())]
 
+    def version(self, kubelet: str) -> None:
+        node = self.store.get(("nodes", "", "n1"))
+        self.store.replace(("nodes", "", "n1"), {**node, "status": {"nodeInfo": {"kubeletVersion": kubelet}}})
+
     async def until(self, holds: Callable[[], object]) -> None:
         async with asyncio.timeout(20):
             while not holds():
@@ -70,6 +74,22 @@ async def test_nothing_is_published_before_the_kubelet_accepts(rig: Rig) -> None
     assert rig.devices == []
     rig.allowed.set(True)
     await rig.has("a", "b")
+
+
+async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) -> None:
+    rig.version("v1.36.4")
+    rig.allowed.set(True)
+    rig.publisher.registered()
+    rig.want("a")
+    await rig.has("a")
+    rig.version("v1.34.9-eks-1")
+    rig.publisher.registered()
+    await rig.until(lambda: not rig.store.list("resourceslices", "", OURS))
+    await rig.publisher.state.wait_for(lambda state: "kubelet v1.34.9-eks-1 of node n1" in state.failure)
+    assert not rig.publisher.state.value.right
+    rig.version("v1.37.0")
+    rig.publisher.registered()
+    await rig.has("a")
 
 
 async def test_slices_belong_to_their_node(rig: Rig) -> None:

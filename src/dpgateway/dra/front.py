@@ -287,6 +287,7 @@ class DraFront:
         answer = self.instance.answer.value
         self._allowed.set(answer is not None and answer.accepted)
         if self._allowed.value:
+            self.publisher.registered()
             self._reconciling.look_soon()
         self._stand()
 
