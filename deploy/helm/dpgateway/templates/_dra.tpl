@@ -76,7 +76,7 @@ their device, and says nothing. `helm template` sees no nodes. */ -}}
 {{- end -}}
 {{- $minor := regexReplaceAll "^v?1[.]([0-9]+).*$" .status.nodeInfo.kubeletVersion "${1}" | atoi -}}
 {{- if and $selected $fits (lt $minor 36) -}}
-{{- fail (printf "%s of %s has front: dra, and node %s has kubelet %s: expected 1.36 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin, or set dra.deviceClasses: false and use claims alone" $.name $.component .metadata.name .status.nodeInfo.kubeletVersion) -}}
+{{- fail (printf "%s of %s has front: dra, and node %s has kubelet %s: expected 1.36 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name .status.nodeInfo.kubeletVersion) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -84,18 +84,6 @@ their device, and says nothing. `helm template` sees no nodes. */ -}}
 {{- /* Whether a profile's gateways ask the API server. Takes the profile's values; empty for no. */ -}}
 {{- define "dpgateway.asksCluster" -}}
 {{- if or .dra.enabled .events.enabled }}true{{ end -}}
-{{- end -}}
-
-{{- /* The strategy of a profile's DaemonSet. Two gateways can't hand DRA over to each other yet: the new one would wait
-for the old one's end, which waits for the new one to be ready. Takes the profile's values. */ -}}
-{{- define "dpgateway.updateStrategy" -}}
-{{- $type := dig "type" "RollingUpdate" .updateStrategy -}}
-{{- if and (include "dpgateway.onDra" . | fromJsonArray) (eq $type "RollingUpdate") -}}
-{{- $many := dig "rollingUpdate" "maxUnavailable" 1 .updateStrategy -}}
-{{- dict "type" $type "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" (ternary 1 $many (has (toString $many) (list "0" "0%")))) | toYaml -}}
-{{- else -}}
-{{- .updateStrategy | toYaml -}}
-{{- end -}}
 {{- end -}}
 
 {{- /* Of objects that belong to no namespace. */ -}}

@@ -75,9 +75,8 @@ each term names, for each profile, one label that the node hasn't. */ -}}
 
 {{- /* Seconds. Without a surge the new gateway comes only when the old one is gone. Takes the profile's values. */ -}}
 {{- define "dpgateway.linger" -}}
-{{- $strategy := include "dpgateway.updateStrategy" . | fromYaml -}}
-{{- $surge := dig "rollingUpdate" "maxSurge" 0 $strategy | toString -}}
-{{- if or (has $surge (list "0" "0%")) (ne (dig "type" "RollingUpdate" $strategy) "RollingUpdate") }}0{{ else }}{{ int .lingerSeconds }}{{ end -}}
+{{- $surge := dig "rollingUpdate" "maxSurge" 0 .updateStrategy | toString -}}
+{{- if or (has $surge (list "0" "0%")) (ne (dig "type" "RollingUpdate" .updateStrategy) "RollingUpdate") }}0{{ else }}{{ int .lingerSeconds }}{{ end -}}
 {{- end -}}
 
 {{- define "dpgateway.serviceAccount" -}}
