@@ -17,6 +17,7 @@ from dpgateway.dra.front import Cluster, DraFront, NodeState
 from dpgateway.dra.health import VANISHED
 from dpgateway.dra.plugin import DraPlugin
 from dpgateway.dra.publishing import Us
+from dpgateway.dra.slices.offered import Offered
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.dra.wire import health_pb2
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
@@ -196,6 +197,37 @@ async def test_nothing_is_offered_while_a_record_is_damaged(node: Node, make: An
     assert node.devices == {}
     assert await node.unprepare(wire.Claim(namespace="default", name="c", uid="uid-1")) == ""
     await until(lambda: sorted(node.devices) == ["a", "b"])
+
+
+class Function:
+    """A resource of a pool."""
+
+    pool = "n1/boards"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def offered(self) -> list[Offered]:
+        return [Offered(Device("b0"), self.name, f"{self.name}-b0", frozenset({"b0"}))]
+
+    def said_health(self) -> tuple[()]:
+        return ()
+
+    def give(self) -> None:
+        """It has nothing."""
+
+
+async def test_a_pool_s_slices_do_not_depend_on_which_resource_comes_first(node: Node, make: Any) -> None:
+    front, wanted = make().front, []
+    await node.register()
+    await until(lambda: node.devices)
+    for names in ("aes", "fft"), ("fft", "aes"):
+        for name in names:
+            front.add(Function(name))
+        wanted.append(front.publisher.wanted.value[Function.pool])
+        for name in names:
+            front.remove(Function(name))
+    assert wanted[0] == wanted[1]
 
 
 async def test_an_unhealthy_device_is_tainted(node: Node, make: Any) -> None:

@@ -113,6 +113,26 @@ async def test_wiped_slices_come_back_at_once(rig: Rig) -> None:
     assert loop.time() - began < 0.9  # PAUSE doesn't count here
 
 
+async def test_slices_that_are_deleted_one_by_one_come_back_at_once(rig: Rig) -> None:
+    rig.allowed.set(True)
+    names = [f"d{number:03}" for number in range(130)]
+    rig.want(*names)
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    failures: list[str] = []
+    rig.publisher.state.subscribe(lambda: failures.append(rig.publisher.state.value.failure))
+    first, second, _ = (one["metadata"]["name"] for one in rig.store.list("resourceslices", "", OURS))
+
+    # The first one is seen to be deleted; the second is gone when it is going to be updated.
+    rig.watched.removed(first)
+    for name in first, second:
+        rig.store.delete(("resourceslices", "", name))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await rig.has(*names)
+    assert loop.time() - began < 0.9  # neither PAUSE nor a pause after a failure counts here
+    assert set(failures) <= {""}
+
+
 async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
     rig.allowed.set(True)
     rig.want("a")

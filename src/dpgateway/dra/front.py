@@ -270,7 +270,8 @@ class DraFront:
             return
         self.health.look()
         by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
-        for member in self._members.values():
+        # In an order that doesn't depend on which driver lists first: else a restart writes the slices of pools anew.
+        for _, member in sorted(self._members.items()):
             offered = member.offered() if not self._withdrawn else ()
             known = by_pool.setdefault(member.pool, [])
             by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]

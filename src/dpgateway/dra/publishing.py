@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from dpgateway.cluster.server import ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.slices.changes import Identity, SliceChanges, changes, dropped, specimen
 from dpgateway.dra.slices.layout import Content
@@ -153,12 +153,19 @@ class Publisher:
                 continue
             # What is missing was deleted, perhaps together with its Node.
             if any(one.create for one in todo) and self.state.value.slices:
-                self._wiped.append(time.monotonic())
+                self._count_wipe()
                 await self._identify()
                 if self._too_old:
                     continue
+                seen = self._seen.objects.value
                 todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
             await self._write(todo)
+
+    def _count_wipe(self) -> None:
+        """Once for slices that are deleted one after the other."""
+        now = time.monotonic()
+        if not self._wiped or now - self._wiped[-1] > PAUSE:
+            self._wiped.append(now)
 
     async def _identify(self) -> None:
         found = await self._server.get(ObjectKind.NODE, self._node)
@@ -194,19 +201,27 @@ class Publisher:
         if len(self._wiped) > WIPES and now - self._wiped[0] < LONGEST_PAUSE:
             self._say(f"somebody else keeps deleting the slices of {self._driver}: is there another publisher?")
             return LONGEST_PAUSE - (now - self._wiped[0])
-        missing = not seen and self.state.value.slices
+        missing = len(seen) < self.state.value.slices
         if written is None or missing or any(_withdraws(one, seen) for one in todo):
             return 0.0
         return max(0.0, written + PAUSE - now)
 
     async def _write(self, todo: Iterable[SliceChanges]) -> None:
+        """Raises ClusterError. Ends early if a slice was deleted meanwhile."""
         for some in todo:
             for one in some.delete:
                 name = one["metadata"]["name"]
                 await self._server.delete(ObjectKind.SLICE, name)
                 self._seen.removed(name)
             for one in some.update:
-                self._seen.wrote(await self._server.replace(ObjectKind.SLICE, one))
+                try:
+                    self._seen.wrote(await self._server.replace(ObjectKind.SLICE, one))
+                except ClusterError as error:
+                    if error.status != NOT_FOUND:
+                        raise
+                    # A kubelet that starts deletes one slice after the other. That is no failure: no time to lose.
+                    self._seen.removed(one["metadata"]["name"])
+                    return
             for one in some.create:
                 self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
         self.state.set(replace(self.state.value, written=time.monotonic()))
