@@ -21,8 +21,6 @@ LIMIT = 600
 LABELS = ("example.com/kind", "example.com/gateway")
 """That tests give to nodes."""
 NODES = {"new": ("1.37", True), "middle": ("1.34", False), "old": ("1.31", True)}
-DRA_NODES = {"new": ("1.37", True), "first": ("1.36", True)}
-"""Kubelets that know extended resources by DRA: 1.36 was the first."""
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
@@ -58,15 +56,6 @@ def cluster(image: Path) -> Iterator[Cluster]:
     made = Cluster(NODES)
     made.up()
     made.load(image)
-    yield made
-    made.down()
-
-
-@pytest.fixture(scope="session")
-def dra_cluster() -> Iterator[Cluster]:
-    """Nodes for the front for DRA, without the image: the gateway runs on them as a process, which starts sooner."""
-    made = Cluster(DRA_NODES)
-    made.up()
     yield made
     made.down()
 

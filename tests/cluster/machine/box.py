@@ -113,6 +113,14 @@ class Box:
             if self._services[name].poll() is not None:
                 raise ClusterError(f"{name} of {self.name} ended: {self.log(name)[-LOG_END:]}")
 
+    def runs(self, name: str) -> bool:
+        """Whether this service was started, and wasn't ended since."""
+        return name in self._services
+
+    def pid_of(self, name: str) -> int:
+        """Of one of its services, as the machine sees it."""
+        return child(self._services[name].pid)
+
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """Sends the signal to one of its services, and waits for its end. nsenter, our child, ends with it."""
         service = self._services.pop(name)

@@ -28,7 +28,7 @@ class Cluster:
     def __init__(self, nodes: Mapping[str, tuple[str, bool]]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
         self.folder.chmod(0o755)  # mounts of the nodes' files are made in it
-        self._claim, net = _free_net()
+        self._claim, net = free_net()
         self.control = Control(self.folder / "control", net)
         self.nodes = {
             name: Node(self.control, name, number, release, own_containerd=own)
@@ -112,7 +112,7 @@ class Cluster:
         return self.pod(name, namespace)
 
 
-def _free_net() -> tuple[socket.socket, str]:
+def free_net() -> tuple[socket.socket, str]:
     """Addresses that no other cluster of this machine has while the socket is open. It ends with its process."""
     claim = socket.socket(socket.AF_UNIX)
     for net in NETS:

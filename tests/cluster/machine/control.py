@@ -17,23 +17,18 @@ BRIDGE = "02:00:00:00:00:01"
 
 
 class Control(Box):
-    """`net`: the first two numbers of every address, such as 10.88."""
+    """`net`: the first two numbers of every address, such as 10.88. `flags`: more for the API server."""
 
-    def __init__(self, folder: Path, net: str) -> None:
+    def __init__(self, folder: Path, net: str, *flags: str) -> None:
         super().__init__(folder, "control")
         self.net, self.address, self.bin = net, f"{net}.0.1", folder / "bin"
-        self._link = f"dpgw-{net}"  # the machine's own end of the network
+        self.link = f"dpgw-{net}"
+        """The machine's own end of the network."""
+        self._flags = flags
 
     def up(self) -> None:
-        self.bin.mkdir(parents=True)
-        for name in NAMES:
-            (self.bin / name).symlink_to(KUBE.binary())
-        self.pki = Pki(self.folder / "pki", self.address, f"{self.net}.128.1")
-        self.pki.kubeconfig("admin", "admin", "system:masters")
-        self._open_network()
-        self._start("etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync", "--log-level=warn")
-        self._start_api_server()
-        until("answer of the API server", self._ready)
+        """Returns once all of it has started, and the API server answers."""
+        self.up_with_api_server()
         accounts = [
             f"--service-account-private-key-file={self.pki['accounts.key']}",
             "--use-service-account-credentials",
@@ -41,9 +36,20 @@ class Control(Box):
         self._start_client("kube-controller-manager", f"--root-ca-file={self.pki['ca.crt']}", *accounts)
         self._start_client("kube-scheduler")
 
+    def up_with_api_server(self) -> None:
+        """etcd and the API server alone: nobody else sends requests."""
+        self.bin.mkdir(parents=True)
+        for name in NAMES:
+            (self.bin / name).symlink_to(KUBE.binary())
+        self.pki = Pki(self.folder / "pki", self.address, f"{self.net}.128.1")
+        self.pki.kubeconfig("admin", "admin", "system:masters")
+        self._open_network()
+        self._start("etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync", "--log-level=warn")
+        self.start_api_server()
+
     def close(self) -> None:
         super().close()
-        run("sh", "-c", f"ip link delete {self._link} 2>&1 || true")
+        run("sh", "-c", f"ip link delete {self.link} 2>&1 || true")
 
     def plug(self, box: Box, address: str) -> None:
         """Gives a box its eth0 on the bridge."""
@@ -79,14 +85,15 @@ class Control(Box):
         addresses = {"br0": f"{self.address}/24", "lo": f"{self.net}.128.1/32"}
         own = [f"ip address add {address} dev {link}" for link, address in addresses.items()]
         self.open([*bridge, *own, "mount -t tmpfs tmpfs /run"])
-        run("sh", "-c", f"ip link delete {self._link} 2>&1 || true")  # of tests that were killed just now
-        run("ip", "link", "add", self._link, "type", "veth", "peer", "name", "host", "netns", self.pid)
+        run("sh", "-c", f"ip link delete {self.link} 2>&1 || true")  # of tests that were killed just now
+        run("ip", "link", "add", self.link, "type", "veth", "peer", "name", "host", "netns", self.pid)
         self.run("ip", "link", "set", "host", "master", "br0", "up")
-        run("ip", "address", "add", f"{self.net}.0.254/24", "dev", self._link)
-        run("ip", "link", "set", self._link, "up")
+        run("ip", "address", "add", f"{self.net}.0.254/24", "dev", self.link)
+        run("ip", "link", "set", self.link, "up")
         run("ip", "route", "replace", f"{self.net}.0.0/16", "via", self.address)
 
-    def _start_api_server(self) -> None:
+    def start_api_server(self) -> None:
+        """Returns once it answers."""
         pki = self.pki
         self._start(
             "kube-apiserver",
@@ -107,7 +114,9 @@ class Control(Box):
             "--authorization-mode=Node,RBAC",
             "--kubelet-preferred-address-types=InternalIP",  # by name logs and exec fail, because there is no DNS
             "--enable-admission-plugins=NodeRestriction",
+            *self._flags,
         )
+        until("answer of the API server", self._ready)
 
     def _start_client(self, name: str, *arguments: str) -> None:
         own = self.pki.kubeconfig(name, f"system:{name}")

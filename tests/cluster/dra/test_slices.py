@@ -53,8 +53,8 @@ def pools(draw):
 
 
 @pytest.fixture(scope="module")
-def server(dra_cluster):
-    return dra_cluster.control
+def server(cluster):
+    return cluster.control
 
 
 def accepted(server, name, offered, node="new"):

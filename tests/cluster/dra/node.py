@@ -1,0 +1,238 @@
+"""The gateway as a process on a node of the cluster, with resources of three drivers by DRA; and what asks for them."""
+
+import json
+import signal
+import time
+
+from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.cluster import PODS
+from tests.real_kubelet.node.image import IMAGE
+from tests.support.gateway import COMMAND
+
+DRIVER = "dra.example.com"
+CLAIMED, ZERO, AES, FFT, SHARED, MANY = (
+    f"example.com/{name}" for name in ("claimed", "zero", "aes", "fft", "shared", "many")
+)
+COUNTS = {CLAIMED: 3, ZERO: 2, AES: 1, FFT: 1, SHARED: 1, MANY: 33}
+"""The devices of each resource on each node. Those of AES and FFT are one board."""
+IDS = "a", "b", "c"
+"""Of CLAIMED."""
+
+GROUP = "/apis/resource.k8s.io/v1"
+CLASSES, RULES = f"{GROUP}/deviceclasses", f"{GROUP}/devicetaintrules"
+CLAIMS, TEMPLATES = (f"{GROUP}/namespaces/default/{name}" for name in ("resourceclaims", "resourceclaimtemplates"))
+SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}%2Cspec.nodeName%3D"
+EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
+WAITS = ["sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done"]
+"""A container's command; it ends once it has a file."""
+
+
+def class_of(resource):
+    """The name of the DeviceClass."""
+    return resource.replace("/", ".")
+
+
+def device_class(resource):
+    selector = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].resource == "{resource}"'
+    spec = {"extendedResourceName": resource, "selectors": [{"cel": {"expression": selector}}]}
+    return {"metadata": {"name": class_of(resource)}, "spec": spec}
+
+
+def pod(name, node, limits=None, **more):
+    """A pod that the scheduler sends to the node, because it makes the claims. `more`: fields of its spec."""
+    container = {"name": "c", "image": IMAGE, "command": WAITS, "resources": {"limits": limits or {}}}
+    selector = {"kubernetes.io/hostname": node}
+    spec = {"nodeSelector": selector, "terminationGracePeriodSeconds": 0, "containers": [container], **more}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def container(name, limits, command=WAITS):
+    return {"name": name, "image": IMAGE, "command": command, "resources": {"limits": limits}}
+
+
+def claiming(name, node, spec=None, *, claim="", template=""):
+    """A pod with a claim by hand: one that exists, or one from a template. `spec`: more fields."""
+    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
+    one = pod(name, node, resourceClaims=[{"name": "it", **source}], **(spec or {}))
+    one["spec"]["containers"][0]["resources"] = {"claims": [{"name": "it"}]}
+    return one
+
+
+def request(resource, *expressions, name="r", **more):
+    """One request of a claim; `expressions`: of CEL."""
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
+    return {"name": name, "exactly": {"deviceClassName": class_of(resource), "selectors": selectors, **more}}
+
+
+def claim(name, *requests):
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": list(requests)}}}
+
+
+def has_id(id_):
+    """CEL."""
+    return f'device.attributes["{DRIVER}"].id == "{id_}"'
+
+
+def uids(objects):
+    """Of a list."""
+    return {one["metadata"]["uid"] for one in objects["items"]}
+
+
+class DraNode:
+    """A node, and its gateway."""
+
+    def __init__(self, cluster, name, token):
+        self.cluster, self.name, self.node = cluster, name, cluster.nodes[name]
+        self.folder = self.node.folder / "gateway"
+        self.folder.mkdir()
+        self._token, self._faults = token, self.folder / "faults.json"
+        self._gone = set()
+        self._config = self.folder / "config.json"
+        self._config.write_text(json.dumps(self._configuration()))
+
+    def prepare(self):
+        """Makes the device nodes, which are gone with the node's power."""
+        zeros = {**{f"claimed-{index}": 5 for index in range(len(IDS))}, "dpgzero0": 5, "dpgzero1": 7, "board": 5}
+        self.node.run("sh", "-c", "; ".join(f"mknod -m 666 /dev/{name} c 1 {minor}" for name, minor in zeros.items()))
+
+    def start(self):
+        words = ["run", f"--config={self._config}", f"--node-name={self.name}"]
+        self.node.spawn("gateway", [*COMMAND, *words, f"--control-socket={self.folder / 'control.sock'}"])
+
+    def kill(self):
+        self.node.end("gateway", signal.SIGKILL)
+
+    def stop(self):
+        self.node.end("gateway")
+
+    @property
+    def log(self):
+        return self.node.log("gateway")
+
+    def fault(self, *faults):
+        """The faults of CLAIMED's driver from now on."""
+        new = self._faults.with_name("new")
+        new.write_text(json.dumps({"faults": faults}))
+        new.rename(self._faults)
+
+    def restore(self):
+        """All runs again, and what a test made is deleted; :meth:`ready` waits until nothing is left of it."""
+        if not self.node.runs("gateway"):
+            self.start()
+        self.fault()
+        api = self.cluster.control.api
+        for path in (TEMPLATES, RULES):
+            for one in api("GET", path)["items"]:
+                api("DELETE", f"{path}/{one['metadata']['name']}")
+        self._gone |= self.cluster.delete()
+        for one in api("GET", CLAIMS)["items"]:
+            api("DELETE", f"{CLAIMS}/{one['metadata']['name']}")
+            self._gone.add(one["metadata"]["uid"])
+
+    def ready(self):
+        """Waits until all devices are published, and nothing is left of an earlier test."""
+        self.until_published()
+        until(f"end of pods on {self.name}", lambda: self.node.has_none_of(self._gone))
+        claims = f"{GROUP}/resourceclaims"
+        until("end of claims", lambda: self._gone.isdisjoint(uids(self.cluster.control.api("GET", claims))))
+        self._gone.clear()
+
+    @property
+    def written(self):
+        """What each slice says, by its uid and version: another one if somebody wrote it."""
+        found = [(one["metadata"], one["spec"]) for one in self.slices]
+        return {f"{metadata['uid']} {metadata['resourceVersion']}": spec for metadata, spec in found}
+
+    @property
+    def slices(self):
+        return self.cluster.control.api("GET", f"{SLICES}{self.name}")["items"]
+
+    def devices(self, resource):
+        """The published devices of a resource, by their ids."""
+        found = [device for one in self.slices for device in one["spec"].get("devices", ())]
+        texts = [(one, {key: value.get("string") for key, value in one["attributes"].items()}) for one in found]
+        return {said["id"]: one for one, said in texts if said["resource"] == resource}
+
+    def healthy(self, resource):
+        return {id_ for id_, one in self.devices(resource).items() if "taints" not in one}
+
+    def until_published(self):
+        """Until all devices are in slices."""
+        try:
+            until(f"slices of {self.name}", lambda: self.counts == COUNTS)
+        except ClusterError as error:
+            raise ClusterError(f"{error}: found {self.counts}; {self.log[-1500:]}") from None
+
+    @property
+    def counts(self):
+        """The healthy devices of each resource."""
+        return {resource: len(self.healthy(resource)) for resource in COUNTS}
+
+    def environment(self, name, of="c", namespace="default"):
+        """The variables of a container, once its pod runs."""
+        self.cluster.wait_for_pod(name, namespace)
+        said = self.cluster.kubectl("exec", "--namespace", namespace, name, f"--container={of}", "--", "env")
+        return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+
+    def given(self, name, of="c", prefix="CLAIMED", namespace="default"):
+        """The ids that a container has, once its pod runs."""
+        found = self.environment(name, of, namespace)
+        return {key.removeprefix(f"{prefix}_") for key in found if key.startswith(f"{prefix}_")}
+
+    def health(self, name):
+        """The health, and the message, of each device that the pod's container has."""
+        found = self.cluster.pod(name)["status"]["containerStatuses"][0].get("allocatedResourcesStatus", ())
+        return [(one["health"], one.get("message")) for each in found for one in each.get("resources", ())]
+
+    def touch(self, name):
+        """Changes a pod, so that its kubelet looks at it at once: else it does a minute after a failure."""
+        patch = {"metadata": {"annotations": {"example.com/touched": str(time.monotonic())}}}
+        self.cluster.control.api("PATCH", f"{PODS}/{name}", patch, "application/merge-patch+json")
+
+    def until_told(self, name, *texts):
+        """Until an event of the pod has one of the texts in it."""
+
+        def told():
+            found = [one["message"] for one in self.cluster.control.api("GET", EVENTS + name)["items"]]
+            return any(text in one for one in found for text in texts)
+
+        until(f"event of {name} with {' or '.join(texts)!r}", told)
+
+    def _configuration(self):
+        def simulated(name, **options):
+            prefix = name.rpartition("/")[2].upper()
+            return {"name": name, "driver": "simulated", "options": {"env_prefix": prefix, "release": True, **options}}
+
+        control = self._token.parent / "control"
+        claimed = {"ids": IDS, "device_file_prefix": "claimed", "control_file": str(self._faults)}
+        return {
+            "defaults": {"front": "dra"},
+            "dra": {"driver": DRIVER},
+            "cluster": {
+                "server": f"https://{self.cluster.control.address}",
+                "ca": str(control / "pki" / "ca.crt"),
+                "token": str(self._token),
+                "events": True,
+            },
+            "resources": [
+                simulated(CLAIMED, **claimed),
+                {"name": ZERO, "driver": "chardev", "options": {"paths": ["/dev/dpgzero*"]}},
+                self._board(AES),
+                self._board(FFT),
+                {**simulated(SHARED, ids=["s"]), "shares": 3},
+                simulated(MANY, count=COUNTS[MANY]),
+            ],
+        }
+
+    def _board(self, name):
+        """One function of the board."""
+        file = self.folder / name.rpartition("/")[2]
+        file.write_text(name)
+        file.chmod(0o600)
+        options = {
+            "boards": [{"id": "b0", "nodes": ["/dev/board"]}],
+            "bitstream": {"path": str(file), "id": file.name},
+            "simulated": {"state_dir": str(self.folder / "boards"), "duration": "50ms"},
+            "state_dir": str(self.folder / "fpga"),
+        }
+        return {"name": name, "driver": "fpga", "pool": "boards", "options": options}

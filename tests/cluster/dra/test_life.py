@@ -1,0 +1,112 @@
+"""The front for DRA on real nodes of 1.36 and 1.37: what happens to pods, and to the node under them."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.cluster.dra.node import AES, CLAIMED, IDS, ZERO, pod
+from tests.cluster.machine.box import until
+from tests.cluster.machine.cluster import PODS
+
+
+def test_pods_get_the_devices_of_each_driver_and_keep_them_when_a_container_restarts(cluster, dra):
+    wanted = {"simulated": CLAIMED, "chardev": ZERO, "fpga": AES}
+    for name, resource in wanted.items():
+        cluster.create(pod(name, dra.name, {resource: 1}))
+    before = dra.given("simulated")
+    cluster.wait_for_pod("chardev")
+    cluster.wait_for_pod("fpga")
+    assert len(before) == 1
+    cluster.kubectl("exec", "simulated", "--", "sh", "-c", f"ls /dev/claimed-{IDS.index(*before)}")
+    cluster.kubectl("exec", "chardev", "--", "sh", "-c", "dd if=$(echo /dev/dpgzero*) of=/dev/null count=1")
+    cluster.kubectl("exec", "fpga", "--", "dd", "if=/dev/board", "of=/dev/null", "count=1")
+    assert json.loads((dra.folder / "boards" / "b0.json").read_text())["state"] == "loaded"
+
+    cluster.kubectl("exec", "simulated", "--", "touch", "/tmp/end")
+    until("restart", lambda: cluster.pod("simulated")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    assert dra.given("simulated") == before
+
+
+def test_a_device_is_given_again_once_the_pod_that_had_it_has_ended(cluster, dra):
+    for id_ in IDS:
+        cluster.create(pod(id_, dra.name, {CLAIMED: 1}))
+    given = {id_: dra.given(id_) for id_ in IDS}
+    assert set.union(*given.values()) == set(IDS)
+    cluster.create(pod("later", dra.name, {CLAIMED: 1}))
+    cluster.control.api("DELETE", f"{PODS}/a?gracePeriodSeconds=1")
+    assert dra.given("later") == given["a"]
+
+    # Of a pod that is deleted by force the device is given away before its claim has ended.
+    cluster.create(pod("last", dra.name, {CLAIMED: 1}))
+    cluster.delete("b")
+    assert dra.given("last") == given["b"]
+
+
+def test_a_killed_gateway_s_successor_goes_on(cluster, dra):
+    cluster.create(pod("one", dra.name, {CLAIMED: 1}))
+    before, written = dra.given("one"), dra.written
+    dra.kill()
+    cluster.create(pod("two", dra.name, {CLAIMED: 1}))
+    uids = cluster.delete("one")
+    dra.until_told("two", "not registered", "rpc error")
+    dra.start()
+    cluster.until_gone(uids)
+    dra.touch("two")  # or the kubelet looks at it again only a minute later
+    assert dra.given("two").isdisjoint(before)
+    assert dra.written == written
+
+
+def test_a_kubelet_that_was_killed_has_the_slices_back_and_starts_what_was_made_meanwhile(cluster, dra):
+    cluster.create(pod("before", dra.name, {CLAIMED: 1}))
+    had = dra.given("before")
+    dra.node.stop_kubelet(signal.SIGKILL)
+    cluster.create(pod("meanwhile", dra.name, {CLAIMED: 1}))
+    until("node of the pod", lambda: "nodeName" in cluster.pod("meanwhile")["spec"])
+    versions = dra.written.keys()
+    dra.node.start_kubelet(dra.node.release)
+    assert dra.given("meanwhile").isdisjoint(had)
+    dra.until_published()
+    assert versions.isdisjoint(dra.written), "a kubelet deletes all slices of its node when it starts"
+    assert dra.given("before") == had
+
+
+def test_a_node_that_lost_its_power_starts_the_same_pods_with_the_same_devices(cluster, dra):
+    cluster.create(pod("one", dra.name, {CLAIMED: 2}))
+    had = dra.given("one")
+    uid = cluster.pod("one")["metadata"]["uid"]
+    boot = dra.node.object()["status"]["nodeInfo"]["bootID"]
+    dra.node.power_off()
+    dra.node.up()
+    dra.prepare()
+    dra.start()
+    until("boot", lambda: dra.node.object()["status"]["nodeInfo"]["bootID"] != boot and dra.node.ready())
+    dra.until_published()
+    until("another start", lambda: cluster.pod("one")["status"]["containerStatuses"][0]["restartCount"] > 0)
+    assert dra.given("one") == had
+    assert cluster.pod("one")["metadata"]["uid"] == uid
+
+
+def test_a_claim_that_the_driver_refuses_is_prepared_later(cluster, dra):
+    dra.fault({"call": "allocate", "error": "the board is hot"})
+    cluster.create(pod("refused", dra.name, {CLAIMED: 1}))
+    dra.until_told("refused", "the board is hot")
+    dra.fault()
+    dra.touch("refused")
+    assert len(dra.given("refused")) == 1
+
+
+@pytest.mark.parametrize("dra", ["new"], indirect=True)
+def test_slices_outlive_a_gateway_that_is_back_soon_but_not_one_that_is_gone(cluster, dra):
+    written = dra.written
+    dra.stop()
+    dra.start()
+    until("registration", lambda: dra.log.count("the kubelet registered") >= 2)
+    assert dra.written == written
+    dra.kill()
+    began = time.monotonic()
+    until("end of the slices", lambda: not dra.slices)
+    assert time.monotonic() - began > 25  # the kubelet waits 30 s (pkg/kubelet/cm/dra/plugin)
+    dra.start()
+    dra.until_published()
