@@ -190,6 +190,9 @@ class Gateway:
             node = self._node_name, self._node.there
             self._dra = dra_front(configuration, node, self._front.common, self._own_specs)
             self._dra.withdraw(withdrawn=configuration.dra.withdraw)
+            for value in self._dra.reporting.values:
+                value.subscribe(self.changed.notify)
+            self.overview.dra = self._dra
             self._usages.append(self._dra.claims.by_resource)
             self._pools.look_at_left = self._dra.claims.store.peek
             self._everywhere.append(self._spawn("serve DRA", self._dra.run))

@@ -245,3 +245,59 @@ def test_a_narrow_terminal_breaks_no_word(monkeypatch):
     rows = [line.split() for line in text.splitlines()[3:5]]
     assert rows == [["RESOURCE", "KUBELET", "UNHEALTHY"], ["example.com/serial", "serving", "0"]]
     assert "(no room for FOR, HEALTHY, HELD, FREE," in text
+
+
+def dra(**others):
+    slices = {"count": 1, "devices": 2, "right": True, "written": at("11:59:50"), "waits": None, "failure": None}
+    claim = {"namespace": "d", "name": "c", "phase": "prepared", "since": at("11:59:00"), "pods": ["p"]}
+    given = {"request": "r", "resource": R, "ids": ["x"], "devices": ["x"], "admin": False}
+    usual = {
+        "driver": "dra.example.com",
+        "registration": {"state": "published", "since": at("11:58:00"), "registered": True, "failure": None},
+        "elsewhere": None,
+        "withdrawn": False,
+        "slices": {**slices, "pools": [{"name": "n/a", "left_out": []}]},
+        "claims": [{**claim, "given": [given]}],
+        "doubt": None,
+        "refused": None,
+        "api_server": {"url": "https://a", "failure": None},
+    }
+    return {**usual, **others}
+
+
+def test_the_front_for_dra(capsys):
+    draw(status(resource(R), dra=dra()), whole=False)
+    text = capsys.readouterr().out
+    assert (
+        "DRA driver dra.example.com: published for 2m; 1 slices with 2 devices, written 10s ago, claims: 1 prepared"
+        in text
+    )
+    assert "d/c" not in text
+    draw(status(resource(R), dra=dra()), whole=True)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("d/c")]
+    assert line.split() == ["d/c", "prepared", "1m", R, "x", "p"]
+
+
+def test_what_is_wrong_with_dra(capsys):
+    failure = {"reason": "no", "since": at("11:59:00")}
+    parts = dra()["slices"]
+    for change, told in (
+        ({"doubt": failure}, "no claim gets devices for 1m: no"),
+        ({"refused": failure}, "the last claim wasn't served, 1m ago: no"),
+        (
+            {"api_server": {"url": "https://a", "failure": failure}},
+            "the API server https://a doesn't answer for 1m: no",
+        ),
+        ({"slices": {**parts, "failure": failure}}, "slices aren't as they should be for 1m: no"),
+        ({"slices": {**parts, "waits": "a list"}}, "slices aren't written yet: a list"),
+        ({"elsewhere": "pid 7 has it"}, "pid 7 has it"),
+        ({"withdrawn": True}, "published for 2m, withdrawn by the configuration; "),
+    ):
+        draw(status(resource(R), dra=dra(**change)), whole=False)
+        assert told in capsys.readouterr().out
+
+
+def test_a_kubelet_that_knows_dra_alone(capsys):
+    kubelet = {"there": True, "since": at("11:58:48"), "api": None, "release": None}
+    draw(status(resource(R), kubelet=kubelet, dra=dra()), whole=False)
+    assert "accepted no registration" not in capsys.readouterr().out

@@ -6,7 +6,7 @@ from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.server import handlers
 from dpgateway.drivers import answers
 from dpgateway.kit.call_stats import BOUNDS, SLOW
-from dpgateway.web.metrics import GATEWAY, RESOURCE
+from dpgateway.web.metrics import DRA, GATEWAY, RESOURCE
 from tests.docs.pages import Page
 from tests.support.scraped import Node
 
@@ -22,7 +22,8 @@ DOCUMENTED = [
 def test_each_metric_type_and_labels():
     own = [one for one in DOCUMENTED if one[0].startswith("dpgateway_")]
     gateway = [(row.name, row.kind, row.labels) for row in GATEWAY]
-    assert own == gateway + [(row.name, row.kind, ("resource", *row.labels)) for row in RESOURCE]
+    resource = [(row.name, row.kind, ("resource", *row.labels)) for row in RESOURCE]
+    assert own == gateway + resource + [(row.name, row.kind, row.labels) for row in DRA]
 
 
 async def test_metrics_of_the_process(short_path):

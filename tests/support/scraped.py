@@ -9,9 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from dpgateway.config import Configuration, changes
 from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.gateway import Gateway
-from dpgateway.web.metrics import GATEWAY, RESOURCE, Metrics
+from dpgateway.web.metrics import DRA, GATEWAY, RESOURCE, Metrics
 
-LABELS = {row.name: set(row.labels) for row in GATEWAY} | {row.name: {"resource", *row.labels} for row in RESOURCE}
+LABELS = {
+    **{row.name: set(row.labels) for row in GATEWAY},
+    **{row.name: {"resource", *row.labels} for row in RESOURCE},
+    **{row.name: set(row.labels) for row in DRA},
+}
 """Of every metric of the gateway."""
 
 
@@ -65,8 +69,14 @@ class Node:
         return {dict(labels).get("resource") for _, *labels in await self.samples()} - {None}
 
     async def exposed(self):
-        """The labels of each metric on its page, of which some have no series yet."""
-        found: dict[str, set[str]] = {}
+        """The labels of each metric on its page, of which some have no series yet, and of those of DRA, which only
+        gateways with DRA have.
+        """
+        found: dict[str, set[str]] = {row.name: set(row.labels) for row in DRA if row.kind != "histogram"}
+        for row in DRA:
+            if row.kind == "histogram":
+                labels = set(row.labels)
+                found |= {f"{row.name}_bucket": labels | {"le"}, f"{row.name}_sum": labels, f"{row.name}_count": labels}
         for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", await self.text(), re.MULTILINE):
             have = LABELS.get(name, set())
             if kind == "histogram":

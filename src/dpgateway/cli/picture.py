@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,9 @@ RESOURCES = ("resource", "kubelet", "for", "healthy", "unhealthy", "held", "free
 SPARE = ("listed", "driver", "for", "lost", "healthy", "free", "held")
 """Columns that a narrow terminal drops, in this order."""
 DEVICES = ("resource", "id", "health", "for", "held by", "reason", "numa", "attributes")
+CLAIMS = ("claim", "phase", "for", "resource", "devices", "pods")
+DONE = "prepared"
+"""The phase of a claim whose devices its pods have."""
 MOST_DEVICES = 20
 """Devices in the table of all resources; a single resource's table shows all of its devices."""
 MOST_EVENTS = 10
@@ -30,6 +34,7 @@ def draw(status: Value, *, whole: bool) -> None:
         styles = [_style(one) for one in resources]
         print_table(RESOURCES, [_resource(one, now) for one in resources], styles, SPARE)
     names = {one["name"] for one in resources}
+    _draw_claims(status.get("dra"), names if whole else None, now)
     troubles = [one for one in status["troubles"] if one["resource"] in ("", *names)]
     _draw_reasons(troubles, now)
     for one in resources:
@@ -46,15 +51,75 @@ def _head(status: Value) -> Iterator[tuple[str, str]]:
     yield f"gateway {gateway['version']} of node {gateway['node']}, pid {gateway['pid']},{started}", ""
     if kubelet["there"]:
         release = f", release {kubelet['release'] or 'unknown'}"
-        api = f", speaks {kubelet['api']}{release}" if kubelet["api"] else ", accepted no registration yet"
-        yield f"kubelet: there{_for(kubelet['since'], now)}{api}", "" if kubelet["api"] else "yellow"
+        dra = bool(status.get("dra")) and status["dra"]["registration"]["registered"]
+        none = "" if dra else ", accepted no registration yet"
+        api = f", speaks {kubelet['api']}{release}" if kubelet["api"] else none
+        yield f"kubelet: there{_for(kubelet['since'], now)}{api}", "" if kubelet["api"] or dra else "yellow"
     else:
         yield f"kubelet: none{_for(kubelet['since'], now)}", "red"
     if kubelet["there"] and (failure := status["pod_resources"]["failure"]):
         yield f"the kubelet doesn't say which pods have what: {failure}", "yellow"
+    if dra := status.get("dra"):
+        yield from _dra(dra, now)
     if refusal := status["reloads"]["refusal"]:
         yield f"the configuration has been refused{_for(refusal['time'], now)}, and {refusal['served']}:", "red"
         yield from ((problem, "red") for problem in refusal["problems"])
+
+
+def _dra(dra: Value, now: str) -> Iterator[tuple[str, str]]:
+    """The front for DRA, which all of its resources share."""
+    one, slices = dra["registration"], dra["slices"]
+    state = f"DRA driver {dra['driver']}: {one['state']}{_for(one['since'], now)}"
+    numbers = [f"{slices['count']} slices with {slices['devices']} devices"]
+    if slices["written"]:
+        numbers.append(f"written {_age(slices['written'], now)} ago")
+    if dra["claims"]:
+        phases = Counter(claim["phase"] for claim in dra["claims"])
+        numbers.append(f"claims: {', '.join(f'{count} {phase}' for phase, count in phases.items())}")
+    withdrawn = ", withdrawn by the configuration" if dra["withdrawn"] else ""
+    yield f"{state}{withdrawn}; {', '.join(numbers)}", "" if one["registered"] and slices["right"] else "yellow"
+    yield from _dra_wrong(dra, now)
+
+
+def _dra_wrong(dra: Value, now: str) -> Iterator[tuple[str, str]]:
+    one, slices, server = dra["registration"], dra["slices"], dra["api_server"]
+    if dra["elsewhere"]:
+        yield dra["elsewhere"], "yellow"
+    elif one["failure"]:
+        yield f"the kubelet refuses DRA driver {dra['driver']}: {one['failure']}", "red"
+    if slices["waits"] and one["registered"]:
+        yield f"slices aren't written yet: {slices['waits']}", "yellow"
+    for text, failure in (
+        ("no claim gets devices", dra["doubt"]),
+        (f"the API server {server['url']} doesn't answer", server["failure"]),
+        ("slices aren't as they should be", None if server["failure"] else slices["failure"]),
+    ):
+        if failure:
+            yield f"{text}{_for(failure['since'], now)}: {failure['reason']}", "red"
+    if refused := dra["refused"]:
+        yield f"the last claim wasn't served, {_age(refused['since'], now)} ago: {refused['reason']}", "yellow"
+    for pool in slices["pools"]:
+        yield from ((f"pool {pool['name']}: {text}", "yellow") for text in pool["left_out"])
+
+
+def _draw_claims(dra: Value | None, names: set[str] | None, now: str) -> None:
+    """The claims that have devices of these resources; None: of all, without those that just have their devices."""
+    rows = [
+        (
+            f"{claim['namespace']}/{claim['name']}",
+            claim["phase"],
+            _age(claim["since"], now),
+            given["resource"],
+            ", ".join(given["ids"] or given["devices"]) + (" (to watch)" if given["admin"] else ""),
+            ", ".join(claim["pods"]) or "-",
+        )
+        for claim in (dra or {}).get("claims", ())
+        for given in claim["given"]
+        if (given["resource"] in names if names is not None else claim["phase"] != DONE)
+    ]
+    if rows:
+        print_line("")
+        print_table(CLAIMS, rows, ["" if row[1] == DONE else "yellow" for row in rows], ("pods", "for", "resource"))
 
 
 def _style(resource: Value) -> str:

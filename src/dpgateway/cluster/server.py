@@ -15,6 +15,7 @@ import contextlib
 import functools
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any
 
 from dpgateway.cluster.account import Account
 from dpgateway.errors import ConfigurationError, GatewayError, cut
+from dpgateway.kit.observable import Observable
 
 DEADLINE = 30.0
 """Seconds for an answer."""
@@ -40,6 +42,7 @@ NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
 
+SERVER_ERROR = 500
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
 
 Object = Mapping[str, Any]
@@ -94,6 +97,13 @@ class ApiServer:
         """The requests so far, by verb, plural, and status or NO_ANSWER."""
         self.up: bool | None = None
         """Whether the last request got an answer, whatever it was; None before the first."""
+        self.away: Observable[tuple[str, float] | None] = Observable(None)
+        """Why the server doesn't answer, and since when on the monotonic clock; None while it does."""
+
+    @property
+    def url(self) -> str:
+        """Its address; empty if it is unknown."""
+        return self._account.server
 
     async def get(self, kind: ObjectKind, name: str, namespace: str = "") -> Object | None:
         """The object; None if there is none. Raises ClusterError."""
@@ -207,19 +217,33 @@ class ApiServer:
         while True:
             try:
                 async with asyncio.timeout_at(None if watch else end):
-                    return await ask(await self._connected())
-            except ClusterError:
+                    answer = await ask(await self._connected())
+            except ClusterError as error:
+                self._heard(error)
                 raise
             except TimeoutError:
                 verb, plural, *_ = what.split()
                 self._answered(verb, plural, 0)
-                raise ClusterError(f"{where}: no answer for {self._deadline:g} s", unclear=True) from None
+                self._heard(late := ClusterError(f"{where}: no answer for {self._deadline:g} s", unclear=True))
+                raise late from None
             except Exception as error:  # the library, httpx2 and ssl each have errors of their own
                 refused = self._refused(where, error)
+                self._heard(refused)
                 pause = refused.after * random.uniform(1.0, 1.5)  # noqa: S311
                 if watch or not refused.after or asyncio.get_running_loop().time() + pause >= end:
                     raise refused from error
                 await asyncio.sleep(pause)
+            else:
+                self._heard(None)
+                return answer
+
+    def _heard(self, error: ClusterError | None) -> None:
+        """Notes whether the server answers: a refusal is an answer, a gateway's or its own failure (5xx) isn't."""
+        if error is None or 0 < error.status < SERVER_ERROR:
+            self.away.set(None)
+        else:
+            since = self.away.value[1] if self.away.value is not None else time.monotonic()
+            self.away.set((str(error), since))
 
     def _refused(self, where: str, error: Exception) -> ClusterError:
         text = cut(str(error) or "no answer", LONGEST_REASON)  # a timeout of the library has no text

@@ -11,6 +11,7 @@ reconciling  claims compared with the kubelet and the API server
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
 publishing   slices at the API server, kept as they should be
+report       what the front says of itself, for status and metrics
 claims       what a claim has: at the API server, on disk, and as holdings
 slices       a resource's devices as ResourceSlices, and the changes that publish them: pure values
 wire         generated messages

@@ -30,6 +30,7 @@ from dpgateway.dra.instance import DriverInstance
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
+from dpgateway.dra.report import FrontParts, Reporting, Unpublished
 from dpgateway.dra.slices.attributes import pci_address
 from dpgateway.dra.slices.layout import Content, contents
 from dpgateway.dra.slices.names import pool_name
@@ -44,6 +45,7 @@ from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
 from dpgateway.resource.front import Standing
+from dpgateway.resource.published import DraFigures, DraStatus
 from dpgateway.resource.resource import Common
 
 UNKNOWN = "unknown.dpgateway"
@@ -134,15 +136,31 @@ class DraFront:
         self.listed, self._left = Signal(), Signal()
         """``listed``: a driver may have listed; ``_left``: a resource has freed its lock."""
         self._allowed = Observable(False)
-        self.standing = Observable(Standing(FRONT, "UNREADY", timestamp()))
+        self.standing = Observable(Standing(FRONT, "unready", timestamp()))
         seen = WatchedObjects(cluster.server, ObjectKind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
         complaint = Complaint(_log, "slices aren't as they should be: %s")
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
         self.publisher.state.subscribe(self._stand)
+        self.instance.ownership.other.subscribe(self._stand)
         self._seen = seen
         self._ending, self._withdrawn = False, False
         self._going: set[str] = set()
         """The resources that are about to free their locks."""
+        self._left_out: dict[str, Unpublished] = {}
+        """`_left_out` contains what slices can't have, keyed by pool."""
+        self._left_out_complaint = Complaint(_log, "not all devices are in slices: %s")
+        self.reporting = Reporting(
+            FrontParts(
+                self.standing,
+                self.instance.ownership,
+                self.claims,
+                self.publisher,
+                seen,
+                cluster.server,
+                self._left_out,
+            )
+        )
+        """What status and metrics say of the front."""
 
     async def run(self) -> None:
         """Serves until it is cancelled."""
@@ -153,6 +171,7 @@ class DraFront:
             self.loaded.set()
             self.look()  # also without a resource: slices of earlier ones go
             await retry(self.instance.serve, self._failed)
+            self._stand()
             async with asyncio.TaskGroup() as group:
                 working = [
                     group.create_task(self._seen.run(), name="watch slices"),
@@ -275,14 +294,25 @@ class DraFront:
             offered = member.offered() if not self._withdrawn else ()
             known = by_pool.setdefault(member.pool, [])
             by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]
-        self.publisher.wanted.set({name: self._contents(offered) for name, offered in by_pool.items()})
+        for name in self._left_out.keys() - by_pool.keys():
+            del self._left_out[name]
+        self.publisher.wanted.set({name: self._contents(name, offered) for name, offered in by_pool.items()})
+        self._left_out_complaint.say(*[text for one in self._left_out.values() for text in one.devices])
 
-    def _contents(self, offered: Sequence[Offered] | None) -> tuple[Content, ...] | None:
+    def _contents(self, name: str, offered: Sequence[Offered] | None) -> tuple[Content, ...] | None:
         if offered is None:
             return None
-        return contents(pool(offered, self.us.driver, {a: r for a in map(_address, offered) if a and (r := _root(a))}))
+        made = pool(offered, self.us.driver, {a: r for a in map(_address, offered) if a and (r := _root(a))})
+        self._left_out[name] = Unpublished(made.left_out, made.unsaid)
+        return contents(made)
 
     # its standing
+
+    def status(self) -> DraStatus:
+        return self.reporting.status({*self._expected, *self._members}, withdrawn=self._withdrawn)
+
+    def figures(self) -> DraFigures:
+        return self.reporting.figures(self.status())
 
     def _answered(self) -> None:
         answer = self.instance.answer.value
@@ -295,9 +325,10 @@ class DraFront:
     def _stand(self) -> None:
         answer, published = self.instance.answer.value, self.publisher.state.value
         registered = answer is not None and answer.accepted
-        listed = registered and published.right
-        state = "PUBLISHED" if listed else "REGISTERED" if registered else "WAITING"
-        failure = (answer.reason if answer is not None else "") or published.failure or None
+        # Ready is who is registered: while the API server is away, another gateway couldn't publish either.
+        done = "published" if published.right else "registered"
+        state = done if registered else "waiting" if self.instance.asks else "unready"
+        failure = self.instance.ownership.other.value or (answer.reason if answer is not None else "") or None
         before = self.standing.value
         since = before.since if before.state == state else timestamp()
         api = "v1" if registered else None
@@ -308,7 +339,7 @@ class DraFront:
                 since=since,
                 registered=registered,
                 streaming=registered,
-                listed=listed,
+                listed=registered,
                 api=api,
                 failure=failure,
             )

@@ -149,6 +149,11 @@ class DriverInstance:
         """Whether the newer gateway hasn't registered yet."""
         return self._passing is not None
 
+    @property
+    def asks(self) -> bool:
+        """Whether the kubelet can see its registration."""
+        return self._registration is not None
+
     # the end of the process
 
     def ending(self) -> None:

@@ -37,6 +37,7 @@ from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
 from dpgateway.dra.giving import ClaimGrants
 from dpgateway.errors import GatewayError, RequestError
+from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import Usage
@@ -86,6 +87,10 @@ class NodeClaims:
         self.store = ClaimStore(parts.files, parts.threads, boot, parts.left, parts.log)
         self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
         self.lanes = ClaimLanes()
+        self.calls = CallStats()
+        """The kubelet's calls, a claim each."""
+        self.refused: Observable[tuple[str, float] | None] = Observable(None)
+        """Why the last claim that wanted devices got none, and since when on the monotonic clock."""
         self._grants = ClaimGrants(self.store, parts.specs)
 
     @property

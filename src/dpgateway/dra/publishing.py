@@ -25,18 +25,27 @@ import asyncio
 import random
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.server import (
+    CONFLICT,
+    NOT_FOUND,
+    SERVER_ERROR,
+    ApiServer,
+    ClusterError,
+    Object,
+    ObjectKind,
+)
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.slices.changes import Identity, SliceChanges, changes, dropped, specimen
 from dpgateway.dra.slices.layout import Content
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
+from dpgateway.kit.timestamp import timestamp
 
 PAUSE = 1.0
 """Seconds between two writes that can wait."""
@@ -83,6 +92,10 @@ class Published:
     """Why they aren't, if known."""
     refused: Mapping[str, str] | None = None
     """Why a pool can't be published, by its name."""
+    code: int = 0
+    """The failure's status of HTTP, if the API server said one."""
+    contested: bool = False
+    """Whether somebody else keeps deleting the slices."""
 
 
 class Publisher:
@@ -102,6 +115,12 @@ class Publisher:
         self._too_old = ""
         """Why nothing may be published for this kubelet."""
         self._wiped: deque[float] = deque(maxlen=WIPES + 1)
+        self.deleted = 0
+        """How often others have deleted slices; a kubelet does when it starts."""
+        self.written_at: str | None = None
+        """When slices were last written, in RFC 3339."""
+        self.writes: Counter[str] = Counter()
+        """The attempts to write slices, by outcome."""
         self._changed = Signal()
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
@@ -127,7 +146,8 @@ class Publisher:
             except ClusterError as error:
                 failures += 1
                 self._kept.clear()  # the server may be another one when it is back
-                self._say(str(error))
+                self._say(str(error), code=error.status)
+                self.writes[_outcome(error)] += 1
                 # At random: a server that comes back may refuse a thousand nodes in one second.
                 pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
                 await asyncio.sleep(max(pause, error.after))
@@ -160,12 +180,14 @@ class Publisher:
                 seen = self._seen.objects.value
                 todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
             await self._write(todo)
+            self.writes["success"] += 1
 
     def _count_wipe(self) -> None:
         """Once for slices that are deleted one after the other."""
         now = time.monotonic()
         if not self._wiped or now - self._wiped[-1] > PAUSE:
             self._wiped.append(now)
+            self.deleted += 1
 
     async def _identify(self) -> None:
         found = await self._server.get(ObjectKind.NODE, self._node)
@@ -199,7 +221,8 @@ class Publisher:
         """Seconds until the changes may be written."""
         now, written = time.monotonic(), self.state.value.written
         if len(self._wiped) > WIPES and now - self._wiped[0] < LONGEST_PAUSE:
-            self._say(f"somebody else keeps deleting the slices of {self._driver}: is there another publisher?")
+            text = f"somebody else keeps deleting the slices of {self._driver}: is there another publisher?"
+            self._say(text, contested=True)
             return LONGEST_PAUSE - (now - self._wiped[0])
         missing = len(seen) < self.state.value.slices
         if written is None or missing or any(_withdraws(one, seen) for one in todo):
@@ -224,6 +247,7 @@ class Publisher:
                     return
             for one in some.create:
                 self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
+        self.written_at = timestamp()
         self.state.set(replace(self.state.value, written=time.monotonic()))
 
     async def _refused(self, wanted: Wanted) -> Mapping[str, str]:
@@ -241,11 +265,26 @@ class Publisher:
                     found[name] = f"pool {name} isn't published: the API server drops {self._kept[features]}"
         return found
 
-    def _say(self, *failures: str, refused: Mapping[str, str] | None = None, right: bool = False) -> None:
+    def _say(
+        self,
+        *failures: str,
+        refused: Mapping[str, str] | None = None,
+        right: bool = False,
+        code: int = 0,
+        contested: bool = False,
+    ) -> None:
         self._complaint.say(*failures)
         found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
         devices, written = sum(len(spec.get("devices") or ()) for spec in found), self.state.value.written
-        self.state.set(Published(len(found), devices, written, right, "; ".join(failures), refused or {}))
+        text = "; ".join(failures)
+        self.state.set(Published(len(found), devices, written, right, text, refused or {}, code, contested))
+
+
+def _outcome(error: ClusterError) -> str:
+    """The word for a write that failed, in the metrics."""
+    if error.status == CONFLICT:
+        return "conflict"
+    return "refused" if 0 < error.status < SERVER_ERROR else "away"
 
 
 def _withdraws(one: SliceChanges, seen: Mapping[str, Object]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -121,25 +122,33 @@ class Service:
     async def _prepare(self, path: str, request: wire.NodePrepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
         if (answer := await self._elsewhere(path, request)) is not None:
             return wire.NodePrepareResourcesResponse.FromString(answer)
+        began = time.monotonic()
         answers = await self._claims.prepare(map(_asked, request.claims))
-        self._say("prepare", answers)
+        self._say("prepare", answers, began)
         found = {uid: _prepared(one) for uid, one in answers.items()}
         return wire.NodePrepareResourcesResponse(claims=found)
 
     async def _unprepare(self, path: str, request: wire.NodeUnprepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
         if (answer := await self._elsewhere(path, request)) is not None:
             return wire.NodeUnprepareResourcesResponse.FromString(answer)
+        began = time.monotonic()
         answers = await self._claims.unprepare(map(_asked, request.claims))
-        self._say("unprepare", answers)
+        self._say("unprepare", answers, began)
         texts = {uid: one if isinstance(one, str) else "" for uid, one in answers.items()}
         found = {uid: wire.NodeUnprepareResourceResponse(error=_short(text)) for uid, text in texts.items()}
         return wire.NodeUnprepareResourcesResponse(claims=found)
 
-    def _say(self, what: str, answers: Mapping[str, tuple[Prepared, ...] | str]) -> None:
+    def _say(self, what: str, answers: Mapping[str, tuple[Prepared, ...] | str], began: float) -> None:
+        refused = self._claims.refused.value
         for uid, answer in answers.items():
+            self._claims.calls.add(what, "error" if isinstance(answer, str) else "success", began)
             if isinstance(answer, str):
                 extra = {"claim": uid, "reason": answer}
                 self._log.warning("can't %s claim %s: %s", what, uid, answer, extra=extra)
+                refused = f"can't {what} claim {uid}: {answer}", time.monotonic()
+            elif what == "prepare" or (refused is not None and uid in refused[0]):
+                refused = None
+        self._claims.refused.set(refused)
 
 
 def _asked(one: wire.Claim) -> Asked:

@@ -3,6 +3,7 @@
 fronted         a resource on a front, as the gateway runs it
 resource        its parts, and its life; it follows its driver
 front           the interface to its front: holdings as a value, events of a grant, registration and holders
+published       the status of a front that publishes devices to the cluster, as a value
 inventory       its present list, observable
 ledger          the listed ids and their meanings, with lost and held ids
 limit           the limit on the list's size

@@ -61,6 +61,15 @@ class Unreleased(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure, and its beginning."""
+
+    reason: str
+    since: str | None
+    """In RFC 3339, UTC, to the second."""
+
+
+@dataclass(frozen=True, slots=True)
 class HolderStatus:
     """A container that holds a device; fields that the kubelet didn't tell are None."""
 
@@ -279,7 +288,7 @@ class Standing:
     """The registration of one resource, by one front. docs/reference/status.md describes each field."""
 
     front: str
-    """The front's name: ``deviceplugin``."""
+    """The front's name: ``deviceplugin`` or ``dra``."""
     state: str
     """The state, in the front's words."""
     since: str | None = None
@@ -287,9 +296,10 @@ class Standing:
     registered: bool = False
     """The present kubelet has accepted the registration, or has opened a stream."""
     streaming: bool = False
-    """A stream of the present kubelet is open."""
+    """A stream of the present kubelet is open. A front without streams: the kubelet has accepted the registration."""
     listed: bool = False
-    """The list was sent on such a stream."""
+    """The list was sent on such a stream. A front without streams: the same as ``streaming``, because a kubelet gets no
+    list."""
     api: str | None = None
     """The name of the API in which the present kubelet accepted the registration; None if it hasn't."""
     failure: str | None = None

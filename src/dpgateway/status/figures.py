@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
+from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
 from dpgateway.node.holders import Holder
 from dpgateway.resource.front import Standing
 from dpgateway.resource.fronted import OnFront
+from dpgateway.resource.published import DraFigures
 from dpgateway.resource.shares import Offers
-from dpgateway.status.values import UNSERVED, Counts, Reloads
+from dpgateway.status.values import Counts, Reloads, unserved
 
 UNNAMED = Holder("", "", "")
 """The holder of an id that PodResources doesn't list."""
@@ -29,7 +32,7 @@ class ResourceFigures:
 
     name: str
     driver: str
-    registrations: tuple[Standing, ...] = (UNSERVED,)
+    registrations: tuple[Standing, ...] = (unserved(FRONT),)
     attempts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Numbers of attempted registrations, by API and outcome."""
     failed: bool = False
@@ -52,6 +55,12 @@ class ResourceFigures:
     """Preparations under way."""
     outdated: int = 0
     """The number of ids held by containers that can't restart."""
+
+    @property
+    def streaming(self) -> bool | None:
+        """Whether the present kubelet listens to its list; None if it has none for kubelets, but slices."""
+        listing = [one for one in self.registrations if one.front == FRONT]
+        return any(one.streaming for one in listing) if listing else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +97,14 @@ class Figures:
     lost_lines: int
     resources: tuple[ResourceFigures, ...]
     cluster: ClusterFigures = ClusterFigures()
+    dra: DraFigures | None = None
 
 
-def resource(name: str, driver: str, plugin: OnFront | None) -> ResourceFigures:
+def resource(config: ResourceConfig, plugin: OnFront | None) -> ResourceFigures:
     """``plugin``: None until it is made."""
+    name, driver = config.name, config.driver
     if plugin is None:
-        return ResourceFigures(name, driver)
+        return ResourceFigures(name, driver, (unserved(config.front),))
     holdings = plugin.resource.inventory.usage.value
     used, ledger, calls = holdings.last_known, plugin.resource.inventory.ledger, plugin.resource.driver.calls
     return ResourceFigures(

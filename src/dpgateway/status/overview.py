@@ -10,14 +10,18 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import recent
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.resource.fronted import OnFront
+from dpgateway.resource.published import DraFigures, DraStatus
 from dpgateway.status import figures, snapshot
+from dpgateway.status.dra_troubles import of_dra, of_moved
 from dpgateway.status.figures import ClusterFigures, Figures
 from dpgateway.status.readiness import DAMPED, History, Past, Readiness, Report, readiness, report
 from dpgateway.status.troubles import lingering, of_left, troubles, unserved
@@ -49,6 +53,14 @@ class Served:
             self.history.note(time.monotonic(), listed=listed, had_devices=had_devices)
 
 
+class ReportsDra(Protocol):
+    """The front for DRA, as the status sees it."""
+
+    def status(self) -> DraStatus: ...
+
+    def figures(self) -> DraFigures: ...
+
+
 class Overview:
     """Makes status, figures and readiness, in the event loop."""
 
@@ -70,6 +82,8 @@ class Overview:
         self.cluster: Callable[[], ClusterFigures] = ClusterFigures
         """Makes the figures of the API server."""
         self._lingers: Time | None = None
+        self.dra: ReportsDra | None = None
+        """The front for DRA; None while none is configured."""
 
     def took_over(self, problems: Iterable[str] = ()) -> None:
         """Records that a changed configuration took effect. ``problems``: of the resources that go on as before."""
@@ -103,17 +117,23 @@ class Overview:
         asked = snapshot.pod_resources(self._holdings.asking)
         served = [one for name, one in self._serving.items() if only in ("", name)]
         resources = tuple([self._with_devices(one) for one in served])
+        dra = self.dra.status() if self.dra is not None else None
+        now = stamp(time.monotonic())
         wrong = troubles(directory, self._reloads, kubelet, asked, resources)
+        if dra is not None:
+            wrong = of_dra(dra, kubelet.there, now, only) + wrong
         wrong += tuple(unserved(one.config.value.name, one.pending) for one in self._serving.values() if one.pending)
         if self._lingers is not None:
             wrong += (lingering(self._lingers),)
-        wrong += of_left(self._left(only))
-        now = stamp(time.monotonic())
-        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
+        left = self._left(only)
+        wrong += of_left({name: held for name, held in left.items() if name not in self._serving})
+        wrong += of_moved({name: held for name, held in left.items() if name in self._serving})
+        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last(), dra)
 
     def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
-        """Held ids of removed resources, each with its holder, by resource."""
-        names = [name for name in self._holdings.by_resource if name not in self._serving and only in ("", name)]
+        """Held ids of resources that the device plugin doesn't offer any more, each with its holder, by resource."""
+        offered = {name for name, one in self._serving.items() if one.config.value.front == FRONT}
+        names = [name for name in self._holdings.by_resource if name not in offered and only in ("", name)]
         values = {name: self._holdings.by_resource[name].value for name in names}
         return {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
 
@@ -131,11 +151,9 @@ class Overview:
 
     def figures(self) -> Figures:
         """The gateway in numbers, without devices."""
-        found = []
-        for one in self._serving.values():
-            config = one.config.value
-            found.append(figures.resource(config.name, config.driver, one.plugin))
-        return figures.figures(VERSION, self._reloads, self._holdings, tuple(found), self.cluster())
+        found = tuple([figures.resource(one.config.value, one.plugin) for one in self._serving.values()])
+        dra = self.dra.figures() if self.dra is not None else None
+        return replace(figures.figures(VERSION, self._reloads, self._holdings, found, self.cluster()), dra=dra)
 
     def report(self) -> Report:
         return report(self._resources(), self._reloads.refusal, kubelet=self._node.kubelet)

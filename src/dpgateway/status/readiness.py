@@ -136,7 +136,7 @@ def why_unready(one: Standing, failure: Failure | None, *, kubelet: bool, depriv
         return NO_KUBELET
     if one.failure:
         return one.failure
-    if one.registered:
+    if one.registered:  # by DRA it is ready then
         return "the kubelet accepted its registration, but hasn't asked for its list yet"
     return f"not registered: {failure.reason}" if failure else "not registered yet"
 

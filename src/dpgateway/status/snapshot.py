@@ -16,7 +16,6 @@ from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.shares import Offer, Offers, device_id
 from dpgateway.status.figures import counts
 from dpgateway.status.values import (
-    UNSERVED,
     Counts,
     DeviceStatus,
     DriverStatus,
@@ -27,6 +26,7 @@ from dpgateway.status.values import (
     Time,
     stamp,
     stamped,
+    unserved,
 )
 
 LONGEST_START = 60.0
@@ -46,7 +46,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, dire
     name, version = config.driver, config.driver_version or None
     if plugin is None:
         driver = DriverStatus(name, version, None, config.failure or None, None)
-        return ResourceStatus(config.name, overdue, (UNSERVED,), None, driver)
+        return ResourceStatus(config.name, overdue, (unserved(config.front),), None, driver)
     one, refused, elsewhere = plugin.resource, plugin.refused.value, plugin.resource.elsewhere.value
     said = one.driver.state.value
     error = Failure(said.error, stamped(said.erred)) if said.error else None

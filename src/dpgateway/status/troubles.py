@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dpgateway.deviceplugin.values import FRONT
 from dpgateway.status.readiness import why_unready
 from dpgateway.status.values import (
     DeviceStatus,
@@ -65,7 +66,7 @@ def of_left(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ...
     gone = "the resource isn't configured any more"
     texts = {name: [f"{id_} is held by {holder}" for id_, holder in held] for name, held in left.items() if held}
     return tuple(
-        Trouble(WARNING, name, f"{gone}, but {_some(held, MOST_NAMED)}", None, UNTOLD) for name, held in texts.items()
+        Trouble(WARNING, name, f"{gone}, but {some(held, MOST_NAMED)}", None, UNTOLD) for name, held in texts.items()
     )
 
 
@@ -80,7 +81,7 @@ def _of_kubelet(directory: Path, kubelet: KubeletStatus, asked: PodResourcesStat
 
 def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
     if (refusal := reloads.refusal) is not None:
-        problems = _some(refusal.problems, 1)
+        problems = some(refusal.problems, 1)
         text = f"the configuration is refused, and {refusal.served}: {problems}"
         yield Trouble(WARNING, "", text, refusal.time, CHECK)
 
@@ -94,7 +95,8 @@ def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
         since = next((registration.since for registration in one.registrations), None)
         yield Trouble(WARNING, one.name, one.elsewhere, since, ONE_GATEWAY)
         return
-    for registration in one.registrations if kubelet else ():
+    # A front that publishes to the cluster registers for all of its resources at once (dra_troubles).
+    for registration in [own for own in one.registrations if own.front == FRONT] if kubelet else ():
         if (reason := why_unready(registration, None, kubelet=True)) is not None:
             advice = STOP_OTHER if registration.listed else LOOK_AT_KUBELET
             yield Trouble(ERROR, one.name, reason, registration.since, advice)
@@ -133,12 +135,13 @@ def _of_devices(one: ResourceStatus) -> Iterator[Trouble]:
             reasons.setdefault(device.reason or "no reason is given", []).append(device)
     for reason, devices in reasons.items():
         since = min(device.since or "" for device in devices)
-        names = _some([device.id for device in devices], MOST_NAMED)
+        names = some([device.id for device in devices], MOST_NAMED)
         text = f"{len(devices)} of {len(one.devices)} devices Unhealthy ({names}): {reason}"
         yield Trouble(WARNING, one.name, text, since, None)
 
 
-def _some(texts: Iterable[str], most: int) -> str:
+def some(texts: Iterable[str], most: int) -> str:
+    """The first ``most`` texts, and the number of the others."""
     texts = tuple(texts)
     more = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")

@@ -12,10 +12,17 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, cast
 
-from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import LogEvent
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.resource.front import HolderStatus, Standing
+from dpgateway.resource.front import Failure, HolderStatus, Standing
+from dpgateway.resource.published import (
+    ApiServerStatus,
+    ClaimStatus,
+    DraStatus,
+    GivenStatus,
+    PoolStatus,
+    SlicesStatus,
+)
 
 SCHEMA = 2
 """The version of the status' JSON: raised when a field changes its meaning or is removed, not when one is added."""
@@ -24,16 +31,38 @@ VERSION = "0.1.0"
 Time = str
 """RFC 3339, UTC, to the second."""
 OLD_ONE, THE_REST = "the old one goes on", "the rest of it is served"
-UNSERVED = Standing(FRONT, "unready")
-"""The registration of a resource before it is served."""
 
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failure, and its beginning."""
-
-    reason: str
-    since: Time | None
+__all__ = [
+    "SCHEMA",
+    "VERSION",
+    "ApiServerStatus",
+    "ClaimStatus",
+    "Counts",
+    "DeviceStatus",
+    "DraStatus",
+    "DriverStatus",
+    "Failure",
+    "GatewayStatus",
+    "GivenStatus",
+    "HolderStatus",
+    "KubeletStatus",
+    "LogEvent",
+    "PodResourcesStatus",
+    "PoolStatus",
+    "RefusedReload",
+    "Reloads",
+    "ResourceStatus",
+    "SlicesStatus",
+    "Standing",
+    "Status",
+    "Time",
+    "Trouble",
+    "pieces",
+    "stamp",
+    "stamped",
+    "to_json",
+    "unserved",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +215,13 @@ class Status:
     troubles: tuple[Trouble, ...]
     resources: tuple[ResourceStatus, ...]
     events: tuple[LogEvent, ...]
+    dra: DraStatus | None = None
+    """The front for DRA; None if none is configured."""
+
+
+def unserved(front: str) -> Standing:
+    """The registration of a resource before it is served."""
+    return Standing(front, "unready")
 
 
 # times

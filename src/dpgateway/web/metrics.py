@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,13 +27,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from dpgateway.kit.call_stats import BOUNDS, SLOW, Calls
+from dpgateway.resource.published import DraFigures, DraStatus
 from dpgateway.status.figures import Figures, ResourceFigures
 from dpgateway.web.answers import Response
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | Calls]
 """The labels' values, and a number or, for a histogram, the calls."""
-T = TypeVar("T", Figures, ResourceFigures)
+T = TypeVar("T", Figures, ResourceFigures, DraFigures)
 _Parts = tuple[float, ...]
 """A number; or a histogram's durations and its seconds."""
 
@@ -167,7 +169,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_resource_streaming",
         "gauge",
         "Whether the present kubelet listens to the resource's list.",
-        lambda it: any(registration.streaming for registration in it.registrations),
+        lambda it: it.streaming,
     ),
     Row(
         "dpgateway_resource_failed",
@@ -286,6 +288,76 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
     ),
 )
 
+DRA: tuple[Row[DraFigures], ...] = (
+    Row(
+        "dpgateway_dra_registered",
+        "gauge",
+        "Whether the present kubelet has registered the DRA driver.",
+        lambda it: it.status.registration.registered,
+    ),
+    Row("dpgateway_dra_slices", "gauge", "Slices at the API server.", lambda it: it.status.slices.count),
+    Row(
+        "dpgateway_dra_slices_right",
+        "gauge",
+        "Whether the slices at the API server are as they should be.",
+        lambda it: it.status.slices.right,
+    ),
+    Row(
+        "dpgateway_dra_devices",
+        "gauge",
+        "Devices in slices.",
+        lambda it: [((name,), number) for name, number in it.devices.items()],
+        ("resource",),
+    ),
+    Row(
+        "dpgateway_dra_claims",
+        "gauge",
+        "Claims that have devices.",
+        lambda it: _phases(it.status),
+        ("resource", "phase"),
+    ),
+    Row(
+        "dpgateway_dra_in_doubt",
+        "gauge",
+        "Whether no claim gets devices, because it isn't known which claims have what.",
+        lambda it: it.status.doubt is not None,
+    ),
+    Row(
+        "dpgateway_dra_publish_total",
+        "counter",
+        "Attempts to write slices.",
+        lambda it: [((result,), it.writes.get(result, 0)) for result in ("success", "conflict", "refused", "away")],
+        ("result",),
+    ),
+    Row(
+        "dpgateway_dra_slices_deleted_total",
+        "counter",
+        "Deletions of slices by others, a kubelet's at its start among them.",
+        lambda it: it.status.slices.deleted,
+    ),
+    Row(
+        "dpgateway_dra_calls_total",
+        "counter",
+        "Calls of the kubelet, a claim each.",
+        lambda it: _outcomes(it.calls),
+        ("method", "outcome"),
+    ),
+    Row(
+        "dpgateway_dra_call_duration_seconds",
+        "histogram",
+        "How long the kubelet's calls took.",
+        lambda it: _calls(it.calls),
+        ("method",),
+    ),
+)
+"""Of a gateway with a front for DRA; other gateways have none of these."""
+
+
+def _phases(status: DraStatus) -> list[Sample]:
+    """A claim with devices of several resources counts for each of them."""
+    found = Counter((given, one.phase) for one in status.claims for given in {part.resource for part in one.given})
+    return list(found.items())
+
 
 class Sums:
     """Counters of all resources together. They never fall, which Prometheus would take for a restart: what a resource
@@ -344,6 +416,8 @@ class Metrics:
                 parts.append(text.split(b"\n", 2)[2] if start else text)  # HELP and TYPE once per metric
             await asyncio.sleep(0)  # a pending Allocate comes first
         self._sums.forget()
+        if (dra := figures.dra) is not None:
+            parts += [_text(row, row.labels, row.samples(dra)) for row in DRA]
         parts.append(generate_latest(self._process))
         return Response(CONTENT_TYPE_PLAIN_0_0_4, b"".join(parts))
 

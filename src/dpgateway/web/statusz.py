@@ -12,7 +12,7 @@ from datetime import datetime
 
 from dpgateway.errors import printable
 from dpgateway.status import ResourceStatus, Status
-from dpgateway.status.values import DeviceStatus, Trouble
+from dpgateway.status.values import DeviceStatus, DraStatus, Trouble
 
 MOST_EVENTS = 50
 WARNING = (
@@ -39,6 +39,8 @@ def _lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
     kubelet = status.kubelet
     spoken = f", speaks {kubelet.api}" if kubelet.api else ""
     yield f"Kubelet: {f'there{spoken}' if kubelet.there else 'none'}, since {kubelet.since}"
+    if status.dra is not None:
+        yield from _dra(status.dra)
     yield from ("", "Troubles:", *map(_trouble, status.troubles)) if status.troubles else ("", "Troubles: none")
     yield from ("", "Resources:")
     for one in status.resources:
@@ -47,6 +49,17 @@ def _lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
     for event in status.events[-MOST_EVENTS:]:
         about = " ".join(filter(None, (event.resource, ",".join(event.devices))))
         yield f"  {event.time} {event.level:<7} {event.message}{about and f' ({about})'}"
+
+
+def _dra(dra: DraStatus) -> Iterator[str]:
+    slices, one = dra.slices, dra.registration
+    yield f"DRA driver: {dra.driver}, {one.state} since {one.since}"
+    yield f"Slices: {slices.count} with {slices.devices} devices, {'right' if slices.right else 'not right'}"
+    yield f"API server: {dra.api_server.url}"
+    for claim in dra.claims:
+        given = "; ".join(f"{one.resource}: {', '.join(one.ids or one.devices)}" for one in claim.given)
+        pods = f" for pod {', '.join(claim.pods)}" if claim.pods else ""
+        yield f"Claim: {claim.namespace}/{claim.name}{pods}, {claim.phase}, has {given}"
 
 
 def _trouble(trouble: Trouble) -> str:

@@ -20,6 +20,7 @@ MOST = 32
 """Most attributes and capacities of a device (ResourceSliceMaxAttributesAndCapacitiesPerDevice)."""
 INT64 = range(-(2**63), 2**63)
 
+RESOURCE = "resource"
 NUMA = "resource.kubernetes.io/numaNode"
 """An int since 1.37 (KEP-6072); absent for a device near several nodes."""
 PCI_ADDRESS = "resource.kubernetes.io/pciBusID"
@@ -65,7 +66,7 @@ def attributes(device: Device, resource: str, roots: Mapping[str, str], *, room:
 
 
 def _standard(device: Device, resource: str, roots: Mapping[str, str]) -> dict[str, Value]:
-    found: dict[str, Value] = {"resource": {"string": resource if _fits(resource) else label(resource)}}
+    found: dict[str, Value] = {RESOURCE: {"string": resource_value(resource)}}
     if _fits(device.id):
         found["id"] = {"string": device.id}
     if len(device.numa_nodes) == 1:
@@ -75,6 +76,11 @@ def _standard(device: Device, resource: str, roots: Mapping[str, str]) -> dict[s
         if (root := roots.get(address)) is not None:
             found[PCIE_ROOT] = {"string": root}
     return found
+
+
+def resource_value(resource: str) -> str:
+    """The attribute ``resource``, which a class selects by."""
+    return resource if _fits(resource) else label(resource)
 
 
 def pci_address(device: Device) -> str | None:

@@ -49,7 +49,9 @@ class PoolContent(NamedTuple):
     names: Mapping[str, str]
     """The name of each device that can be published, by its key."""
     left_out: tuple[str, ...]
-    """Sentences for people: devices that aren't published, and attributes."""
+    """A sentence for each device that isn't published."""
+    unsaid: tuple[str, ...]
+    """A sentence for each attribute of the others that isn't."""
 
 
 def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> PoolContent:
@@ -62,13 +64,13 @@ def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> P
     # The scheduler must never see devices that exclude each other without the counters that say so.
     said = counters({one.key: one.hardware for one in offered if one.key in names})
     texts += said.obstacles
-    published = []
+    published, unsaid = [], list[str]()
     for one in offered:
         if one.key in names and one.key not in said.withheld:
             what, left_out = _published(one, names[one.key], driver, roots, said.consumed.get(one.key, ()))
-            texts += [f"device {one.key}: {text}" for text in left_out]
+            unsaid += [f"device {one.key}: {text}" for text in left_out]
             published.append(what)
-    return PoolContent(tuple(published), said.sets, names, tuple(texts))
+    return PoolContent(tuple(published), said.sets, names, tuple(texts), tuple(unsaid))
 
 
 def _published(

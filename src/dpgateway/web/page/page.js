@@ -113,7 +113,8 @@ function summary(resource, now) {
 function facts(resource, now) {
   const listed = resource.driver.listed ? `, asked ${age(resource.driver.listed, now)} ago` : "";
   const states = resource.registrations.map((one) => {
-    const state = one.streaming ? `the kubelet listens, ${one.api}` : one.state;
+    const listens = one.streaming && one.front !== "dra";
+    const state = listens ? `the kubelet listens, ${one.api}` : one.state;
     return `${state} for ${age(one.since, now)}`;
   });
   return make("p", `${states.join(", ")}; driver ${resource.driver.name}${listed}`, "faint");
@@ -162,8 +163,27 @@ function showHead(status) {
   const { gateway, kubelet, time } = status;
   byId("node").textContent = gateway.node;
   const name = ["kubelet", kubelet.release].filter(Boolean).join(" ");
-  const spoken = kubelet.there ? `${name} speaks ${kubelet.api || "nothing yet"}` : "no kubelet";
+  const dra = status.dra && status.dra.registration.registered ? "DRA" : "";
+  const apis = [kubelet.api, dra].filter(Boolean).join(" and ");
+  const spoken = kubelet.there ? `${name} speaks ${apis || "nothing yet"}` : "no kubelet";
   byId("about").textContent = `${spoken} (${age(kubelet.since, time)}), gateway ${gateway.version} (${age(gateway.since, time)})`;
+}
+
+function showDra(status) {
+  const { dra, time } = status;
+  byId("dra").hidden = !dra;
+  if (!dra) return;
+  const { registration, slices } = dra;
+  const written = slices.written ? `, written ${age(slices.written, time)} ago` : "";
+  const state = `${dra.driver} ${registration.state} for ${age(registration.since, time)}`;
+  byId("published").textContent = `${state}; ${slices.count} slices with ${slices.devices} devices${written}`;
+  byId("claims").replaceChildren(...dra.claims.map((claim) => {
+    const given = claim.given.map((one) => `${one.resource} ${(one.ids.length ? one.ids : one.devices).join(", ")}`);
+    const pods = claim.pods.length ? ` for ${claim.pods.join(", ")}` : "";
+    const item = make("li");
+    item.append(make("b", `${claim.namespace}/${claim.name}`), `${pods}: ${given.join("; ")} `, make("span", claim.phase, "faint"));
+    return item;
+  }));
 }
 
 function showEvents(status) {
@@ -185,6 +205,7 @@ async function ask() {
     showHead(status);
     showVerdict(status);
     showResources(status);
+    showDra(status);
     showEvents(status);
     byId("asked").textContent = `as of ${status.time}`;
   } catch (error) {

@@ -1,0 +1,185 @@
+"""What the front says of itself to status and metrics, made on request from its parts.
+
+Only beginnings are remembered here: the parts say what is wrong, not since when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dpgateway.cluster.server import ApiServer, Object
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.claims.records import ClaimRecord
+from dpgateway.dra.preparing import NodeClaims
+from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.slices.attributes import RESOURCE, resource_value
+from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.timestamp import timestamp
+from dpgateway.resource.front import Failure, Standing
+from dpgateway.resource.ownership import Ownership
+from dpgateway.resource.published import (
+    ApiServerStatus,
+    ClaimStatus,
+    DraFigures,
+    DraStatus,
+    GivenStatus,
+    PoolStatus,
+    SlicesStatus,
+)
+
+
+class Unpublished(NamedTuple):
+    """What the slices of a pool can't have, in sentences."""
+
+    devices: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+
+
+NOTHING = Unpublished()
+
+
+@dataclass(frozen=True, slots=True)
+class FrontParts:
+    """What a report is made of."""
+
+    standing: Observable[Standing]
+    ownership: Ownership
+    claims: NodeClaims
+    publisher: Publisher
+    seen: WatchedObjects
+    server: ApiServer
+    left_out: Mapping[str, Unpublished]
+    """What slices can't have, by pool; a live view of the front's own mapping."""
+
+
+class Reporting:
+    """Used from the event loop."""
+
+    def __init__(self, parts: FrontParts) -> None:
+        self._parts = parts
+        self._since: dict[str, str] = {}
+        """`_since` contains the beginning of each present failure, keyed by its part of the status."""
+        for one in self.values:
+            one.subscribe(self._note)
+
+    @property
+    def values(self) -> tuple[Signal, ...]:
+        """Everything observable about the front, for subscribers to all changes."""
+        parts = self._parts
+        return (
+            parts.standing,
+            parts.ownership.other,
+            parts.claims.doubt,
+            parts.publisher.state,
+            parts.seen.failure,
+            parts.server.away,
+            parts.claims.refused,
+        )
+
+    def _failures(self) -> Mapping[str, str]:
+        """The present failures, by the part of the status that has them; empty texts are none."""
+        parts = self._parts
+        away, refused = parts.server.away.value, parts.claims.refused.value
+        return {
+            "slices": parts.publisher.state.value.failure or parts.seen.failure.value,
+            "doubt": parts.claims.doubt.value,
+            "refused": "" if refused is None else refused[0],
+            "api_server": "" if away is None else away[0],
+        }
+
+    def _note(self) -> None:
+        now, present = timestamp(), self._failures()
+        self._since = {name: self._since.get(name, now) for name, text in present.items() if text}
+
+    def status(self, resources: Collection[str], *, withdrawn: bool) -> DraStatus:
+        """``resources``: the names of those that the front offers."""
+        parts, texts = self._parts, self._failures()
+        found = {name: Failure(text, self._since.get(name)) for name, text in texts.items() if text}
+        return DraStatus(
+            parts.claims.driver,
+            parts.standing.value,
+            tuple(sorted(resources)),
+            parts.ownership.other.value or None,
+            withdrawn,
+            self._slices(found.get("slices")),
+            tuple([_claim(one) for one in sorted(parts.claims.records.values(), key=str)]),
+            found.get("doubt"),
+            found.get("refused"),
+            ApiServerStatus(parts.server.url, found.get("api_server")),
+        )
+
+    def figures(self, status: DraStatus) -> DraFigures:
+        """Its counters, beside ``status``."""
+        parts = self._parts
+        devices = Counter[str]()
+        for one in (parts.seen.objects.value or {}).values():
+            devices.update(_resource(device) for device in one["spec"].get("devices") or ())
+        published = {name: devices[resource_value(name)] for name in status.resources}
+        return DraFigures(status, published, dict(parts.publisher.writes), parts.claims.calls.read())
+
+    def _slices(self, failure: Failure | None) -> SlicesStatus:
+        parts, state = self._parts, self._parts.publisher.state.value
+        found = parts.seen.objects.value or {}
+        pools = _pools(found.values(), parts.publisher.wanted.value or {}, state.refused or {}, parts.left_out)
+        return SlicesStatus(
+            len(found),
+            sum(one.devices for one in pools),
+            state.right,
+            parts.publisher.written_at,
+            parts.publisher.deleted,
+            state.contested,
+            None if state.right or failure is not None else self._waits(),
+            failure,
+            state.code or None,
+            pools,
+        )
+
+    def _waits(self) -> str | None:
+        parts = self._parts
+        if not parts.standing.value.registered:
+            return "the kubelet has to register the driver first"
+        if parts.seen.objects.value is None:
+            return "the API server hasn't said yet which slices it has"
+        unknown = sorted(name for name, content in (parts.publisher.wanted.value or {}).items() if content is None)
+        if unknown:
+            return f"the devices of {', '.join(unknown)} aren't known yet"
+        return "they are being written"
+
+
+def _pools(
+    seen: Iterable[Object],
+    wanted: Collection[str],
+    refused: Mapping[str, str],
+    left_out: Mapping[str, Unpublished],
+) -> tuple[PoolStatus, ...]:
+    by_pool: dict[str, list[Any]] = {name: [] for name in wanted}
+    for one in seen:
+        by_pool.setdefault(str(one["spec"]["pool"]["name"]), []).append(one["spec"])
+    return tuple(
+        PoolStatus(
+            name,
+            max((int(spec["pool"].get("generation") or 0) for spec in specs), default=None),
+            len(specs),
+            sum(len(spec.get("devices") or ()) for spec in specs),
+            refused.get(name),
+            *left_out.get(name, NOTHING),
+        )
+        for name, specs in sorted(by_pool.items())
+    )
+
+
+def _resource(device: Mapping[str, Any]) -> str:
+    return str((device.get("attributes") or {}).get(RESOURCE, {}).get("string"))
+
+
+def _claim(one: ClaimRecord) -> ClaimStatus:
+    given = tuple(
+        GivenStatus(part.request, part.resource, part.ids, tuple(name for name, _ in part.devices), part.admin)
+        for part in one.given
+    )
+    pods = tuple(name for _, name in one.pods)
+    since = timestamp(one.since) if one.since else None
+    return ClaimStatus(one.namespace, one.name, one.uid, one.phase.value, since, pods, given)
