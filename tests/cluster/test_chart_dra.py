@@ -19,7 +19,6 @@ DRA = {"enabled": True, "driver": DRIVER}
 THING = {"name": "example.com/thing", "driver": "simulated", "front": "dra"}
 PLUGIN = THING | {"name": "example.com/other", "front": "deviceplugin"}
 BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
-SURGE = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}, "type": "RollingUpdate"}
 
 
 @pytest.fixture
@@ -163,14 +162,6 @@ class TestPods:
         objects = render(dra=DRA | {"withdraw": True}, profiles={"boards": BOARDS})
         assert configuration(objects, "dpgateway-boards")["dra"]["withdraw"] is True
 
-    def test_two_gateways_with_dra_are_never_on_one_node(self, render):
-        """Until they can hand it over, the new one isn't ready before the old one ends."""
-        objects = render(profiles={"boards": BOARDS | {"config": {"resources": [PLUGIN]}}})
-        strategy = objects["DaemonSet", "dpgateway"]["spec"]["updateStrategy"]
-        assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-        assert spec(objects)["terminationGracePeriodSeconds"] == 10
-        assert objects["DaemonSet", "dpgateway-boards"]["spec"]["updateStrategy"] == SURGE
-
     def test_the_clean_up_sees_what_it_removes(self, render):
         objects = render(cleanUp=True, kubeletDir="/root-dir")
         pod = spec(objects, "dpgateway-clean-up")
@@ -215,7 +206,7 @@ def test_what_helm_refuses_at_once(render, values, found):
         render(**values)
 
 
-def test_a_cluster_without_the_api(render):
-    with pytest.raises(ClusterError, match=r"found Kubernetes v1\.33\.0, expected 1\.34 at least"):
-        render("--kube-version=1.33.0")
-    assert render("--kube-version=1.34.0")
+def test_a_cluster_whose_kubelets_are_too_old(render):
+    with pytest.raises(ClusterError, match=r"found Kubernetes v1\.35\.9, expected 1\.36 at least"):
+        render("--kube-version=1.35.9")
+    assert render("--kube-version=1.36.0")

@@ -16,8 +16,8 @@
 {{- if and $dra.enabled (not $dra.driver) -}}
 {{- fail "dra.driver: found nothing, expected the name of the DRA driver, such as dra.example.com; the kubelet, slices, DeviceClasses and claims name it, so choose it once" -}}
 {{- end -}}
-{{- if and $dra.enabled (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
-{{- fail (printf "dra.enabled: found Kubernetes %s, expected 1.34 at least, which has resource.k8s.io/v1, and nodes of 1.36 for pods that ask for an extended resource" .Capabilities.KubeVersion.Version) -}}
+{{- if and $dra.enabled (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "dra.enabled: found Kubernetes %s, expected 1.36 at least: older kubelets start pods of an extended resource without their devices by DRA" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and (or $dra.enabled .Values.events.enabled) (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.name: found nothing, expected the account of the gateways alone, because dra and events give rights to it, and all pods of the namespace may have the default one" -}}
@@ -49,14 +49,14 @@
 {{- if and (dig "cluster" "events" false $values.config) (not $.Values.events.enabled) -}}
 {{- fail (printf "config.cluster.events of %s: found true, expected events.enabled: true, because a gateway needs rights for it" $component) -}}
 {{- end -}}
-{{- if and $dra.enabled $dra.deviceClasses $names -}}
+{{- if and $dra.enabled $names -}}
 {{- include "dpgateway.checkNodes" (dict "component" $component "values" $values "name" (first $names)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* Fails if a gateway would offer an extended resource by DRA on a kubelet before 1.36: that starts pods without
-their device, and says nothing. `helm template` sees no nodes. */ -}}
+{{- /* Fails if a gateway would have to offer a resource by DRA on a kubelet before 1.36: it would refuse, and never be
+ready. `helm template` sees no nodes. */ -}}
 {{- define "dpgateway.checkNodes" -}}
 {{- range (lookup "v1" "Node" "" "").items -}}
 {{- $labels := .metadata.labels -}}
