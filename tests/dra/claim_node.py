@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway import Allocation, Device, DeviceNode
+from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
@@ -65,10 +66,17 @@ class ClaimNode:
         self.files.completed()
 
     async def gateway(
-        self, resource: ClaimedResource | None = None, boot: str = BOOT, patience: float = 0.1
+        self,
+        resource: ClaimedResource | None = None,
+        boot: str = BOOT,
+        patience: float = 0.1,
+        disk: tuple[ClaimFiles, OwnSpecs] | None = None,
     ) -> NodeClaims:
-        """Another gateway, with what its predecessors left; without a resource: it isn't served yet."""
-        parts = ClaimParts(self.server, self.files, own(self.specs), Threads(), Observable({}), LOG)
+        """Another gateway, with what its predecessors left; without a resource: it isn't served yet. ``disk``: as it
+        writes, if not as usual.
+        """
+        files, specs = disk or (self.files, own(self.specs))
+        parts = ClaimParts(self.server, files, specs, Threads(), Observable({}), LOG)
         claims = NodeClaims(DRIVER, parts, boot, patience)
         claims.expect(NAME)
         await claims.load()
