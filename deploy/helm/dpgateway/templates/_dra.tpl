@@ -55,8 +55,8 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Fails if a gateway would have to offer a resource by DRA on a kubelet before 1.36: it would refuse, and never be
-ready. `helm template` sees no nodes. */ -}}
+{{- /* Fails if a gateway would have to offer a resource by DRA on a kubelet before 1.36: it would offer nothing.
+`helm template` sees no nodes. */ -}}
 {{- define "dpgateway.checkNodes" -}}
 {{- range (lookup "v1" "Node" "" "").items -}}
 {{- $labels := .metadata.labels -}}
