@@ -97,3 +97,15 @@ def test_without_a_gateway_that_is_said(line, tmp_path):
     result = line("check", "--against-running", "--control-socket", tmp_path / "none", "--config", new)
     assert result.exit_code == 1
     assert f"no gateway is running: nobody answers at {tmp_path}/none" in result.stderr
+
+
+async def test_another_front_restarts_a_resource(line, gateway):
+    gateway.more = {"dra": {"driver": "dra.example.com"}}
+    await gateway.start(*SERVED)
+    await until((gateway.folder / "control.sock").exists)
+    wanted = {"resources": [resource("a", front="dra")], "state_dir": str(gateway.folder / "state")}
+    for driver, next_start in (("dra.example.com", []), ("other.example.com", ["dra.driver"])):
+        new = line.config(json.dumps({**wanted, "dra": {"driver": driver}}))
+        found = json.loads(check(line, gateway, "--config", new, "--output", "json").stdout)["against_running"]
+        assert found["resources"][0] == {"name": "example.com/a", "change": "restarted", "keys": ["front"]}
+        assert found["next_start"] == next_start

@@ -176,3 +176,11 @@ def test_failed_command_prints_its_log(line, monkeypatch):
 def test_no_resource_for_this_node(line):
     result = line("devices", "--config", line.config("resources: []"), "--node-name", "n1")
     assert (result.exit_code, result.stdout) == (0, "resources is empty, so nothing is served\n")
+
+
+def test_names_in_slices_of_resources_by_dra(line):
+    config = line.config("dra: {driver: dra.example.com}\nresources:\n" + entry("a", "list", ", front: dra"))
+    (found,) = json.loads(line("devices", "--config", config, "--node-name", "n1", "--output", "json").stdout)
+    assert found["slices"]["names"]["n1-0"] == "n1-0"
+    assert found["slices"]["names"]["bad\x1b[2J"].startswith("bad-2j-")
+    assert (found["slices"]["left_out"], found["slices"]["unsaid"]) == ([], [])

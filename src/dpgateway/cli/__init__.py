@@ -11,6 +11,7 @@ demo            ``demo``
 demo_stage      the gateway and the kubelet of the demo
 check           ``check``
 unfit           devices that no container could get
+dra_fit         what doesn't fit DRA
 pools           resources that offer the same hardware
 compare         ``check --against-running``: the effects of a reload
 devices         ``devices``

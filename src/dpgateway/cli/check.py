@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from dpgateway.cli import compare, pools, unfit
+from dpgateway.cli import compare, dra_fit, pools, unfit
 from dpgateway.cli.ask_drivers import ask_all
 from dpgateway.cli.compare import Comparison
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
@@ -84,6 +84,9 @@ def check(  # noqa: PLR0913  one for each option
     Unhealthy now, with the reason, of resources that offer the same hardware without a common pool, and of those of one
     pool that this node never has both at once, or that have nothing in common.
 
+    Of resources with `front: dra` it names keys without effect there, and an API server that can't be asked from here;
+    with --devices also devices and attributes that slices can't have.
+
     With --all-nodes resources are checked against each other if a node may have both by the patterns in `nodes`.
     Drivers' warnings are left out, because they are about the hardware of the node where this runs.
 
@@ -116,7 +119,8 @@ def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
     """Adds the problems and warnings about the devices that the drivers list."""
     answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
     problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
-    warnings = in_order((*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers)))
+    by_dra = dra_fit.of_devices(answers, settings.node_name, verdict.configuration.dra.driver or "")
+    warnings = in_order((*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers), *by_dra))
     return replace(verdict, problems=problems, warnings=warnings)
 
 
@@ -147,6 +151,11 @@ def _judge(settings: Settings, *, all_nodes: bool) -> Verdict:
         for resource in configuration.resources
         if resource.failure is not None
     )
+    by_dra = [(tuple(dra_fit.problems(one)), tuple(dra_fit.warnings(one))) for one in documents]
+    problems += tuple(dict.fromkeys(problem for found, _ in by_dra for problem in found))
+    warnings += dict.fromkeys(warning for _, found in by_dra for warning in found)
+    if not all_nodes:
+        warnings += tuple(dra_fit.of_account(configuration))
     directory = settings.device_plugins_dir(configuration)
     problems += _told(settings, misplaced(directory))
     warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)

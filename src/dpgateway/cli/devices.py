@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import click
 
+from dpgateway.cli import dra_fit
 from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
@@ -53,7 +54,10 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
         document, configuration = read_whole(settings)
         found = asyncio.run(ask_all(configuration.resources, settings.node_name, explain))
     if output == "json":
-        print_json([_as_json(answer) | ({} if explain is None else _explained(answer)) for answer in found])
+        driver = configuration.dra.driver or ""
+        more = [({} if one is None else {"slices": one}) for one in (_slices(answer, driver) for answer in found)]
+        told = [{} if explain is None else _explained(answer) for answer in found]
+        print_json([_as_json(one) | by_dra | why for one, by_dra, why in zip(found, more, told, strict=True)])
     elif explain is not None:
         _print_explained(found, explain)
     else:
@@ -85,6 +89,14 @@ def _as_json(answer: DriverAnswer) -> dict[str, object]:
             for device in answer.devices
         ],
     }
+
+
+def _slices(answer: DriverAnswer, driver: str) -> dict[str, object] | None:
+    """What slices have of a resource's devices; None if it isn't offered by DRA."""
+    if answer.resource.front != "dra":
+        return None
+    made = dra_fit.content(answer, driver)
+    return {"names": dict(made.names), "left_out": list(made.left_out), "unsaid": list(made.unsaid)}
 
 
 def _health(device: Device) -> str:

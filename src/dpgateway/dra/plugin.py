@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.front import DraFront
 from dpgateway.dra.health import SaidHealth, said
-from dpgateway.dra.slices.names import label
+from dpgateway.dra.slices.names import key, label
 from dpgateway.dra.slices.offered import Offered
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
@@ -83,8 +83,7 @@ class DraPlugin:
         return next((id_ for id_ in self.resource.inventory.ledger.devices if label(self._key(id_)) == device), None)
 
     def _key(self, id_: str) -> str:
-        # Functions of one board may have the board's id each.
-        return f"{self.name.partition('/')[2]}-{id_}" if self._config.value.pool else id_
+        return key(self.name, self._config.value.pool, id_)
 
     def offered(self) -> Sequence[Offered] | None:
         """Its devices, without those that are withheld; None while there is no list."""

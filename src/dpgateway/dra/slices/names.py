@@ -36,6 +36,13 @@ def subdomain(text: str) -> str:
     )
 
 
+def key(resource: str, pool: str | None, id_: str) -> str:
+    """What the name of a device is made of: its id. In a ``pool`` the resource's name is in front, because functions of
+    one board may have the board's id each.
+    """
+    return f"{resource.partition('/')[2]}-{id_}" if pool else id_
+
+
 def pool_name(node: str, group: str) -> str:
     """The pool of ``group``, a resource's name or that of its pool, on ``node``: DNS subdomains joined by slashes."""
     return "/".join(map(subdomain, (node, *group.split("/"))))
