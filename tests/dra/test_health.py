@@ -11,7 +11,16 @@ import grpc.aio
 import pytest
 
 from dpgateway.dra.claims.records import Given
-from dpgateway.dra.health import HEALTH_SERVICES, LONGEST_MESSAGE, VANISHED, HealthStreams, SaidHealth, messages, said
+from dpgateway.dra.health import (
+    HEALTH_SERVICES,
+    LONGEST_MESSAGE,
+    VANISHED,
+    HealthPace,
+    HealthStreams,
+    SaidHealth,
+    messages,
+    said,
+)
 from dpgateway.dra.wire import health_pb2 as wire
 from dpgateway.kit.channel import Channel
 from tests.support.waiting import turns
@@ -96,8 +105,8 @@ async def make(short_path: Path) -> AsyncIterator[Any]:
     server, path = grpc.aio.server(), short_path / "h.sock"
     async with Channel(path) as channel:
 
-        async def rig(repeat: float = 60.0, pause: float = 0.0) -> Rig:
-            made = Rig(channel, HealthStreams(lambda: made.now, repeat=repeat, pause=pause))
+        async def rig(repeat: float = 60.0, pause: float = 0.0, fresh: float = 0.0) -> Rig:
+            made = Rig(channel, HealthStreams(lambda: made.now, HealthPace(repeat, pause, 0.05, fresh)))
             server.add_generic_rpc_handlers(tuple(map(made.streams.handlers, HEALTH_SERVICES.values())))
             server.add_insecure_port(f"unix:{path}")
             await server.start()
@@ -137,6 +146,18 @@ async def test_everything_is_said_again_on_request(make: Any) -> None:
     await read(stream)
     rig.streams.repeat()
     assert await read(stream) == {"a": HEALTHY, "b": HEALTHY}
+
+
+async def test_a_fresh_stream_is_told_everything_often(make: Any) -> None:
+    rig = await make(fresh=0.3)
+    stream = rig.open()
+    for _ in range(3):
+        assert await read(stream) == {"a": HEALTHY, "b": HEALTHY}
+    await asyncio.sleep(0.35)  # it isn't fresh any more
+    rig.set(a="hot", b="")
+    while (found := await read(stream)).keys() == {"a", "b"}:
+        assert found["b"] == HEALTHY
+    assert found == {"a": (wire.UNHEALTHY, "hot")}
 
 
 async def test_two_streams_get_the_same(make: Any) -> None:

@@ -4,8 +4,8 @@ Theory of operation (pkg/kubelet/cm/dra, 1.34 to 1.37). The kubelet opens one st
 message doesn't name stays as it was said before; what wasn't said for 30 s is Unknown. The end of a stream clears all
 that the kubelet knows of the driver, whichever instance said it. So:
 
-- All devices are said when a stream opens, and every REPEAT; in between what changes, at once, but not twice within
-  PAUSE.
+- All devices are said when a stream opens, and again and again (``HealthPace``); in between what changes, at once, but
+  not twice within a pause.
 - Each message has the newest health and none is queued: gRPC asks for the next one once the last one is written.
 - A device that a claim has is said even if it is gone. One of a resource that has no list yet is left out, and stays
   as an earlier gateway said.
@@ -33,10 +33,6 @@ HEALTH_SERVICES = {
 }
 """The gRPC service of each version, newest first, by the name under which it is registered: v1 since 1.37, v1alpha1
 since 1.34. Their messages are the same."""
-REPEAT = 10.0
-"""Seconds between two messages that say everything: two may be lost before the kubelet's 30 s are over."""
-PAUSE = 0.5
-"""Seconds between two messages after changes. The kubelet writes a file for each."""
 LONGEST_MESSAGE = 1024
 """Bytes of a reason (staging/src/k8s.io/kubelet/pkg/apis/dra-health/v1)."""
 LARGEST = 1 << 20
@@ -45,6 +41,20 @@ VANISHED = "vanished: a claim has this device, but the driver doesn't list it an
 
 Reasons = Mapping[str, str]
 """`Reasons` contains why a device is Unhealthy, keyed by its id; an empty text for a Healthy one."""
+
+
+class HealthPace(NamedTuple):
+    """How often is said what, in seconds."""
+
+    repeat: float = 10.0
+    """Between two messages that say everything: two may be lost before the kubelet's 30 s are over."""
+    pause: float = 0.5
+    """Between two messages after changes. The kubelet writes a file for each."""
+    soon: float = 1.0
+    """In place of ``repeat`` while a stream is fresh."""
+    fresh: float = 20.0
+    """From a stream's beginning, or :meth:`HealthStreams.repeat`: the kubelet learns of another instance's end some
+    seconds after it (seen on 1.36)."""
 
 
 class SaidHealth(NamedTuple):
@@ -97,11 +107,9 @@ def messages(devices: Iterable[SaidHealth], now: int, largest: int = LARGEST) ->
 class HealthStreams:
     """The streams of one driver. Used from the event loop."""
 
-    def __init__(
-        self, devices: Callable[[], tuple[SaidHealth, ...]], *, repeat: float = REPEAT, pause: float = PAUSE
-    ) -> None:
+    def __init__(self, devices: Callable[[], tuple[SaidHealth, ...]], pace: HealthPace | None = None) -> None:
         """``devices``: all devices of the driver, as they are now."""
-        self._devices, self._every, self._pause = devices, repeat, pause
+        self._devices, self._pace = devices, pace or HealthPace()
         self._streams: set[_HealthStream] = set()
         self._built: tuple[tuple[SaidHealth, ...], list[bytes]] = ((), [b""])
         """The last devices, and the messages that say all of them, for all streams."""
@@ -114,7 +122,7 @@ class HealthStreams:
     def repeat(self) -> None:
         """Says everything again: the kubelet may have forgotten it."""
         for one in self._streams:
-            one.all_at = float("-inf")
+            one.fresh_until, one.all_at = time.monotonic() + self._pace.fresh, float("-inf")
             one.woken.set()
 
     def end(self) -> None:
@@ -128,14 +136,15 @@ class HealthStreams:
         return grpc.method_handlers_generic_handler(service, {"NodeWatchResources": watch})
 
     async def _watch(self, _: wire.NodeWatchResourcesRequest, _context: object) -> AsyncGenerator[bytes, None]:
-        stream = _HealthStream()
+        stream = _HealthStream(time.monotonic() + self._pace.fresh)
         self._streams.add(stream)
         try:
             while not stream.ended.is_set():
                 stream.woken.clear()
                 devices, now = self._devices(), time.monotonic()
                 found = []
-                if now >= stream.all_at + self._every:
+                every = self._pace.soon if now < stream.fresh_until else self._pace.repeat
+                if now >= stream.all_at + every:
                     stream.all_at, found = now, self._all(devices)
                 elif changed := set(devices).difference(stream.said):
                     found = _written(one for one in devices if one in changed)
@@ -143,8 +152,8 @@ class HealthStreams:
                 for one in found:
                     yield one
                 if found:
-                    await _within(self._pause, stream.ended)
-                await _within(stream.all_at + self._every - time.monotonic(), stream.woken)
+                    await _within(self._pace.pause, stream.ended)
+                await _within(stream.all_at + every - time.monotonic(), stream.woken)
         finally:
             self._streams.discard(stream)
 
@@ -158,7 +167,8 @@ class HealthStreams:
 class _HealthStream:
     """One stream of the kubelet."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh_until: float) -> None:
+        self.fresh_until = fresh_until
         self.woken, self.ended = asyncio.Event(), asyncio.Event()
         self.said: tuple[SaidHealth, ...] = ()
         """What it was told last."""
