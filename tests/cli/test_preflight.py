@@ -136,6 +136,7 @@ def test_all_of_the_json(node):
         "checkpoint": {"formats": ["by NUMA node"], "unread": None},
         "runtime": None,
         "rehearsal": None,
+        "front": None,
     }
 
 
@@ -339,3 +340,14 @@ def test_a_configuration_that_is_wrong(line, tmp_path):
     result = line("preflight", "--to=1.37", f"--config={tmp_path}/none.yaml")
     assert result.exit_code == 2
     assert "none.yaml" in result.stderr
+
+
+def test_a_change_of_the_front(node):
+    dra = "dra: {driver: dra.example.com}\ncluster: {server: 'https://127.0.0.1:1', token: /nonexistent}"
+    node.configure(f"{SERVED}\n{dra}")
+    found = node.json("--front=dra", "--from=1.35", code=1)
+    assert found["front"] == {"name": "dra", "resources": {R: "waits"}}
+    assert {"dra-kubelet", "dra-unasked"} <= {one["code"] for one in found["findings"]}
+    assert re.search(f"{R} +waits", node.says("--front=dra", "--from=1.35", code=1))
+    assert node.json(*SURE, code=0)["front"] is None
+    assert node.json("--front=deviceplugin", *SURE, code=0)["front"]["resources"] == {R: "ready"}

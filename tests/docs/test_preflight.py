@@ -7,13 +7,13 @@ import re
 import pytest
 
 from dpgateway.node.versions import NEWEST, OLDEST, Layout
-from dpgateway.preflight import SCHEMA, Finding, Rehearsal, features, rehearsed, site, verdicts
+from dpgateway.preflight import SCHEMA, Finding, Rehearsal, features, front, rehearsed, site, verdicts
 from tests.docs.pages import Page
 
 TEXT = Page("reference/preflight.md").text
 SECTIONS = dict(re.findall(r"^##+ ([^\n]+)\n(.*?)(?=^##+ |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = re.findall(r"^\| (`.*?`) \| ([a-z, ]+) \|", SECTIONS["What it finds"], re.MULTILINE)
-SOURCE = "".join(inspect.getsource(module) for module in (verdicts, rehearsed, site))
+SOURCE = "".join(inspect.getsource(module) for module in (verdicts, rehearsed, site, front))
 
 
 def test_each_code_with_its_levels():

@@ -23,6 +23,7 @@ picture         a status, drawn as tables
 preflight       ``preflight``
 facts           the facts about a node, for ``preflight``
 site            the place where a gateway would run, for ``preflight``
+front_facts     the facts about a change of the front, for ``preflight``
 rehearsal       the simulated upgrade of a kubelet
 drivers         ``drivers``
 import_         ``import``

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from dpgateway.cli import front_facts
 from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
 from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import Settings
@@ -20,7 +22,7 @@ from dpgateway.cli.reading import read_whole
 from dpgateway.cli.site import look
 from dpgateway.config import Configuration
 from dpgateway.deviceplugin.api import only
-from dpgateway.errors import GatewayError, KubeletError
+from dpgateway.errors import ConfigurationError, GatewayError, KubeletError
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
@@ -29,6 +31,7 @@ from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.node.versions import KubeletVersion, Span
 from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, detect_version
 from dpgateway.preflight.detect_version import Clue
+from dpgateway.preflight.front import FrontFacts, FrontName
 from dpgateway.resource.journal import entries_of_others
 from dpgateway.resource.shares import share_ids
 
@@ -37,6 +40,15 @@ KUBELET_CONFIG = "config.yaml"
 """kubeadm's name for the kubelet's configuration, in the kubelet's directory. Without kubeadm only the kubelet's
 command line names it.
 """
+
+
+class PlannedChange(NamedTuple):
+    """What is going to change."""
+
+    to: KubeletVersion | None = None
+    """The next kubelet; None if there is no upgrade."""
+    front: FrontName | None = None
+    """The next front of the resources; None if it stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +66,24 @@ class NodeFacts:
     """Why sources couldn't be asked, one text each."""
     directory: Path
     """The kubelet's device-plugins directory."""
+    front: FrontFacts | None = None
+    """None if the front stays as it is."""
 
 
-def find(settings: Settings, control: Path, to: KubeletVersion | None, present: Clue | None, pod_uid: str) -> NodeFacts:
-    """Collects the facts. ``to``: None if there is no upgrade. ``present``: the operator's ``--from``. ``pod_uid``: of
-    the pod in which this runs, if any. Raises ConfigurationError.
+def find(settings: Settings, control: Path, question: PlannedChange, present: Clue | None, pod_uid: str) -> NodeFacts:
+    """Collects the facts. ``present``: the operator's ``--from``. ``pod_uid``: of the pod in which this runs, if any.
+    Raises ConfigurationError.
     """
+    to = question.to
     with apart():
         _, configuration = read_whole(settings)
-        node = asyncio.run(_asked(settings, configuration, control, to, present))
+        front = None
+        if question.front is not None:
+            front = asyncio.run(front_facts.look(configuration, settings.node_name, question.front))
+            if present is None and front.kubelet:
+                with contextlib.suppress(ConfigurationError):
+                    present = detect_version.said(front.kubelet)
+        node = replace(asyncio.run(_asked(settings, configuration, control, to, present)), front=front)
         if to is not None:
             return node
         places = Places.of(node.directory, configuration.kubelet.pod_resources_socket)

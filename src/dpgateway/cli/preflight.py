@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
-from dpgateway.cli.facts import NodeFacts, find
+from dpgateway.cli.facts import NodeFacts, PlannedChange, find
 from dpgateway.cli.group import unavailable
 from dpgateway.cli.options import CONTROL_SOCKET, POD_UID, Settings, configured, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
@@ -18,8 +18,9 @@ from dpgateway.errors import ConfigurationError
 from dpgateway.node import versions
 from dpgateway.preflight import SCHEMA, Finding, Rehearsal, detect_version, judge, verdict
 from dpgateway.preflight.detect_version import Clue
+from dpgateway.preflight.front import FrontName, verdicts
 
-STYLES = {"loss": "red", "unknown": "yellow", "change": ""}
+STYLES = {"loss": "red", "waits": "red", "unknown": "yellow", "change": ""}
 T = TypeVar("T")
 
 
@@ -65,6 +66,14 @@ def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
     show_envvar=True,
     help="Also play the upgrade, with a simulated kubelet and a copy of the checkpoint; needs the simulator.",
 )
+@click.option(
+    "--front",
+    type=click.Choice(("dra", "deviceplugin")),
+    envvar="DPGATEWAY_FRONT",
+    show_envvar=True,
+    help="Also say what the change of all resources to this front would do, and what it waits for.  [default: they "
+    "stay where they are]",
+)
 @POD_UID
 @CONTROL_SOCKET
 @output_option
@@ -76,6 +85,7 @@ def preflight(  # noqa: PLR0913  one for each option
     to: str | None,
     present: Clue | None,
     rehearse: bool,
+    front: FrontName | None,
     pod_uid: str,
     control_socket: Path,
     output: str,
@@ -91,6 +101,10 @@ def preflight(  # noqa: PLR0913  one for each option
     and admits its pods again, beside a gateway that serves this node's resources by devices on paper. A pod that is
     refused, or that counts as the holder of something else than before, is a loss.
 
+    With --front it also says what becomes of each resource if it is offered by DRA, or by the device plugin: it is
+    ready, waits for something, changes, or loses something. It asks the API server for the node, the classes, and its
+    own rights.
+
     Without --to no upgrade is meant. It then also says what a gateway with the rights of this process doesn't reach: a
     directory without a kubelet, a socket that is elsewhere, a denial by SELinux. Run it where the gateway runs.
 
@@ -99,9 +113,10 @@ def preflight(  # noqa: PLR0913  one for each option
     """
     if rehearse and to is None:
         raise click.UsageError("--rehearse plays an upgrade: expected --to beside it")
-    node = find(settings, control_socket, versions.kubelet_version(to) if to else None, present, pod_uid)
+    question = PlannedChange(versions.kubelet_version(to) if to else None, front)
+    node = find(settings, control_socket, question, present, pod_uid)
     rehearsal = _rehearsed(to, node) if rehearse and to else None
-    findings = judge(node.facts, rehearsal)
+    findings = judge(node.facts, rehearsal, node.front)
     if output == "json":
         print_json(_as_json(settings, node, findings, rehearsal))
     else:
@@ -153,7 +168,13 @@ def _as_json(
         "cgroups": facts.cgroups,
         "not_asked": list(node.unknown),
         "rehearsal": rehearsal and asdict(rehearsal),
+        "front": node.front and {"name": node.front.front, "resources": dict(_fronts(node))},
     }
+
+
+def _fronts(node: NodeFacts) -> Mapping[str, str]:
+    """The verdict on each resource's change of its front."""
+    return {} if node.front is None else verdicts(node.facts, node.front)
 
 
 def _print(node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal | None) -> None:
@@ -179,12 +200,18 @@ def _print(node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal 
         if rehearsal.ids:
             rows = [(one.resource, one.id, _who(one.before), _who(one.after)) for one in rehearsal.ids]
             print_table(("resource", "id", "held before", "held after"), rows)
+    _print_findings(node, findings)
+    _print_verdict(node, findings)
+
+
+def _print_findings(node: NodeFacts, findings: tuple[Finding, ...]) -> None:
+    if (front := node.front) is not None and node.facts.served:
+        print_table(("resource", f"by {front.front}"), list(_fronts(node).items()))
     for one in findings:
         about = f"{one.resource}: " if one.resource else ""
         print_line(f"{one.level}: {about}{one.text}", STYLES[one.level])
         if one.advice:
             print_line(f"    what to do: {one.advice}")
-    _print_verdict(node, findings)
 
 
 def _who(holders: tuple[str, ...]) -> str:
@@ -195,15 +222,15 @@ def _print_verdict(node: NodeFacts, findings: tuple[Finding, ...]) -> None:
     count = Counter(one.level for one in findings)
     here = {
         "loss": f"{count['loss']} of these {len(findings)} must be mended",
+        "waits": f"the change of the front waits for {count['waits']} of these {len(findings)}",
         "unknown": f"whether the gateway can do its work can't be told: {count['unknown']} unknown",
         "safe": "nothing is in the gateway's way on this node",
     }
     end = {
         "loss": f"{count['loss']} of these {len(findings)} would be a loss",
+        "waits": f"the change of the front waits for {count['waits']} of these {len(findings)}",
         "unknown": f"whether something would be lost can't be told: {count['unknown']} unknown",
         "safe": f"nothing would be lost with kubelet {node.facts.to}",
     }
     which = verdict(findings)
-    print_line(
-        (end if node.facts.site is None else here)[which], {"loss": "red", "unknown": "yellow", "safe": "green"}[which]
-    )
+    print_line((end if node.facts.site is None else here)[which], "green" if which == "safe" else STYLES[which])

@@ -56,6 +56,7 @@ class ObjectKind(Enum):
     SLICE = "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False
     CLAIM = "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True
     CLASS = "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False
+    ACCESS = "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False
     EVENT = "events.k8s.io", "v1", "Event", "events", True
 
     @property

@@ -64,6 +64,8 @@ class KubeletVersion:
     """Whether it requires v1 of the Container Runtime Interface."""
     refuses_cgroup_v1: bool
     """Whether it doesn't start on a node with cgroup v1, unless ``failCgroupV1: false`` is in its configuration."""
+    extended_claims: bool
+    """Whether a pod that asks for an extended resource gets its devices by a claim."""
 
     def __str__(self) -> str:
         return f"1.{self.minor}"
@@ -86,6 +88,7 @@ _FIRST: dict[str, Any] = {
     "unlisted_crashes": False,
     "cri_v1_only": False,
     "refuses_cgroup_v1": False,
+    "extended_claims": False,
 }
 
 _CHANGES: dict[int, dict[str, Any]] = {
@@ -109,6 +112,7 @@ _CHANGES: dict[int, dict[str, Any]] = {
     32: {"cdi_annotation": False},  # kubernetes #126435
     34: {"unlisted_crashes": True},
     35: {"refuses_cgroup_v1": True},  # KEP-5573
+    36: {"extended_claims": True},  # the gate DRAExtendedResource is on (KEP-5004)
 }
 
 

@@ -8,6 +8,7 @@ verdicts        the findings that follow from the facts
 features        the features that an upgrade adds or removes
 rehearsed       the findings of a rehearsal
 site            the findings about the place where the gateway runs
+front           the findings about a change of the front
 """
 
 from dpgateway.preflight.rehearsed import Rehearsal

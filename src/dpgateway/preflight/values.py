@@ -12,8 +12,8 @@ from dpgateway.node.versions import KubeletVersion, Layout, Span
 SCHEMA = 1
 """The version of the JSON: docs/reference/preflight.md."""
 
-Level = Literal["loss", "unknown", "change"]
-Verdict = Literal["loss", "unknown", "safe"]
+Level = Literal["loss", "waits", "unknown", "change"]
+Verdict = Literal["loss", "waits", "unknown", "safe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,9 @@ class Finding:
     """One effect that the upgrade has, or may have."""
 
     level: Level
-    """``loss``: something stops working. ``unknown``: something may. ``change``: no action is needed."""
+    """``loss``: something stops working. ``waits``: a resource wouldn't be offered before this is mended. ``unknown``:
+    something may. ``change``: no action is needed.
+    """
     code: str
     """A stable name of the kind of finding."""
     text: str

@@ -9,29 +9,32 @@ from itertools import chain
 
 from dpgateway.node.holders import Note
 from dpgateway.node.versions import ALL
-from dpgateway.preflight import features, rehearsed, site
+from dpgateway.preflight import features, front, rehearsed, site
+from dpgateway.preflight.front import FrontFacts
 from dpgateway.preflight.rehearsed import Rehearsal
 from dpgateway.preflight.values import Facts, Finding, Verdict
 
-_ORDER = {"loss": 0, "unknown": 1, "change": 2}
+_BAD: tuple[Verdict, ...] = ("loss", "waits", "unknown")
+_ORDER = {"loss": 0, "waits": 1, "unknown": 2, "change": 3}
 _SHOWN = 5
 """Ids named in a text; ``Finding.ids`` contains all."""
 _KEEPS = "the gateway goes on listing what is held, Unhealthy, so running containers keep it"
 _CRASHES = "; this kubelet can crash if nobody lists an id that a container holds, so keep the gateway running"
 
 
-def judge(facts: Facts, rehearsal: Rehearsal | None = None) -> tuple[Finding, ...]:
-    """All findings, losses first."""
+def judge(facts: Facts, rehearsal: Rehearsal | None = None, change: FrontFacts | None = None) -> tuple[Finding, ...]:
+    """All findings, losses first. ``change``: of the front by which the resources are to be offered."""
     looks = (_memory, _ids, _unserved, _drivers, _apis, features.findings, _readmission, _node, _runtime)
     played = rehearsed.findings(rehearsal) if rehearsal is not None else ()
     here = site.findings(facts.site) if facts.site is not None else ()
-    found = chain(here, played, chain.from_iterable(look(facts) for look in looks))
+    fronts = front.findings(facts, change) if change is not None else ()
+    found = chain(here, played, fronts, chain.from_iterable(look(facts) for look in looks))
     return tuple(sorted(found, key=lambda one: _ORDER[one.level]))
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:
     levels = {one.level for one in findings}
-    return "loss" if "loss" in levels else "unknown" if "unknown" in levels else "safe"
+    return next((one for one in _BAD if one in levels), "safe")
 
 
 def _memory(facts: Facts) -> Iterator[Finding]:

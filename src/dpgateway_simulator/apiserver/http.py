@@ -171,6 +171,10 @@ class SimulatedApiServer:
 
     def _found(self, one: ApiRequest) -> Object:
         """What a request other than a watch gets. Raises ApiRefusal."""
+        if one.plural == "selfsubjectaccessreviews":
+            asked = one.body["spec"]["resourceAttributes"]
+            allowed = (asked["verb"], asked["resource"]) not in self.forbidden
+            return {**one.body, "metadata": {}, "status": {"allowed": allowed}}
         if one.plural not in KINDS:
             raise ApiRefusal(404, "NotFound", "the server could not find the requested resource")
         if one.verb == "list":

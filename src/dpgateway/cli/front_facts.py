@@ -1,0 +1,81 @@
+"""What the API server and the records say of a change of the front, for ``preflight --front``. It changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from dpgateway.cluster.account import Account
+from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, ObjectKind
+from dpgateway.config import Configuration
+from dpgateway.dra.claims.records import record
+from dpgateway.preflight.front import FrontFacts, FrontName
+
+DEADLINE = 5.0
+"""Seconds for an answer of the API server."""
+RIGHTS = (
+    *((verb, ObjectKind.SLICE) for verb in ("get", "list", "watch", "create", "update", "delete")),
+    ("get", ObjectKind.NODE),
+    ("get", ObjectKind.CLAIM),
+)
+"""What the front does: docs/reference/dra.md."""
+
+
+async def look(configuration: Configuration, node: str, front: FrontName) -> FrontFacts:
+    """``node``: its name at the API server."""
+    claims = _claims(configuration)
+    if front == "deviceplugin":
+        return FrontFacts(front, configuration.dra.driver, claims=claims)
+    server = ApiServer(Account.of(configuration.cluster), DEADLINE)
+    try:
+        return await _asked(server, configuration, node, claims)
+    finally:
+        await server.close()
+
+
+async def _asked(
+    server: ApiServer, configuration: Configuration, node: str, claims: Mapping[str, tuple[str, ...]]
+) -> FrontFacts:
+    driver = configuration.dra.driver
+    try:
+        denied = tuple([f"{verb} {kind.plural}" for verb, kind in RIGHTS if not await _may(server, verb, kind)])
+    except ClusterError as error:  # nothing else would be answered
+        return FrontFacts("dra", driver, unasked=(str(error),), claims=claims)
+
+    unasked, kubelet, classes, served = [], "", None, None
+    if "get nodes" not in denied:
+        try:
+            found = await server.get(ObjectKind.NODE, node)
+            kubelet = str((((found or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+        except ClusterError as error:
+            unasked.append(str(error))
+    try:
+        some = (await server.list(ObjectKind.CLASS, {})).objects
+        names = (str((one.get("spec") or {}).get("extendedResourceName") or "") for one in some)
+        classes, served = frozenset(filter(None, names)), True
+    except ClusterError as error:
+        served = False if error.status == NOT_FOUND else None
+        if served is None:  # the gateway itself needs no right to see classes
+            unasked.append(f"which classes there are: {error}")
+    return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), claims)
+
+
+async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:
+    """Whether the account may do this: each one may ask that about itself. Raises ClusterError."""
+    group, _, _, plural, _ = kind.value
+    asked = {"spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": plural}}}
+    answer = await server.create(ObjectKind.ACCESS, asked)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def _claims(configuration: Configuration) -> Mapping[str, tuple[str, ...]]:
+    """The claims that have devices, by resource. Records that can't be read are the gateway's to report."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((configuration.state_dir / "dra" / "claims").glob("*.json")):
+        try:
+            one = record(path.read_text(), path.name)
+        except (OSError, ValueError, TypeError, KeyError, json.JSONDecodeError):
+            continue
+        for resource in {given.resource for given in one.given}:
+            found.setdefault(resource, []).append(str(one))
+    return {name: tuple(some) for name, some in found.items()}

@@ -1,0 +1,142 @@
+"""The findings about a change of the front by which resources are offered: what it waits for, and what would change.
+
+Nothing that one front gave is lost: its devices are withheld by the other one until their containers end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dpgateway.preflight.values import Facts, Finding, OfferedResource
+
+FrontName = Literal["dra", "deviceplugin"]
+FrontVerdict = Literal["ready", "changes", "unknown", "waits", "loss"]
+"""From good to bad."""
+MOST_IN_A_CLAIM = 32
+"""Devices (AllocationResultsMaxSize, resource/v1/types.go). Of an extended resource a pod has one claim."""
+
+_VERDICTS: Mapping[str, FrontVerdict] = {
+    "change": "changes",
+    "unknown": "unknown",
+    "waits": "waits",
+    "loss": "loss",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FrontFacts:
+    """What is known of the front that resources are to get."""
+
+    front: FrontName
+    driver: str | None = None
+    """That of DRA, in the configuration."""
+    kubelet: str = ""
+    """The version of the kubelet, as its Node says; empty if unknown."""
+    classes: frozenset[str] | None = None
+    """The extended resources of DeviceClasses; None if unknown."""
+    served: bool | None = None
+    """Whether the API server has resource.k8s.io/v1; None if unknown."""
+    denied: tuple[str, ...] = ()
+    """Requests that the account may not make, as in ``create resourceslices``."""
+    unasked: tuple[str, ...] = ()
+    """Why the API server couldn't be asked."""
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """`claims` contains the claims that have devices of a resource, keyed by resource."""
+
+
+def findings(facts: Facts, front: FrontFacts) -> Iterator[Finding]:
+    """The findings of all resources, and of the node."""
+    if front.front == "deviceplugin":
+        for name, claims in sorted(front.claims.items()):
+            text = f"{', '.join(claims)} have devices of it: these are Unhealthy on the kubelet's list until they end"
+            advice = "leave dra.driver in the configuration until then: without it their pods can't end"
+            yield Finding("change", "claims-held", text, advice, name)
+        return
+    yield from _of_node(facts, front)
+    for one in facts.served:
+        yield from _of_resource(facts, one, front)
+
+
+def verdicts(facts: Facts, front: FrontFacts) -> Mapping[str, FrontVerdict]:
+    """The verdict on each resource: the worst of its own findings and of the node's."""
+    levels, some = list(_VERDICTS), tuple(findings(facts, front))
+    worst: dict[str, FrontVerdict] = {}
+    for name in (one.name for one in facts.served):
+        own = [levels.index(one.level) for one in some if one.resource in ("", name)]
+        worst[name] = _VERDICTS[levels[max(own)]] if own else "ready"
+    return worst
+
+
+def _of_node(facts: Facts, front: FrontFacts) -> Iterator[Finding]:
+    if front.driver is None:
+        advice = "choose a name for the whole cluster, and keep it: dra: {driver: dra.example.com}"
+        yield Finding("waits", "dra-no-driver", "the configuration has no dra.driver", advice)
+
+    # The Node says the version exactly, but of an upgrade that is to come the answer is in the table.
+    known = {one.extended_claims for one in facts.present.versions} if facts.site is not None else {None}
+    able = facts.to.extended_claims if facts.site is None else known.pop() if len(known) == 1 else None
+    which = str(facts.to) if facts.site is None else front.kubelet or str(facts.present)
+    if able is False:
+        text = f"kubelet {which} starts pods of an extended resource without their claims' devices"
+        yield Finding("waits", "dra-kubelet", text, "upgrade it to 1.36 or later first")
+    elif able is None:
+        text = "whether the kubelet is 1.36 or later isn't known"
+        yield Finding("unknown", "dra-kubelet-unknown", text, "say which it is: --from 1.37")
+
+    runtime = facts.runtime
+    if runtime is not None and runtime.cdi is False:
+        text = f"{runtime.name} {runtime.version} drops CDI names in silence: containers would run without devices"
+        advice = "upgrade it to containerd 2, or 1.7.2 with enable_cdi = true"
+        yield Finding("waits", "dra-runtime", text, advice)
+    elif runtime is None or runtime.cdi is None:
+        text = f"whether the container runtime knows CDI isn't known{f': {facts.no_runtime}' if not runtime else ''}"
+        advice = "containerd 2 does, and 1.7.2 with enable_cdi = true"
+        yield Finding("unknown", "dra-runtime-unknown", text, advice)
+    yield from _of_api_server(front)
+
+
+def _of_api_server(front: FrontFacts) -> Iterator[Finding]:
+    for text in front.unasked:
+        advice = "run it where the gateway runs, with its account"
+        yield Finding("unknown", "dra-unasked", f"the API server doesn't say what DRA needs: {text}", advice)
+    if front.served is False:
+        text = "the API server has no resource.k8s.io/v1, which it has from 1.34 on"
+        yield Finding("waits", "dra-api", text, "upgrade the control plane first")
+    if front.denied:
+        text = f"this account may not {', '.join(front.denied)}"
+        yield Finding("waits", "dra-rights", text, "give it these rights: the chart's ClusterRole has them")
+
+
+def _of_resource(facts: Facts, one: OfferedResource, front: FrontFacts) -> Iterator[Finding]:
+    name = one.name
+    if front.classes is not None and name not in front.classes:
+        text = "no DeviceClass has its name as extendedResourceName: pods that ask for it would stay Pending"
+        yield Finding("waits", "dra-class", text, "make one, as the chart does (docs/how-to/use-dra.md)", name)
+    note = facts.held.notes.get(name, {})
+    pods = Counter(uid for noted in note.values() for uid in noted.pods)
+    if large := sorted(uid for uid, count in pods.items() if count > MOST_IN_A_CLAIM):
+        text = f"a pod has more than {MOST_IN_A_CLAIM} of its devices, which no claim can have: it would stay Pending"
+        yield Finding("loss", "dra-many", text, "leave it on the device plugin", name, pods=tuple(large))
+    if note:
+        text = f"containers hold {len(note)} of its devices: these aren't in the slices until the containers end"
+        yield Finding("change", "dra-held", text, "", name, tuple(sorted(note)), tuple(sorted(pods)))
+    yield from _changes(one)
+
+
+def _changes(one: OfferedResource) -> Iterator[Finding]:
+    """What containers use of the device plugin, and DRA hasn't."""
+    name = one.name
+    if one.prepares:
+        text = "its devices are prepared once for each claim, and not before each start of a container"
+        yield Finding("change", "dra-prepare", text, "", name)
+    if one.prefers:
+        text = "no preference: the scheduler takes the first devices that fit"
+        yield Finding("change", "dra-preference", text, "", name)
+    if one.numa:
+        text = "the kubelet's topology manager doesn't heed its NUMA nodes; they are an attribute, for claims"
+        yield Finding("change", "dra-topology", text, "", name)
+    if one.annotates:
+        yield Finding("change", "dra-annotations", "containers don't get its annotations", "", name)

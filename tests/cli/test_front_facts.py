@@ -1,0 +1,72 @@
+"""What preflight asks an API server about a change of the front."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpgateway.cli import front_facts
+from dpgateway.config import ClusterSettings, Configuration, DraSettings, KubeletSettings
+from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
+from dpgateway_simulator.apiserver import SimulatedApiServer
+
+NAME = "example.com/thing"
+
+
+@pytest.fixture
+async def api():
+    simulated = SimulatedApiServer()
+    await simulated.up()
+    status = {"nodeInfo": {"kubeletVersion": "v1.36.2"}}
+    simulated.store.create("nodes", "", {"metadata": {"name": "n1"}, "status": status})
+    spec = {"extendedResourceName": NAME}
+    simulated.store.create("deviceclasses", "", {"metadata": {"name": "thing"}, "spec": spec})
+    yield simulated
+    await simulated.down()
+
+
+@pytest.fixture
+def configuration(api, tmp_path):
+    (tmp_path / "token").write_text("first")
+    cluster = ClusterSettings(server=api.url, token=tmp_path / "token")
+    dra = DraSettings("dra.example.com")
+    return Configuration((), KubeletSettings(), tmp_path / "state", dra=dra, cluster=cluster)
+
+
+async def test_all_is_there(configuration):
+    found = await front_facts.look(configuration, "n1", "dra")
+    assert (found.driver, found.kubelet, found.classes) == ("dra.example.com", "v1.36.2", frozenset({NAME}))
+    assert (found.served, found.denied, found.unasked, found.claims) == (True, (), (), {})
+
+
+async def test_each_right_that_is_missing(configuration, api):
+    api.forbidden |= {("delete", "resourceslices"), ("get", "nodes")}
+    found = await front_facts.look(configuration, "n1", "dra")
+    assert found.denied == ("delete resourceslices", "get nodes")
+    assert (found.kubelet, found.unasked) == ("", ())
+
+
+async def test_classes_that_may_not_be_listed(configuration, api):
+    api.forbidden.add(("list", "deviceclasses"))
+    found = await front_facts.look(configuration, "n1", "dra")
+    assert (found.classes, found.served) == (None, None)
+    assert "which classes there are" in found.unasked[0]
+
+
+async def test_no_answer(configuration, api):
+    await api.down()
+    found = await front_facts.look(configuration, "n1", "dra")
+    assert len(found.unasked) == 1
+    assert (found.classes, found.denied) == (None, ())
+    wrong = replace(configuration, cluster=ClusterSettings(server=api.url, token=configuration.state_dir / "none"))
+    assert "can't be read" in (await front_facts.look(wrong, "n1", "dra")).unasked[0]
+
+
+async def test_claims_that_have_devices(configuration):
+    folder = configuration.state_dir / "dra" / "claims"
+    folder.mkdir(parents=True)
+    given = Given("r", NAME, "n1/thing", (("a", ""),), ("a",))
+    record = ClaimRecord("uid-1", "default", "c", Phase.PREPARED, "boot", (given,))
+    (folder / "uid-1.json").write_text(record.to_json())
+    (folder / "uid-2.json").write_text("{")
+    for front in ("dra", "deviceplugin"):
+        assert (await front_facts.look(configuration, "n1", front)).claims == {NAME: ("claim default/c",)}

@@ -1,0 +1,72 @@
+"""What a change of the front waits for, and what it changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpgateway.node.holders import Container, Noted
+from dpgateway.node.versions import Span, kubelet_version
+from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, Site
+from dpgateway.preflight.front import FrontFacts, findings, verdicts
+
+R = "example.com/thing"
+NEW, OLD = kubelet_version("1.36"), kubelet_version("1.35")
+CDI = RuntimeFacts("containerd", "2.0", cdi=True)
+FACTS = Facts(Span(NEW, NEW), NEW, served=(OfferedResource(R, "fake"),), runtime=CDI, site=Site())
+GOOD = FrontFacts("dra", "dra.example.com", "v1.36.2", frozenset({R}), served=True)
+
+
+def found(facts=FACTS, front=GOOD):
+    return {one.code: (one.level, one.resource) for one in findings(facts, front)}
+
+
+def test_a_resource_that_is_ready():
+    assert found() == {}
+    assert verdicts(FACTS, GOOD) == {R: "ready"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "front", "code", "verdict"),
+    [
+        ({}, {"driver": None}, "dra-no-driver", "waits"),
+        ({"present": Span(OLD, OLD)}, {}, "dra-kubelet", "waits"),
+        ({"present": Span(OLD, NEW)}, {}, "dra-kubelet-unknown", "unknown"),
+        ({"site": None, "to": OLD}, {}, "dra-kubelet", "waits"),
+        ({"runtime": replace(CDI, cdi=False)}, {}, "dra-runtime", "waits"),
+        ({"runtime": None}, {}, "dra-runtime-unknown", "unknown"),
+        ({}, {"served": False}, "dra-api", "waits"),
+        ({}, {"denied": ("create resourceslices",)}, "dra-rights", "waits"),
+        ({}, {"unasked": ("no answer",), "classes": None}, "dra-unasked", "unknown"),
+        ({}, {"classes": frozenset()}, "dra-class", "waits"),
+        ({"served": (OfferedResource(R, "fake", prepares=True),)}, {}, "dra-prepare", "changes"),
+        ({"served": (OfferedResource(R, "fake", prefers=True),)}, {}, "dra-preference", "changes"),
+        ({"served": (OfferedResource(R, "fake", numa=True),)}, {}, "dra-topology", "changes"),
+        ({"served": (OfferedResource(R, "fake", annotates=True),)}, {}, "dra-annotations", "changes"),
+    ],
+)
+def test_each_finding_and_the_verdict(facts, front, code, verdict):
+    facts, front = replace(FACTS, **facts), replace(GOOD, **front)
+    assert list(found(facts, front)) == [code]
+    assert verdicts(facts, front) == {R: verdict}
+
+
+def held(count):
+    has = Noted(containers=frozenset({Container("uid", "c")}))
+    return replace(FACTS, held=Held({R: {f"d{number}": has for number in range(count)}}))
+
+
+def test_devices_that_containers_hold():
+    assert found(held(32)) == {"dra-held": ("change", R)}
+    assert found(held(33)) == {"dra-many": ("loss", R), "dra-held": ("change", R)}
+    assert verdicts(held(33), GOOD) == {R: "loss"}
+
+
+def test_the_worst_counts():
+    facts = replace(FACTS, served=(OfferedResource(R, "fake", numa=True),))
+    assert verdicts(facts, replace(GOOD, driver=None)) == {R: "waits"}
+
+
+def test_claims_of_a_resource_that_goes_back():
+    front = FrontFacts("deviceplugin", claims={R: ("claim d/c",)})
+    assert found(front=front) == {"claims-held": ("change", R)}
+    assert verdicts(FACTS, front) == {R: "changes"}
