@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from dpgateway.dra.publishing import Us
+from dpgateway.events.writing import FILE
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.apiserver import SimulatedApiServer
 from tests.dra.test_front import Node
@@ -28,7 +29,7 @@ class Rig:
     """A gateway, its kubelet, and faults of its devices."""
 
     def __init__(self, folder, api):
-        self.api, self._control = api, folder / "faults.json"
+        self.api, self._control, self.said = api, folder / "faults.json", folder / "state" / FILE
         self.node = Node(folder, api)
         self.node.us = Us("dra.example.com", "node")
         self.gateway = Gateway(folder, folder / "device-plugins")
@@ -83,6 +84,7 @@ async def test_a_pod_is_told_of_its_device(rig, kubelet):
     assert f"device {held} of {NAME} is Unhealthy: no link" in event["note"]
 
     # A successor repeats nothing, and goes on where the killed one was.
+    await until(lambda: "no link" in rig.said.read_text())
     await rig.gateway.end(signal.SIGKILL)
     await rig.gateway.start()
     rig.faults({"absent": True, "devices": [held]})

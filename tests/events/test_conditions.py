@@ -101,6 +101,10 @@ def test_the_node_is_told_of_its_resources(more: dict[str, Any], reason: str | N
     assert reasons(resource(**more)).get(("n1", "")) == reason
 
 
+def test_another_gateways_devices_are_its_own_to_tell() -> None:
+    assert found(resource(device("a", HOLDER, unhealthy=True), elsewhere="pid 7")) == {}
+
+
 def test_without_a_kubelet_there_is_nothing_to_say_of_the_node() -> None:
     assert found(resource(failure=Failure("x", SINCE)), kubelet=False) == {}
 

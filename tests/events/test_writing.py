@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,12 +35,12 @@ class Rig:
         self.simulated, self.store, self.folder = simulated, simulated.store, folder
         self.now: dict[Subject, Condition] = {}
         self.changed = Signal()
-        self._server, self._running = server, list[asyncio.Task[None]]()
+        self.server, self._running = server, list[asyncio.Task[None]]()
 
     def start(self, pace: Pace = PACE) -> EventWriter:
         """Another gateway, with what its predecessors left."""
         parts, about = (
-            EventParts(self._server, self.folder, Threads()),
+            EventParts(self.server, self.folder, Threads()),
             NodeEvents("n1", lambda: self.now, self.changed),
         )
         writer = EventWriter(parts, about, pace, look=0.005)
@@ -66,6 +67,14 @@ class Rig:
     @property
     def reasons(self) -> list[str]:
         return [one["reason"] for one in self.events]
+
+    async def saved(self, *said: Condition) -> None:
+        """The file has what was said, and nothing of which the outcome isn't known."""
+
+        def rows() -> list[Condition]:
+            return [Condition(*row[5:]) for row in json.loads((self.folder / FILE).read_text())["said"]]
+
+        await until(lambda: rows() == list(said))
 
     async def has(self, *reasons: str) -> None:
         await until(lambda: self.reasons == list(reasons), 10, found=lambda: str(self.reasons))
@@ -153,7 +162,7 @@ async def test_a_successor_repeats_nothing(rig: Rig) -> None:
     rig.start()
     rig.see({POD: BAD})
     await rig.has("DeviceUnhealthy")
-    await until((rig.folder / FILE).exists)
+    await rig.saved(BAD)
     await rig.stop()
     other = Subject("default", "q", "uid-q", "example.com/thing", "b")
     rig.start()
@@ -166,18 +175,33 @@ async def test_a_successor_takes_back_what_is_over(rig: Rig) -> None:
     rig.start()
     rig.see({POD: BAD})
     await rig.has("DeviceUnhealthy")
-    await until((rig.folder / FILE).exists)
+    await rig.saved(BAD)
     await rig.stop()
     rig.see({POD: GOOD})
     rig.start()
     await rig.has("DeviceUnhealthy", "DeviceHealthy")
 
 
+async def test_a_waiting_gateway_goes_on_from_the_last_word(rig: Rig) -> None:
+    rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    waits = Rig(rig.server, rig.simulated, rig.folder)  # nothing to say while the other one serves
+    waits.start()
+    rig.see({POD: GOOD})
+    await rig.has("DeviceUnhealthy", "DeviceHealthy")
+    await rig.saved()
+    await rig.stop()
+    waits.see({POD: BAD})
+    await rig.has("DeviceHealthy", "DeviceUnhealthy")
+    await waits.stop()
+
+
 async def test_a_successor_without_the_file_counts_the_event(rig: Rig) -> None:
     rig.start()
     rig.see({POD: BAD})
     await rig.has("DeviceUnhealthy")
-    await until((rig.folder / FILE).exists)
+    await rig.saved(BAD)
     await rig.stop()
     (rig.folder / FILE).write_text("damaged")
     rig.start()

@@ -52,8 +52,10 @@ def conditions(node: str, resources: Iterable[ResourceStatus], *, kubelet: bool)
     """``kubelet``: whether there is one."""
     found: dict[Subject, Condition] = {}
     for one in resources:
+        if one.elsewhere is not None:
+            continue
         # The kubelet's events of a node have its name in place of its uid, and kubectl describe asks for that.
-        if kubelet and one.elsewhere is None and (said := _of_resource(one)) is not None:
+        if kubelet and (said := _of_resource(one)) is not None:
             found[Subject("", node, node, one.name, "")] = said
         for device in one.devices:
             for subject in _holders(one.name, device):

@@ -103,6 +103,10 @@ class EventWriter:
     async def run(self) -> None:
         """Writes until it is cancelled."""
         try:
+            # While another gateway serves, there is nothing to say here, and the file isn't its last word.
+            version = self._about.changed.version
+            while not self._about.look():
+                version = await self._about.changed.wait(version)
             await self._recall()
             await self._follow()
         finally:
