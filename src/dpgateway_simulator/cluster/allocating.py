@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from dpgateway_simulator.cluster.inventory import DeviceId, Inventory, Listed, consumes
+from dpgateway_simulator.cluster.inventory import DeviceId, NodeInventory, SliceDevice, consumes
 from dpgateway_simulator.cluster.selectors import attribute, selected
 
 Object = dict[str, Any]
@@ -33,11 +33,11 @@ class WantedDevice(NamedTuple):
     """Whether it is the request's first one."""
 
 
-class Choice(NamedTuple):
+class ChosenDevice(NamedTuple):
     """One device that was chosen."""
 
     wanted: WantedDevice
-    device: Listed
+    device: SliceDevice
     consumed: dict[str, Decimal]
 
 
@@ -45,7 +45,7 @@ class Choice(NamedTuple):
 class Allocator:
     """The allocation of claims from one inventory. `classes`: the DeviceClasses by name."""
 
-    inventory: Inventory
+    inventory: NodeInventory
     classes: Mapping[str, Object]
 
     def allocate(self, claims: Sequence[Object]) -> list[Object]:
@@ -60,17 +60,17 @@ class Allocator:
             )
         return found
 
-    def _claim(self, claim: Object, inventory: Inventory) -> tuple[Inventory, list[Choice]]:
+    def _claim(self, claim: Object, inventory: NodeInventory) -> tuple[NodeInventory, list[ChosenDevice]]:
         devices = claim["spec"].get("devices", {})
         for wanted in self._alternatives(devices.get("requests", ()), inventory):
             if len(wanted) > MOST:
                 raise Unallocatable(f"number of requested devices {len(wanted)} exceeds the claim limit of {MOST}")
-            left, chosen = inventory.copy(), list[Choice]()
+            left, chosen = inventory.copy(), list[ChosenDevice]()
             if _search(wanted, left, chosen, _Constraints(devices.get("constraints", ()))):
                 return left, chosen
         raise Unallocatable("cannot allocate all claims")
 
-    def _alternatives(self, requests: Sequence[Object], inventory: Inventory) -> Iterator[list[WantedDevice]]:
+    def _alternatives(self, requests: Sequence[Object], inventory: NodeInventory) -> Iterator[list[WantedDevice]]:
         """The lists of wanted devices, the best first: one for each way to choose among alternatives."""
         if not requests:
             yield []
@@ -83,7 +83,7 @@ class Allocator:
             for more in self._alternatives(rest, inventory):
                 yield [*wanted, *more]
 
-    def _wanted(self, name: str, spec: Object, inventory: Inventory) -> list[WantedDevice]:
+    def _wanted(self, name: str, spec: Object, inventory: NodeInventory) -> list[WantedDevice]:
         class_ = self.classes.get(spec["deviceClassName"])
         if class_ is None:
             raise Unallocatable(f"request {name}: device class {spec['deviceClassName']} does not exist")
@@ -96,7 +96,7 @@ class Allocator:
                 raise Unallocatable("cannot allocate all claims")
         return [WantedDevice(name, spec, selectors, first=index == 0) for index in range(count)]
 
-    def _configured(self, claim: Object, choices: Sequence[Choice]) -> Object:
+    def _configured(self, claim: Object, choices: Sequence[ChosenDevice]) -> Object:
         """The configuration of the classes that were used, and of the claim, for the requests that it is for."""
         found, names = [], dict.fromkeys(one.wanted.request for one in choices)
         for request in names:
@@ -113,7 +113,7 @@ class _Constraints:
     def __init__(self, constraints: Sequence[Object]) -> None:
         self._constraints = constraints
 
-    def met(self, chosen: Sequence[Choice]) -> bool:
+    def met(self, chosen: Sequence[ChosenDevice]) -> bool:
         for one in self._constraints:
             domain, _, name = one["matchAttribute"].rpartition("/")
             requests = {it.partition("/")[0] for it in one.get("requests", ())}
@@ -125,7 +125,7 @@ class _Constraints:
 
 
 def _search(
-    wanted: Sequence[WantedDevice], left: Inventory, chosen: list[Choice], constraints: _Constraints, begin: int = 0
+    wanted: Sequence[WantedDevice], left: NodeInventory, chosen: list[ChosenDevice], constraints: _Constraints, begin: int = 0
 ) -> bool:
     """Chooses devices for all that is wanted, from the `begin`th device on for the first; False if there is no way."""
     if len(chosen) == len(wanted):
@@ -143,7 +143,7 @@ def _search(
         before = left.copy()
         if not admin:
             left.take(device, amount)
-        chosen.append(Choice(one, device, amount))
+        chosen.append(ChosenDevice(one, device, amount))
         if constraints.met(chosen) and _search(wanted, left, chosen, constraints, index + 1):
             return True
         chosen.pop()
@@ -152,7 +152,7 @@ def _search(
     return False
 
 
-def _tolerated(request: Object, device: Listed) -> bool:
+def _tolerated(request: Object, device: SliceDevice) -> bool:
     """Whether the request tolerates the device's taints."""
     for taint in device.spec.get("taints", ()):
         tolerations = request.get("tolerations", ())
@@ -169,7 +169,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
 
 
-def _result(one: Choice) -> Object:
+def _result(one: ChosenDevice) -> Object:
     id_: DeviceId = one.device.id
     found: Object = {"request": one.wanted.request, "driver": id_.driver, "pool": id_.pool, "device": id_.name}
     if one.wanted.spec.get("adminAccess"):

@@ -22,7 +22,7 @@ class DeviceId(NamedTuple):
     name: str
 
 
-class Listed(NamedTuple):
+class SliceDevice(NamedTuple):
     """A device of a slice."""
 
     id: DeviceId
@@ -30,10 +30,10 @@ class Listed(NamedTuple):
 
 
 @dataclass
-class Inventory:
+class NodeInventory:
     """One node's devices in their order, and their use by allocated claims."""
 
-    devices: list[Listed] = field(default_factory=list)
+    devices: list[SliceDevice] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
     """Pools with a name twice."""
     counters: dict[tuple[str, str, str, str], Decimal] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Inventory:
     shared: set[DeviceId] = field(default_factory=set)
     """Devices with several allocations that have at least one."""
 
-    def copy(self) -> "Inventory":
-        return Inventory(
+    def copy(self) -> "NodeInventory":
+        return NodeInventory(
             self.devices, self.invalid, dict(self.counters), set(self.taken), Counter(self.capacity), set(self.shared)
         )
 
-    def fits(self, one: Listed, wanted: Mapping[str, Decimal]) -> bool:
+    def fits(self, one: SliceDevice, wanted: Mapping[str, Decimal]) -> bool:
         """Whether the device, or this much of it, is free, and so are the counters that it consumes."""
         if one.id in self.taken:
             return False
@@ -61,7 +61,7 @@ class Inventory:
                 return True
         return all(self.counters.get(key, Decimal(0)) >= n for key, n in _consumed(one))
 
-    def take(self, one: Listed, wanted: Mapping[str, Decimal]) -> None:
+    def take(self, one: SliceDevice, wanted: Mapping[str, Decimal]) -> None:
         if not one.spec.get("allowMultipleAllocations"):
             self.taken.add(one.id)
         for name, n in wanted.items():
@@ -73,11 +73,11 @@ class Inventory:
             self.shared.add(one.id)
 
 
-def inventory(node: str, slices: Iterable[Object], claims: Iterable[Object]) -> Inventory:
+def inventory(node: str, slices: Iterable[Object], claims: Iterable[Object]) -> NodeInventory:
     """What the node has, less what the claims are allocated."""
-    found = Inventory()
+    found = NodeInventory()
     for (driver, pool), specs in _complete(node, slices).items():
-        devices = [Listed(DeviceId(driver, pool, it["name"]), it) for spec in specs for it in spec.get("devices", ())]
+        devices = [SliceDevice(DeviceId(driver, pool, it["name"]), it) for spec in specs for it in spec.get("devices", ())]
         if len({it.id for it in devices}) < len(devices):
             found.invalid.append(f"{driver}/{pool}")
             continue
@@ -90,7 +90,7 @@ def inventory(node: str, slices: Iterable[Object], claims: Iterable[Object]) -> 
     for result in (it for claim in claims for it in results(claim) if not it.get("adminAccess")):
         id_ = DeviceId(result["driver"], result["pool"], result["device"])
         consumed = {name: quantity(n) for name, n in result.get("consumedCapacity", {}).items()}
-        found.take(by_id.get(id_) or Listed(id_, {}), consumed)
+        found.take(by_id.get(id_) or SliceDevice(id_, {}), consumed)
     return found
 
 
@@ -149,7 +149,7 @@ def quantity(text: str) -> Decimal:
     return Decimal(number.removesuffix(suffix)) * base ** SUFFIXES[suffix]
 
 
-def _consumed(one: Listed) -> list[tuple[tuple[str, str, str, str], Decimal]]:
+def _consumed(one: SliceDevice) -> list[tuple[tuple[str, str, str, str], Decimal]]:
     return [
         ((one.id.driver, one.id.pool, group["counterSet"], name), quantity(counter["value"]))
         for group in one.spec.get("consumesCounters", ())

@@ -148,7 +148,7 @@ class PodWorkers:
         self._workload.stop(work.pod.name)
         while True:
             try:
-                await self._claims.unprepare(work.pod.uid)
+                await self._claims.unprepare(work.pod.uid, {one.object for one in self._claims.uses(work.pod)})
                 break
             except ClaimError as error:
                 self._incarnation.emit("unprepare failed", pod=work.pod.name, reason=str(error))

@@ -149,9 +149,9 @@ class ClaimManager:
             raise ClaimError(f"NodePrepareResources skipped {len(missing)} ResourceClaims")
         self._incarnation.emit("prepared", **about)
 
-    async def unprepare(self, pod_uid: str) -> None:
-        """UnprepareResources, of all claims that this pod has a reference of. Raises ClaimError."""
-        mine = [one for one in self.known.values() if pod_uid in one.pods]
+    async def unprepare(self, pod_uid: str, names: Collection[str]) -> None:
+        """UnprepareResources, of the claims of these names that this pod has a reference of. Raises ClaimError."""
+        mine = [one for one in self.known.values() if pod_uid in one.pods and one.name in names]
         last = {one.name: one for one in mine if one.pods == (pod_uid,)}
         for driver in dict.fromkeys(it for one in last.values() for it in one.drivers):
             asked = [one for one in last.values() if driver in one.drivers]
@@ -198,7 +198,7 @@ class ClaimManager:
         """Unprepares the claims of pods that aren't `active` (uids), because they ended unseen."""
         for uid in {uid for one in self.known.values() for uid in one.pods} - set(active):
             try:
-                await self.unprepare(uid)
+                await self.unprepare(uid, self.known.keys())
             except ClaimError as error:
                 self._incarnation.emit("unprepare failed", pod=uid, reason=str(error))
 

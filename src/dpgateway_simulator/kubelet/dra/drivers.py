@@ -19,7 +19,7 @@ FIRST_BACKOFF, LONGEST_BACKOFF, BACKOFF_FACTOR = 1.0, 120.0, 1.6  # grpc-go's, w
 
 
 @dataclass(eq=False)
-class DriverInstance:
+class DraInstance:
     """A registered instance of a driver. `service` is the version of DRA that it is called with."""
 
     driver: str
@@ -37,7 +37,7 @@ class DraDrivers:
     def __init__(self, incarnation: Incarnation, root: Path, node: ClusterNode) -> None:
         self._incarnation, self._root, self._node = incarnation, root, node
         self.health = DeviceHealths(incarnation, node.pauses)
-        self._instances: dict[str, list[DriverInstance]] = {}
+        self._instances: dict[str, list[DraInstance]] = {}
         """`_instances` contains the instances of each driver, in the order of their registration."""
         self._wiping: dict[str, asyncio.Task[None]] = {}
 
@@ -46,7 +46,7 @@ class DraDrivers:
         await self._incarnation.sleep(self._node.pauses.first_wipe)
         await self._wipe({})
 
-    def add(self, instance: DriverInstance) -> DriverInstance:
+    def add(self, instance: DraInstance) -> DraInstance:
         """Raises RefusedError."""
         behaviour, known = self._incarnation.behaviour, self._instances.setdefault(instance.driver, [])
         if not instance.versions:
@@ -69,7 +69,7 @@ class DraDrivers:
         self._wipe_if_gone(instance.driver)
         return instance
 
-    def remove(self, instance: DriverInstance) -> None:
+    def remove(self, instance: DraInstance) -> None:
         """The plugin has left: its connection ends."""
         self._instances[instance.driver].remove(instance)
         for task in instance.tasks:
@@ -86,17 +86,17 @@ class DraDrivers:
             if one.calls is not None:
                 one.calls.close()
 
-    def find(self, driver: str) -> DriverInstance | None:
+    def find(self, driver: str) -> DraInstance | None:
         """The instance to call."""
         known = self._instances.get(driver, [])
         connected = [one for one in known if one.connected]
         return (connected or known)[-1] if known else None
 
     @property
-    def registered(self) -> dict[str, tuple[DriverInstance, ...]]:
+    def registered(self) -> dict[str, tuple[DraInstance, ...]]:
         return {driver: tuple(known) for driver, known in self._instances.items() if known}
 
-    async def _connect(self, instance: DriverInstance, calls: PluginCalls) -> None:
+    async def _connect(self, instance: DraInstance, calls: PluginCalls) -> None:
         """Keeps a connection, and tries again with backoff, until it is closed."""
         pause, about = FIRST_BACKOFF, {"driver": instance.driver, "endpoint": str(instance.endpoint)}
         while not calls.closed:

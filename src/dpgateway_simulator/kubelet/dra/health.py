@@ -18,7 +18,7 @@ _NAMES = {v1.HealthStatus.HEALTHY: "Healthy", v1.HealthStatus.UNHEALTHY: "Unheal
 
 
 @dataclass(frozen=True)
-class SaidHealth:
+class ReportedHealth:
     """What was said of a device, and until when it holds."""
 
     health: str
@@ -31,7 +31,7 @@ class DeviceHealths:
 
     def __init__(self, incarnation: Incarnation, pauses: KubeletPauses) -> None:
         self._incarnation, self._pauses = incarnation, pauses
-        self._said: dict[str, dict[tuple[str, str], SaidHealth]] = {}
+        self._said: dict[str, dict[tuple[str, str], ReportedHealth]] = {}
         """`_said` contains, by driver, what was said of each (pool, device)."""
         self.changed: Callable[[], None] = lambda: None
 
@@ -70,7 +70,7 @@ class DeviceHealths:
             before = self.of(driver, *key)
             holds = one.health_check_timeout_seconds or self._pauses.health
             text = one.message.encode()[:LONGEST_MESSAGE].decode(errors="ignore")
-            said[key] = SaidHealth(_NAMES.get(one.health, "Unknown"), text, self._incarnation.now() + holds)
+            said[key] = ReportedHealth(_NAMES.get(one.health, "Unknown"), text, self._incarnation.now() + holds)
             if before != self.of(driver, *key):
                 changed.append(f"{key[1]}={said[key].health}")
         self._incarnation.emit("health received", driver=driver, devices=len(message.devices), changed=tuple(changed))

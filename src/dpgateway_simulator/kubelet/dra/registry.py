@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode
-from dpgateway_simulator.kubelet.dra.drivers import DraDrivers, DriverInstance
+from dpgateway_simulator.kubelet.dra.drivers import DraDrivers, DraInstance
 from dpgateway_simulator.kubelet.dra.watcher import PluginWatcher
 from dpgateway_simulator.kubelet.errors import RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
@@ -102,7 +102,7 @@ class PluginRegistry:
             refusal = self._refusal(info.type, info.name, path)
             instance = None
             if not refusal:
-                made = DriverInstance(info.name, Path(info.endpoint), tuple(info.supported_versions))
+                made = DraInstance(info.name, Path(info.endpoint), tuple(info.supported_versions))
                 try:
                     instance = self._drivers.add(made)
                 except RefusedError as error:
@@ -119,7 +119,7 @@ class PluginRegistry:
         self._registered[path] = number, drop
         self._incarnation.emit("plugin registered", driver=info.name, socket=path.name, endpoint=info.endpoint)
 
-    async def _notify(self, calls: PluginCalls, refusal: str, instance: DriverInstance | None) -> None:
+    async def _notify(self, calls: PluginCalls, refusal: str, instance: DraInstance | None) -> None:
         try:
             await calls.notify(refusal)
         except CallError as error:
