@@ -2,7 +2,8 @@
 
 admitting  limits, gates that drop fields, values that the server adds
 store      objects, their versions, and the changes that watches tell
-http       requests and answers
+requests   requests and answers as values
+http       the server, and its faults
 """
 
 from dpgateway_simulator.apiserver.admitting import ApiRefusal, Object

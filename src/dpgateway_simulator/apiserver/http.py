@@ -1,4 +1,4 @@
-"""Requests and answers of the simulated API server: HTTP/1.1, JSON, on a loopback port."""
+"""The simulated API server: HTTP/1.1 with JSON on a loopback port, and its faults."""
 
 from __future__ import annotations
 
@@ -7,61 +7,27 @@ import contextlib
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
 
 import h11
 
 from dpgateway_simulator.apiserver.admitting import ApiRefusal, Object
-from dpgateway_simulator.apiserver.store import Key, Store, StoredChange
+from dpgateway_simulator.apiserver.requests import (
+    KINDS,
+    WITH_STATUS,
+    ApiRequest,
+    event,
+    line_of,
+    merged,
+    parsed,
+    refusal_of,
+    status_of,
+)
+from dpgateway_simulator.apiserver.store import Store
 
 LARGEST = 3 * 1024 * 1024
 """Bytes of a request (limit of the API server's own handlers)."""
-KINDS = {
-    "nodes": "Node",
-    "resourceslices": "ResourceSlice",
-    "resourceclaims": "ResourceClaim",
-    "deviceclasses": "DeviceClass",
-    "resourceclaimtemplates": "ResourceClaimTemplate",
-    "pods": "Pod",
-    "events": "Event",
-}
-WITH_STATUS = {"nodes", "pods", "resourceclaims"}
-"""Their status is written by itself, as a subresource."""
 BOOKMARK = 60.0
 """Seconds between the bookmarks of a watch that asked for them."""
-VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-@dataclass(frozen=True)
-class ApiRequest:
-    """A request, parsed."""
-
-    method: str
-    plural: str
-    namespace: str
-    name: str
-    part: str
-    """The subresource: ``status``, or nothing."""
-    options: Mapping[str, str]
-    body: Object
-
-    @property
-    def key(self) -> Key:
-        return self.plural, self.namespace, self.name
-
-    @property
-    def verb(self) -> str:
-        """As in a rule of RBAC."""
-        if self.method == "DELETE" and not self.name:
-            return "deletecollection"
-        reading = "watch" if "watch" in self.options else "get" if self.name else "list"
-        return VERBS.get(self.method, reading)
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The field selector."""
-        return dict(one.split("=", 1) for one in self.options.get("fieldSelector", "").split(",") if one)
 
 
 class SimulatedApiServer:
@@ -146,7 +112,7 @@ class SimulatedApiServer:
     async def _answer(
         self, connection: h11.Connection, writer: asyncio.StreamWriter, head: h11.Request, body: bytes
     ) -> None:
-        request = _parsed(head, body)
+        request = parsed(head, body)
         doing = "watch" if "watch" in request.options else "dry run" if "dryRun" in request.options else ""
         what = " ".join(filter(None, (request.method, request.plural, request.name, doing)))
         self.asked.append(what)
@@ -154,19 +120,19 @@ class SimulatedApiServer:
         fault = next((one for one in self.faults if what.startswith(one[0])), None)
         if fault is not None:
             self.faults.remove(fault)
-            await _send(connection, writer, fault[1], _refusal(fault[1], "", "a fault"), fault[2])
+            await _send(connection, writer, fault[1], refusal_of(fault[1], "", "a fault"), fault[2])
         elif self.token is not None and (b"authorization", f"Bearer {self.token}".encode()) not in head.headers:
-            await _send(connection, writer, 401, _refusal(401, "Unauthorized", "Unauthorized"), {})
+            await _send(connection, writer, 401, refusal_of(401, "Unauthorized", "Unauthorized"), {})
         elif (request.verb, request.plural) in self.forbidden:
             why = f'{request.plural} is forbidden: cannot {request.verb} resource "{request.plural}"'
-            await _send(connection, writer, 403, _refusal(403, "Forbidden", why), {})
+            await _send(connection, writer, 403, refusal_of(403, "Forbidden", why), {})
         elif doing == "watch":
             await self._watch(connection, writer, request)
         else:
             try:
                 code, found = 201 if request.method == "POST" else 200, self._found(request)
             except ApiRefusal as error:
-                code, found = error.code, _status(error)
+                code, found = error.code, status_of(error)
             await _send(connection, writer, code, json.dumps(found).encode(), {})
 
     def _found(self, one: ApiRequest) -> Object:
@@ -195,7 +161,7 @@ class SimulatedApiServer:
                 part = one.part or ("but status" if with_status else "")
                 return self.store.replace(one.key, one.body, part=part, dry_run=dry_run)
             case "patch":
-                patched = _merged(self.store.get(one.key), one.body)
+                patched = merged(self.store.get(one.key), one.body)
                 return self.store.replace(one.key, patched, part=one.part, dry_run=dry_run)
             case "delete" if not dry_run:
                 conditions = one.body.get("preconditions", {})
@@ -223,10 +189,10 @@ class SimulatedApiServer:
                         await self._answering.wait()
                         upto = self.store.version
                         for change in list(self.store.since(version, one.plural, one.fields)):
-                            await _chunk(connection, writer, _line(change))
+                            await _chunk(connection, writer, line_of(change))
                         version = max(version, upto)
                     except ApiRefusal as error:
-                        await _chunk(connection, writer, _event("ERROR", _status(error)))
+                        await _chunk(connection, writer, event("ERROR", status_of(error)))
                         break
                     if self.store.version == version:
                         await self._next(connection, writer, one, version)
@@ -244,7 +210,7 @@ class SimulatedApiServer:
                     return await self.store.changed()
             except TimeoutError:
                 mark = {"kind": KINDS[one.plural], "metadata": {"resourceVersion": str(version)}}
-                await _chunk(connection, writer, _event("BOOKMARK", mark))
+                await _chunk(connection, writer, event("BOOKMARK", mark))
 
 
 async def _received(connection: h11.Connection, reader: asyncio.StreamReader) -> tuple[h11.Request, bytes] | None:
@@ -262,31 +228,6 @@ async def _received(connection: h11.Connection, reader: asyncio.StreamReader) ->
             return head, body
         else:
             return None
-
-
-def _parsed(head: h11.Request, body: bytes) -> ApiRequest:
-    """``/api/v1/...`` or ``/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/status]]``."""
-    url = urlsplit(head.target.decode())
-    parts = url.path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    namespace = ""
-    if parts[:1] == ["namespaces"] and len(parts) > 2:
-        namespace, parts = parts[1], parts[2:]
-    plural, name, part, *_ = (*parts, "", "", "")
-    given = json.loads(body) if body else {}
-    return ApiRequest(head.method.decode(), plural, namespace, name, part, dict(parse_qsl(url.query)), given)
-
-
-def _merged(before: Object, patch: Object) -> Object:
-    """JSON merge patch (RFC 7386); a strategic merge patch is taken for one."""
-    merged = {key: value for key, value in before.items() if patch.get(key, "") is not None}
-    for key, value in patch.items():
-        if isinstance(value, dict):
-            inner = before.get(key)
-            merged[key] = _merged(inner if isinstance(inner, dict) else {}, value)
-        elif value is not None:
-            merged[key] = value
-    return merged
 
 
 async def _send(
@@ -308,27 +249,3 @@ async def _head(
 async def _chunk(connection: h11.Connection, writer: asyncio.StreamWriter, line: bytes) -> None:
     writer.write(connection.send(h11.Data(line)) or b"")
     await writer.drain()
-
-
-def _line(change: StoredChange) -> bytes:
-    return _event(change.what, change.found)
-
-
-def _event(what: str, found: Object) -> bytes:
-    return json.dumps({"type": what, "object": found}).encode() + b"\n"
-
-
-def _refusal(code: int, reason: str, text: str) -> bytes:
-    return json.dumps(_status(ApiRefusal(code, reason, text))).encode()
-
-
-def _status(error: ApiRefusal) -> Object:
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": str(error),
-        "reason": error.reason,
-        "code": error.code,
-    }

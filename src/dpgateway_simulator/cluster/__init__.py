@@ -29,6 +29,7 @@ allocating   the allocation of a pod's claims
 requesting   which way a pod's requests go, and the claim of its extended resources
 scheduler    binds pods to nodes
 controllers  claims of templates, claims of pods that ended, garbage
+view         what people see
 cluster      all together: the door for tests
 """
 

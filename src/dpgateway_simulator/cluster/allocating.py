@@ -125,7 +125,11 @@ class _Constraints:
 
 
 def _search(
-    wanted: Sequence[WantedDevice], left: NodeInventory, chosen: list[ChosenDevice], constraints: _Constraints, begin: int = 0
+    wanted: Sequence[WantedDevice],
+    left: NodeInventory,
+    chosen: list[ChosenDevice],
+    constraints: _Constraints,
+    begin: int = 0,
 ) -> bool:
     """Chooses devices for all that is wanted, from the `begin`th device on for the first; False if there is no way."""
     if len(chosen) == len(wanted):

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from dpgateway_simulator.apiserver import Object, SimulatedApiServer
 from dpgateway_simulator.cluster.controllers import Controllers
-from dpgateway_simulator.cluster.inventory import results
 from dpgateway_simulator.cluster.scheduler import NAMESPACE, Scheduler
+from dpgateway_simulator.cluster.view import ClusterView
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode, KubeletPauses
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 
@@ -34,14 +34,13 @@ class PodEndedError(Exception):
     """A pod failed that was to run."""
 
 
-class SimulatedCluster:
+class SimulatedCluster(ClusterView):
     """Used from the event loop, as a context manager: its end kills the kubelets."""
 
     def __init__(self, *, pauses: KubeletPauses = SHORT, port: int = 0) -> None:
         """`port`: of the API server, on loopback; 0: any."""
         self.server = SimulatedApiServer()
-        self.kubelets: dict[str, Kubelet] = {}
-        """By the node's name."""
+        super().__init__(self.server.store)
         self._pauses, self._port = pauses, port
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -140,89 +139,6 @@ class SimulatedCluster:
     def delete(self, pod: str, *, force: bool = False) -> None:
         """Deletes a pod. By force it is gone at once for the scheduler, while its containers still end."""
         self.server.store.delete(("pods", NAMESPACE, pod), grace=0 if force else None)
-
-    # what people see
-
-    def pod(self, name: str) -> Object | None:
-        """The pod's object."""
-        return self.server.store.objects.get(("pods", NAMESPACE, name))
-
-    def phase(self, pod: str) -> str:
-        """`Pending`, `Running`, `Failed`; `Terminating`, `Gone`."""
-        found = self.pod(pod)
-        if found is None:
-            return "Gone"
-        return "Terminating" if "deletionTimestamp" in found["metadata"] else str(found["status"]["phase"])
-
-    def why(self, pod: str) -> str:
-        """Why a pod isn't scheduled, or has failed; else the text of its last event."""
-        found = self.pod(pod) or {"status": {}, "metadata": {"uid": ""}}
-        texts = [one["message"] for one in found["status"].get("conditions", ()) if one.get("message")]
-        texts += [found["status"]["message"]] if found["status"].get("message") else []
-        return texts[-1] if texts else next(iter(self.events(pod)[::-1]), "")
-
-    def events(self, pod: str) -> list[str]:
-        """The texts of the events about a pod, the oldest first."""
-        found = [one for key, one in self.server.store.objects.items() if key[0] == "events"]
-        return [str(one.get("note", "")) for one in found if one.get("regarding", {}).get("name") == pod]
-
-    def allocated(self, pod: str) -> list[str]:
-        """The names of the devices that a pod's claims are allocated, with their slices' names."""
-        claims = self.server.store.list("resourceclaims")
-        uid = (self.pod(pod) or {"metadata": {"uid": ""}})["metadata"]["uid"]
-        mine = [one for one in claims if uid in {it["uid"] for it in one.get("status", {}).get("reservedFor", ())}]
-        return [str(it["device"]) for one in mine for it in results(one)]
-
-    def devices(self, driver: str | None = None) -> dict[str, Object]:
-        """The devices in the slices, by name, in the order in which the scheduler takes them."""
-        slices = [one["spec"] for one in self.server.store.list("resourceslices")]
-        return {it["name"]: it for one in slices if driver in {None, one["driver"]} for it in one.get("devices", ())}
-
-    def allocatable(self, node: str, resource: str) -> int:
-        """What the Node says that the device plugin offers, which is up to `KubeletPauses.status` old."""
-        found = self.server.store.objects.get(("nodes", "", node)) or {}
-        return int(found.get("status", {}).get("allocatable", {}).get(resource, 0))
-
-    def inventory(self) -> list[Object]:
-        """Each device of the slices: {"device", "pool", "driver", "taints", "claims"}, with the claims that have it."""
-        claims = [
-            (it["metadata"]["name"], one) for it in self.server.store.list("resourceclaims") for one in results(it)
-        ]
-        return [
-            {
-                "device": device["name"],
-                "pool": spec["pool"]["name"],
-                "driver": spec["driver"],
-                "taints": [it.get("value") or it["key"] for it in device.get("taints", ())],
-                "claims": [
-                    name
-                    for name, one in claims
-                    if (one["driver"], one["pool"], one["device"])
-                    == (spec["driver"], spec["pool"]["name"], device["name"])
-                ],
-            }
-            for spec in (one["spec"] for one in self.server.store.list("resourceslices"))
-            for device in spec.get("devices", ())
-        ]
-
-    def claims(self) -> list[Object]:
-        """Each claim: {"claim", "pods", "devices"}."""
-        return [
-            {
-                "claim": one["metadata"]["name"],
-                "pods": [it["name"] for it in one.get("status", {}).get("reservedFor", ())],
-                "devices": [it["device"] for it in results(one)],
-            }
-            for one in self.server.store.list("resourceclaims")
-        ]
-
-    def given(self, pod: str) -> dict[str, Any]:
-        """{container: options} of a pod that runs: `devices`, `envs`, `mounts`, `cdi_devices`, as it was started."""
-        return next((found for it in self.kubelets.values() if (found := it.given(pod))), {})
-
-    def nodes_of(self, pod: str) -> set[str]:
-        """The device nodes of the host that a running pod has: two pods with one are what must never be."""
-        return {it["host_path"] for options in self.given(pod).values() for it in options["devices"]}
 
     # waiting
 

@@ -77,7 +77,9 @@ def inventory(node: str, slices: Iterable[Object], claims: Iterable[Object]) -> 
     """What the node has, less what the claims are allocated."""
     found = NodeInventory()
     for (driver, pool), specs in _complete(node, slices).items():
-        devices = [SliceDevice(DeviceId(driver, pool, it["name"]), it) for spec in specs for it in spec.get("devices", ())]
+        devices = [
+            SliceDevice(DeviceId(driver, pool, it["name"]), it) for spec in specs for it in spec.get("devices", ())
+        ]
         if len({it.id for it in devices}) < len(devices):
             found.invalid.append(f"{driver}/{pool}")
             continue

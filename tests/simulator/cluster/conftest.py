@@ -10,6 +10,7 @@ import pytest
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.simulator.drivers import DRIVER, DraRig, X, device
+from tests.simulator.rig import PluginRig
 
 MakeDriver = Callable[..., Awaitable[DraRig]]
 
@@ -20,6 +21,12 @@ class Site:
     def __init__(self, cluster: SimulatedCluster, root: Path, stack: AsyncExitStack) -> None:
         self.cluster, self.root, self._stack = cluster, root, stack
         self.kubelet = cluster.node("1.37", root=root)
+
+    def plugin(self, resource: str, **health: str) -> PluginRig:
+        """A device plugin, which is stopped after the test."""
+        made = PluginRig(self.kubelet, resource=resource, **health)
+        self._stack.push_async_callback(made.stop)
+        return made
 
     def driver(self, tag: str = "a", **how: Any) -> DraRig:
         made = DraRig(self.cluster, self.root, tag, **how)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from dpgateway_simulator import Kubelet
 from dpgateway_simulator.cluster import PodEndedError
 from tests.simulator.cluster.conftest import Site
 from tests.simulator.drivers import X
@@ -13,12 +12,12 @@ from tests.simulator.rig import PluginRig
 GONE = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices"
 
 
-async def plugin(site: Site, kubelet: Kubelet, resource: str = X, **health: str) -> PluginRig:
+async def plugin(site: Site, resource: str = X, **health: str) -> PluginRig:
     """A device plugin whose devices the Node shows. It answers with CDI names, so there is a spec of them."""
     (site.root / "cdi").mkdir(exist_ok=True)
     devices = [{"name": name, "containerEdits": {"env": [f"CDI_{name}=1"]}} for name in health]
     (site.root / "cdi" / "plugin.json").write_text(json.dumps({"kind": X, "devices": devices}))
-    made = await PluginRig(kubelet, resource=resource, **health).start()
+    made = await site.plugin(resource, **health).start()
     await shown(site, len([one for one in health.values() if one == "Healthy"]), resource)
     return made
 
@@ -30,7 +29,7 @@ async def shown(site: Site, count: int, resource: str = X) -> None:
 
 async def test_allocatable_devices_go_before_claims(site: Site) -> None:
     kubelet, driver = await site.start()
-    rig = await plugin(site, kubelet, d7="Healthy")
+    rig = await plugin(site, d7="Healthy")
     await site.cluster.run("p1", {"c": {X: 1}})
     assert (rig.asked(), driver.count("prepare")) == ([("d7",)], 0)
     assert site.cluster.given("p1")["c"]["envs"] == {"IDS": "d7", "CDI_d7": "1"}
@@ -43,19 +42,18 @@ async def test_allocatable_devices_go_before_claims(site: Site) -> None:
 async def test_both_fronts_run_side_by_side(site: Site) -> None:
     """1.37: containers of both fronts keep what they have through a restart of the kubelet."""
     kubelet, _ = await site.start()
-    y = await plugin(site, kubelet, "example.com/y", e0="Healthy")
+    await plugin(site, "example.com/y", e0="Healthy")
     await site.cluster.run("p1", {"c": {X: 1, "example.com/y": 1}})
     assert site.cluster.given("p1")["c"]["envs"] == {"IDS": "e0", "CDI_e0": "1", "DEVICE_0": "d0"}
     await kubelet.restart()
     assert site.cluster.nodes_of("p1") == {"/dev/null", "/dev/d0"}
-    await y.stop()
 
 
 @pytest.mark.parametrize(("version", "fails"), [("1.37", False), ("1.36", False), ("1.34", True)])
 async def test_a_name_that_a_plugin_had_before(site: Site, version: str, fails: bool) -> None:
     """1.34.9: UnexpectedAdmissionError, because its device manager doesn't leave the name to DRA."""
-    kubelet, _ = await site.start(version)
-    rig = await plugin(site, kubelet, d0="Healthy")
+    await site.start(version)
+    rig = await plugin(site, d0="Healthy")
     await rig.stop()
     await shown(site, 0)
     if fails:
@@ -67,8 +65,8 @@ async def test_a_name_that_a_plugin_had_before(site: Site, version: str, fails: 
 
 async def test_a_pod_that_was_sent_by_an_old_node_status_fails(site: Site) -> None:
     """1.37: up to 10.4 s after the plugin's list is empty pods still come by its path, and fail."""
-    kubelet, _ = await site.start()
-    rig = await plugin(site, kubelet, d0="Healthy")
+    await site.start()
+    rig = await plugin(site, d0="Healthy")
     await rig.set(d0="Unhealthy")
     site.cluster.create("p1", {"c": {X: 1}})
     await site.cluster.until("p1", "Failed", because=GONE)
