@@ -1,10 +1,10 @@
-"""How many files and functions of the gateway one thing crosses: an Allocate, a change of health, a reload.
+"""How many files and functions of the gateway one thing crosses: an Allocate, a change of health, a reload, a Prepare.
 
 ``python -m tools.crossings`` runs a gateway and a simulated kubelet 1.37 in this process, with one resource of two
 devices, without a pool, CDI or preparing. It counts what runs of ``src/dpgateway`` on all threads: for an Allocate
 until 10 ms after its answer, for a change of health from the driver's word until 10 ms after the kubelet has the list,
-for a reload of one changed ``env`` from ``Gateway.apply`` on. ``--list`` names the functions, in the order in which
-they ran first.
+for a reload of one changed ``env`` from ``Gateway.apply`` on. For a Prepare the resource is offered by DRA, and the
+claim is read from a simulated API server. ``--list`` names the functions, in the order in which they ran first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import grpc
+import grpc.aio
+
 import dpgateway
 from dpgateway import Allocation, Context, Device, Health
-from dpgateway.config import Configuration
+from dpgateway.config import ClusterSettings, Configuration, DraSettings
 from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.config.changes import changes
+from dpgateway.config.values import RuntimeSettings
+from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.gateway import Gateway
+from dpgateway_simulator.apiserver import SimulatedApiServer
 from dpgateway_simulator.kubelet.kubelet import Kubelet
-from tests.support.resources import NoOptions, configured
+from tests.dra.test_front import US, V1, Node
+from tests.support.resources import NAME, NoOptions, configured
+from tests.support.waiting import until
 
 SOURCE = f"{Path(dpgateway.__file__).parent}/"
 BEFORE, AFTER = 1.5, 0.01
@@ -98,6 +106,36 @@ class Driver:
         self.context.changed()
 
 
+async def prepare(counter: Counter, folder: Path) -> Crossing:
+    """A claim of one device, from the kubelet's call on."""
+    directory, api = folder / "device-plugins", SimulatedApiServer()
+    await api.up()
+    api.store.create("nodes", "", {"metadata": {"name": US.node}})
+    node = Node(folder, api)
+    (folder / "token").write_text("token")
+    first = Configuration(
+        (configured(name=NAME, driver_class=Driver, front="dra"),),
+        KubeletConfig(device_plugins_dir=directory),
+        folder / "state",
+        runtime=RuntimeSettings(cdi_dirs=(folder / "cdi",)),
+        dra=DraSettings(US.driver),
+        cluster=ClusterSettings(server=api.url, token=folder / "token"),
+    )
+    async with Kubelet("1.37", directory) as kubelet, asyncio.TaskGroup() as group:
+        await kubelet.admit("other", {"c": {}})  # a kubelet that lists no pod may not know its pods yet
+        gateway = Gateway(first, US.node, group)
+        gateway.start()
+        await node.register()
+        await until(lambda: len(node.devices) == 2)
+        request = wire.NodePrepareResourcesRequest(claims=[node.allocate("c", "a")])
+        async with grpc.aio.insecure_channel(f"unix:{node.endpoint}") as channel:
+            call = channel.unary_unary(f"{V1}/NodePrepareResources")
+            crossing = await counter.count(lambda: call(request.SerializeToString()))
+        await gateway.close()
+    await api.down()
+    return crossing
+
+
 async def crossings(folder: Path) -> dict[str, Crossing]:
     # The counter comes first: a thread takes over the profile function at its start.
     counter, directory = Counter(), folder / "device-plugins"
@@ -120,7 +158,8 @@ async def crossings(folder: Path) -> dict[str, Crossing]:
             "reload": await counter.count(lambda: gateway.apply(changed, new)),
         }
         await gateway.close()
-    return found
+    (folder / "dra").mkdir()
+    return found | {"Prepare": await prepare(counter, folder / "dra")}
 
 
 def main() -> None:

@@ -133,6 +133,7 @@ class DraFront:
         self.instance = DriverInstance(root, us.driver, self.claims, self.health, self._warm)
         self.instance.answer.subscribe(self._answered)
         self._drivers: dict[str, RunningDriver] = {}
+        self._standings: dict[str, Observable[Standing]] = {}
         self.listed, self._left = Signal(), Signal()
         """``listed``: a driver may have listed; ``_left``: a resource has freed its lock."""
         self._allowed = Observable(False)
@@ -200,9 +201,11 @@ class DraFront:
         self._going.discard(name)
         self._left.notify()
 
-    def runs(self, name: str, driver: RunningDriver) -> None:
-        """The resource's driver runs, whether or not the resource is this gateway's."""
-        self._drivers[name] = driver
+    def runs(self, name: str, driver: RunningDriver, standing: Observable[Standing]) -> None:
+        """The resource's driver runs, whether or not the resource is this gateway's. ``standing`` is that of the front
+        from now on: a resource that begins again leaves none of its subscribers here.
+        """
+        self._drivers[name], self._standings[name] = driver, standing
         driver.state.subscribe(self.listed.notify)
 
     async def _warm(self) -> None:
@@ -344,6 +347,8 @@ class DraFront:
                 failure=failure,
             )
         )
+        for one in self._standings.values():
+            one.set(self.standing.value)
 
 
 def _address(one: Offered) -> str:

@@ -42,14 +42,14 @@ class DraPlugin:
         self._log = bind(_log, resource=name, driver=config.value.driver)
         self.usage = front.claims.usage(name)
         self.resource = Resource(config, driver, self.usage, front.common, self._log)
-        self.standing, self.taken_back, self.streaming = front.standing, False, False
+        self.standing, self.taken_back, self.streaming = Observable(front.standing.value), False, False
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         self.rival, self.outdated = Observable(""), Observable[Mapping[str, str]]({})
         self.rpcs, self.attempts = CallStats(), dict[tuple[str, str], int]()
         self._given = asyncio.Event()
         self._said: tuple[tuple[object, ...], tuple[SaidHealth, ...]] = (), ()
         """The last health of all devices, and what it was made of."""
-        front.runs(name, driver)
+        front.runs(name, driver, self.standing)
         config.subscribe(self._configured)
 
     @property
