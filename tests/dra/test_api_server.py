@@ -188,6 +188,22 @@ async def test_a_server_that_is_down_and_back_is_asked_again(server: ApiServer, 
     assert await server.get(NODE, "n1")
 
 
+async def test_a_patient_request_waits_for_a_server_that_is_away(server: ApiServer, simulated: Simulated) -> None:
+    await simulated.down()
+    asked = asyncio.create_task(server.get(NODE, "n1", patience=30))
+    await until(lambda: server.up is False)
+    await simulated.up()
+    simulated.faults.append(("GET nodes", 500, {}))
+    assert await asked
+
+
+async def test_patience_isnt_for_a_refusal(server: ApiServer, simulated: Simulated) -> None:
+    simulated.faults.append(("GET nodes", 403, {}))
+    assert (await refused(server.get(NODE, "n1", patience=30))).status == 403
+    assert await server.get(NODE, "none", patience=30) is None
+    assert len(simulated.asked) == 2
+
+
 async def test_requests_are_counted(server: ApiServer, simulated: Simulated) -> None:
     await server.get(NODE, "n1")
     await server.list(ObjectKind.SLICE, {})

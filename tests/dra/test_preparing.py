@@ -55,6 +55,17 @@ async def test_another_gateway_answers_without_an_api_server(node: ClaimNode, si
     assert resource.lanes.allocated == []
 
 
+async def test_a_new_claim_waits_for_an_api_server_that_is_away(node: ClaimNode, simulated: Simulated) -> None:
+    claims = await node.gateway(Resource(lanes(), Device("a")), patience=30.0)
+    asked = node.allocate("c", "a")
+    await simulated.down()
+    call = asyncio.create_task(claims.prepare([asked]))
+    await until(lambda: node.server.up is False)
+    await simulated.up()
+    (answer,) = await one(await call)
+    assert answer.device == "a"
+
+
 async def test_after_a_boot_it_is_prepared_anew(node: ClaimNode) -> None:
     asked = node.allocate("c", "a")
     await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])

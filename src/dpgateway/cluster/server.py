@@ -26,6 +26,7 @@ from typing import Any
 from dpgateway.cluster.account import Account
 from dpgateway.errors import ConfigurationError, GatewayError, cut
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import backoff
 
 DEADLINE = 30.0
 """Seconds for an answer."""
@@ -36,6 +37,9 @@ TURNED_AWAY = frozenset({429, 502, 503, 504})
 """With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
 LONGEST_AFTER = 60.0
 """Seconds of a Retry-After."""
+AWAY = TURNED_AWAY | {0, 500}
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds between two requests to a server that is away."""
 UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigError"})
 """The library's errors before it sends a request."""
 NO_ANSWER = "none"
@@ -106,15 +110,25 @@ class ApiServer:
         """Its address; empty if it is unknown."""
         return self._account.server
 
-    async def get(self, kind: ObjectKind, name: str, namespace: str = "") -> Object | None:
-        """The object; None if there is none. Raises ClusterError."""
+    async def get(self, kind: ObjectKind, name: str, namespace: str = "", *, patience: float = 0.0) -> Object | None:
+        """The object; None if there is none. ``patience``: seconds for which a server that is away is asked again.
+        Raises ClusterError.
+        """
         options = {"namespace": namespace} if namespace else {}
-        try:
-            return await self._object(f"get {kind.plural} {name}", lambda it: it.get(_of(kind), name, **options))
-        except ClusterError as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
+        what, loop = f"get {kind.plural} {name}", asyncio.get_running_loop()
+        end = loop.time() + patience
+        failures = 0
+        while True:
+            try:
+                return await self._object(what, lambda it: it.get(_of(kind), name, **options))
+            except ClusterError as error:
+                if error.status == NOT_FOUND:
+                    return None
+                failures += 1
+                pause = max(error.after, backoff(failures, LONGEST_PAUSE, FIRST_PAUSE)) * random.uniform(1.0, 1.5)  # noqa: S311
+                if error.status not in AWAY or loop.time() + pause >= end:
+                    raise
+            await asyncio.sleep(pause)
 
     async def list(self, kind: ObjectKind, fields: Mapping[str, str]) -> Listing:
         """The objects that have these fields. Raises ClusterError."""

@@ -166,7 +166,7 @@ class NodeClaims:
             return _prepared(record)
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
-        found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace)
+        found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=self._patience)
         wanted = allocated(found, self.driver, asked)
         damaged = self.store.damage(asked.uid)
         given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)
