@@ -152,6 +152,19 @@ def test_only_specs_not_granted_again_are_removed(specs, run):
     assert files(run) == [others.name]
 
 
+def test_the_specs_of_some_names_are_withdrawn(specs, run):
+    for id_ in "ab":
+        specs.write(R, (id_,), FULL)
+    first, second = specs.all()
+    specs.withdraw([first.given.name, "v.example/c=d"])
+    assert specs.all() == (second,)
+    assert files(run) == [second.spec.name]
+    specs.withdraw([first.given.name])  # harmless
+    second.record.write_text("{}")
+    with pytest.raises(CdiError, match="not a record that a gateway wrote"):
+        specs.withdraw([second.given.name])
+
+
 def test_other_kubelets_and_broken_records_stay(specs, tmp_path, run, complaints):
     other = OwnSpecs(tmp_path / "state", run, tmp_path / "other", complaint(complaints))
     other.write(R, ("a",), FULL)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway import Allocation, Device
-from dpgateway.cdi.own import OwnSpec, OwnSpecs
+from dpgateway.cdi.own import OwnSpecs
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.records import ClaimRecord, Damaged
 from dpgateway.dra.preparing import Asked
@@ -85,11 +85,10 @@ class MortalSpecs(OwnSpecs):
         self._life.step()
         return named
 
-    def remove(self, written: Iterable[OwnSpec]) -> int:
+    def withdraw(self, names: Iterable[str]) -> None:
         self._life.step()
-        removed = super().remove(written)
+        super().withdraw(names)
         self._life.step()
-        return removed
 
 
 class MortalLanes(FakeLanes):

@@ -180,6 +180,24 @@ class OwnSpecs:
                     removed += 1
         return removed
 
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Removes the specs of these names, which no container gets any more. Names of other specs, and of removed
+        ones, are ignored. Raises CdiError or OSError.
+        """
+        for name in names:
+            if (match := OWN_NAME.fullmatch(name)) is None:
+                continue
+            record = self._records / f"dpgateway-{match[1]}.json"
+            with self._alone(), contextlib.suppress(FileNotFoundError):
+                try:
+                    what = self._recorded(record, self._known)
+                except ValueError as error:
+                    raise CdiError(f"{record}: not a record that a gateway wrote: {error}") from error
+                # The record last, for the same reason as in write().
+                OwnSpec(what.given, record, 0.0, what.now).spec.unlink(missing_ok=True)
+                record.unlink()
+                self._texts.pop(record, None)
+
     def sweep(self) -> None:
         """Removes the temporary files of gateways that died while writing."""
         now = time.time()

@@ -79,8 +79,9 @@ class ClaimEnds:
     async def _end(self, record: ClaimRecord) -> None:
         """Forgets the claim once its devices are released."""
         try:
-            await self._store.on_disk(partial(self._remove_specs, record))
-        except (GatewayError, OSError) as error:  # the keeper of specs removes them later
+            names = [name for one in record.given for name in one.cdi]
+            await self._store.on_disk(partial(self._specs.withdraw, names))
+        except (GatewayError, OSError) as error:  # the keeper of specs removes them later, and those without a name
             self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
         await asyncio.gather(*map(self._released, record.given))
         await self._store.forget(record)
@@ -100,9 +101,3 @@ class ClaimEnds:
             await usage.wait_for(
                 lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
             )
-
-    def _remove_specs(self, record: ClaimRecord) -> None:
-        """Blocks. Raises GatewayError, OSError."""
-        ended = {(one.resource, tuple(sorted(one.spec_ids(record.uid)))) for one in record.given}
-        specs = [one for one in self._specs.all() if (one.given.resource, one.given.ids) in ended]
-        self._specs.remove(specs)
