@@ -25,6 +25,7 @@ from dpgateway.resource.front import Unreleased
 from tests.dra.claim_node import DRIVER, POOL, ClaimedResource, ClaimNode, lanes
 from tests.support.logs import complaint
 from tests.support.resource import FakeLanes
+from tests.support.waiting import until
 
 DEVICES = "a", "b", "c"
 
@@ -261,6 +262,10 @@ class LivingNode:
             return answer if isinstance(answer, str) else "killed"
         self.forget(name)
         return ""
+
+    async def over(self) -> None:
+        """Returns once no claim has a record, or the gateway is dead: a call may be answered before its claim's end."""
+        await until(lambda: self.life.over or not self.records)
 
     def forget(self, name: str) -> None:
         """The pod is gone, and the kubelet asks no more for its claim."""

@@ -77,6 +77,7 @@ async def test_nobody_asks_again_after_each_kill(nodes: Nodes, prepared: bool) -
             await node.start(step)
             node.stop(name)
             await node.unprepare(name)
+            await node.over()
         killed = node.life.over
         if name in node.claims:
             node.forget(name)

@@ -8,11 +8,14 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer
+from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.preparing import Asked
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
 from tests.support.resources import NAME
+from tests.support.specs import own
 from tests.support.waiting import until
 
 
@@ -91,3 +94,25 @@ async def test_the_specs_are_gone_before_the_release(node: ClaimNode) -> None:
     await claims.unprepare([asked])
     assert not list(node.specs.glob("*.json"))
     assert not resource.usage.value.one_has(["a"])  # so the keeper doesn't write it again
+
+
+class NotedFiles(ClaimFiles):
+    """Notes what is written."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.written: list[Phase] = []
+
+    def write(self, one: ClaimRecord) -> None:
+        self.written.append(one.phase)
+        super().write(one)
+
+
+async def test_an_end_that_goes_on_is_not_recorded_again(node: ClaimNode) -> None:
+    """The record might be written after its removal, and stay."""
+    asked, files = await begun(node), NotedFiles(node.folder)
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims = await node.gateway(resource, disk=(files, own(node.specs)))
+    assert await one(await claims.unprepare([asked])) == ()
+    await until(lambda: not node.records)
+    assert files.written == []

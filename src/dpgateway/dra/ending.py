@@ -37,7 +37,9 @@ class ClaimEnds:
         """Returns once the claim has ended, or after the patience: the rest doesn't depend on the caller, because the
         kubelet asks no more once it has its answer. Raises RequestError if the end can't be recorded.
         """
-        await self._store.write(record.at(Phase.ENDING, self._boot))
+        # An end that goes on already may just remove the record, which mustn't be written again after that.
+        if record.phase is not Phase.ENDING:
+            await self._store.write(record.at(Phase.ENDING, self._boot))
         ending = self._goes_on(record)
         if not (await asyncio.wait({ending}, timeout=self._patience))[0]:
             text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld until it has"

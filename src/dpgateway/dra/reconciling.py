@@ -168,7 +168,7 @@ class Reconciling:
         """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each."""
         for record in tuple(self._store.records.values()):
             one = listed.get((record.namespace, record.name))
-            if one is None or one.pods <= {name for _, name in record.pods}:
+            if one is None or record.phase is Phase.ENDING or one.pods <= {name for _, name in record.pods}:
                 continue
             found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
             with contextlib.suppress(RequestError):
