@@ -126,7 +126,8 @@ def process(command: list[str], log: Path) -> Iterator[None]:
         running.wait(DUE)
 
 
-def gateway(folder: Path, account: dict[str, str]) -> list[str]:
+def gateway(folder: Path, specs: Path, account: dict[str, str]) -> list[str]:
+    """``specs``: the directory of CDI specs, in memory as on a node."""
     options = {"ids": [f"b{number}" for number in range(DEVICES)], "env_prefix": "BOARD", "release": True}
     resources = [{"name": name, "driver": "simulated", "pool": POOL, "options": options} for name in RESOURCES]
     config = {
@@ -135,10 +136,10 @@ def gateway(folder: Path, account: dict[str, str]) -> list[str]:
         "cluster": account,
         "resources": resources,
         "state_dir": str(folder / "state"),
-        "runtime": {"cdi_dirs": [str(folder / "cdi")]},
+        "runtime": {"cdi_dirs": [str(specs)]},
         "kubelet": {"device_plugins_dir": str(folder / "device-plugins"), "root_dir": str(folder)},
     }
-    for name in ("device-plugins", "plugins", "plugins_registry", "cdi", "pods"):
+    for name in ("device-plugins", "plugins", "plugins_registry", "pods"):
         (folder / name).mkdir()
     # As after the first comparison with a kubelet's claims.
     (folder / "state" / "dra").mkdir(parents=True, mode=0o700)
@@ -256,6 +257,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="dra-") as where, ExitStack() as stack:
         folder, (claim, net) = Path(where), free_net()
+        memory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-", dir="/dev/shm")))
         stack.callback(claim.close)
         control = Control(folder / "control", net)
         stack.callback(control.close)
@@ -264,12 +266,11 @@ def main() -> None:
         control.api("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
         token.write_text(administrator(control))
         account = {"server": f"https://{control.address}", "ca": str(control.pki["ca.crt"]), "token": str(token)}
-        root, bare_folder = folder / "kubelet", folder / "bare"
-        for one in (root, bare_folder):
-            one.mkdir()
-        socket = bare_folder / "s.sock"
+        root = folder / "kubelet"
+        root.mkdir()
+        socket = memory / "bare.sock"
         me = [sys.executable, "-m", "benchmarks.dra_claims", "--bare", str(socket), *account.values()]
-        stack.enter_context(process(gateway(root, account), Path("/tmp/dra_claims_gateway.log")))
+        stack.enter_context(process(gateway(root, memory, account), folder / "gateway.log"))
         stack.enter_context(process(me, Path(os.devnull)))
         print(describe(), flush=True)
         measure(Api(control), root, socket, options.rounds)
