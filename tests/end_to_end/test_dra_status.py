@@ -91,6 +91,9 @@ async def test_a_claim_in_status_table_pages_and_metrics(node, kubelet, gateway)
     assert f"DRA driver {US.driver}: published" in await command(gateway, "status")
     assert "default/c" in await command(gateway, "status", NAME)
     assert "default/c" in (await page(gateway, "/statusz")).body.decode()
+    (line,) = [one for one in gateway.entries() if one["message"] == "prepared claim default/c: 1 devices"]
+    assert (line["claim"], line["resource"], line["devices"], line["count"]) == ("default/c", NAME, ["node-0"], 1)
+    assert line["seconds"] > 0
     ready = (await page(gateway, "/readyz")).json
     assert [(one["ready"], one["reason"]) for one in ready["resources"]] == [(True, None)]
     metrics = (await page(gateway, "/metrics")).body.decode().splitlines()

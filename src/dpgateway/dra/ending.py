@@ -43,7 +43,7 @@ class ClaimEnds:
         ending = self._goes_on(record)
         if not (await asyncio.wait({ending}, timeout=self._patience))[0]:
             text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld until it has"
-            self._log.warning(text, record, self._patience)
+            self._log.warning(text, record, self._patience, extra=record.fields)
 
     async def end_damaged(self, one: Damaged) -> None:
         """Ends a claim whose record can't be read: none of its containers runs any more. What only the journals know is
@@ -87,7 +87,7 @@ class ClaimEnds:
             self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
         await asyncio.gather(*map(self._released, record.given))
         await self._store.forget(record)
-        self._log.info("unprepared %s", record)
+        self._log.info("unprepared %s", record, extra=record.fields)
 
     async def _released(self, one: Given) -> None:
         """Returns once the driver was told that these devices are free. A resource that isn't configured any more has

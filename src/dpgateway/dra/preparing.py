@@ -159,6 +159,7 @@ class NodeClaims:
     # prepare
 
     async def _prepare(self, asked: Asked) -> tuple[Prepared, ...]:
+        began = time.monotonic()
         record = self.store.records.get(asked.uid)
         if record is not None and record.phase is Phase.ENDING:
             raise RequestError(f"{record} is ending: its devices are being released")
@@ -187,7 +188,8 @@ class NodeClaims:
             elif damaged is None:
                 await self.store.forget(new)
             raise
-        self._log.info("prepared %s: %d devices", new, sum(len(one.devices) for one in given))
+        extra = {**new.fields, "seconds": round(time.monotonic() - began, 6)}
+        self._log.info("prepared %s: %d devices", new, extra["count"], extra=extra)
         return _prepared(new)
 
     async def _free(self, wanted: Allocated) -> tuple[Given, ...]:

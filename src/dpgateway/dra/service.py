@@ -124,7 +124,7 @@ class Service:
             return wire.NodePrepareResourcesResponse.FromString(answer)
         began = time.monotonic()
         answers = await self._claims.prepare(map(_asked, request.claims))
-        self._say("prepare", answers, began)
+        self._say("prepare", request, answers, began)
         found = {uid: _prepared(one) for uid, one in answers.items()}
         return wire.NodePrepareResourcesResponse(claims=found)
 
@@ -133,20 +133,27 @@ class Service:
             return wire.NodeUnprepareResourcesResponse.FromString(answer)
         began = time.monotonic()
         answers = await self._claims.unprepare(map(_asked, request.claims))
-        self._say("unprepare", answers, began)
+        self._say("unprepare", request, answers, began)
         texts = {uid: one if isinstance(one, str) else "" for uid, one in answers.items()}
         found = {uid: wire.NodeUnprepareResourceResponse(error=_short(text)) for uid, text in texts.items()}
         return wire.NodeUnprepareResourcesResponse(claims=found)
 
-    def _say(self, what: str, answers: Mapping[str, tuple[Prepared, ...] | str], began: float) -> None:
-        refused = self._claims.refused.value
+    def _say(
+        self,
+        what: str,
+        request: wire.NodePrepareResourcesRequest | wire.NodeUnprepareResourcesRequest,
+        answers: Mapping[str, tuple[Prepared, ...] | str],
+        began: float,
+    ) -> None:
+        """Logs and counts the answers. ``began``: the call's start, by time.monotonic()."""
+        refused, names = self._claims.refused.value, {one.uid: f"{one.namespace}/{one.name}" for one in request.claims}
         for uid, answer in answers.items():
             self._claims.calls.add(what, "error" if isinstance(answer, str) else "success", began)
             if isinstance(answer, str):
-                extra = {"claim": uid, "reason": answer}
-                self._log.warning("can't %s claim %s: %s", what, uid, answer, extra=extra)
-                refused = f"can't {what} claim {uid}: {answer}", time.monotonic()
-            elif what == "prepare" or (refused is not None and uid in refused[0]):
+                extra = {"claim": names[uid], "reason": answer}
+                self._log.warning("can't %s claim %s: %s", what, names[uid], answer, extra=extra)
+                refused = f"can't {what} claim {names[uid]}: {answer}", time.monotonic()
+            elif what == "prepare" or (refused is not None and f" {names[uid]}: " in refused[0]):
                 refused = None
         self._claims.refused.set(refused)
 

@@ -74,6 +74,20 @@ class ClaimRecord:
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name}"
 
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The fields of the log about it."""
+        resources = sorted({given.resource for given in self.given})
+        devices = [name for given in self.given for name in given.ids or [name for name, _ in given.devices]]
+        return {
+            "resource": resources[0] if len(resources) == 1 else None,
+            "resources": resources if len(resources) > 1 else None,
+            "devices": devices,
+            "holders": [f"{self.namespace}/{name}" for _, name in self.pods] or None,
+            "claim": f"{self.namespace}/{self.name}",
+            "count": len(devices),
+        }
+
     def at(self, phase: Phase, boot: str) -> ClaimRecord:
         return replace(self, phase=phase, boot=boot)
 

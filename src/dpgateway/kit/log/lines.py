@@ -19,10 +19,10 @@ Format = Literal["auto", "text", "json"]
 
 FIELDS = (
     *("resource", "resources", "driver", "api", "rpc", "method"),
-    *("devices", "ids", "holders", "count", "seconds", "reason"),
+    *("devices", "ids", "holders", "claim", "count", "seconds", "reason"),
 )
 """The gateway's own fields, which come first, in this order; docs/reference/log.md explains them."""
-IN_PROSE = frozenset({"driver", "rpc", "method", "holders", "count", "seconds", "reason"})
+IN_PROSE = frozenset({"driver", "rpc", "method", "holders", "claim", "count", "seconds", "reason"})
 """Fields that text omits from the gateway's own lines: the message, or the configuration, contains them already."""
 DRIVERS = "dpgateway.driver."
 """Prefix of the drivers' logger names."""
