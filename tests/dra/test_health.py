@@ -18,6 +18,7 @@ from dpgateway.dra.health import (
     HealthPace,
     HealthStreams,
     SaidHealth,
+    heard,
     messages,
     said,
 )
@@ -58,6 +59,12 @@ def test_shares_of_a_claim_are_their_device() -> None:
     shares = Given("r", "example.com/thing", "n1/old", (("x", "s1"), ("x", "s2"), ("y", "")), ("a", "a1", "b1"))
     found = what({"a": "", "b": "hot"}, shares, a1="a", b1="b")
     assert (found["n1/old", "x"], found["n1/old", "y"]) == ("", "hot")
+
+
+def test_of_too_many_devices_those_of_claims_are_heard() -> None:
+    found = said({f"d{n}": "" for n in range(9)}, {f"d{n}": (POOL, f"d{n}") for n in range(9)}, [given("d7")], str)
+    assert [one.device for one in heard(found, 3)] == ["d7", "d0", "d1"]
+    assert heard(found, 9) == found
 
 
 @pytest.mark.parametrize("reason", ["x" * 5000, "ü" * 5000, "a\udc80b" * 1000])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import grpc
@@ -37,6 +37,9 @@ LONGEST_MESSAGE = 1024
 """Bytes of a reason (staging/src/k8s.io/kubelet/pkg/apis/dra-health/v1)."""
 LARGEST = 1 << 20
 """Bytes of one message, about; the kubelet's gRPC refuses more than 4 MiB."""
+MOST = 8192
+"""Devices. A kubelet 1.37 keeps 16,384 of a driver, for 30 s, and logs an error for each message with more: room for
+those that claims get meanwhile."""
 VANISHED = "vanished: a claim has this device, but the driver doesn't list it any more"
 
 Reasons = Mapping[str, str]
@@ -65,12 +68,14 @@ class SaidHealth(NamedTuple):
     """The name in the slice."""
     unhealthy: str
     """Why it is Unhealthy; empty if it is Healthy."""
+    held: bool = False
+    """Whether a claim has it."""
 
 
 def said(
     reasons: Reasons,
     names: Mapping[str, tuple[str, str]],
-    given: Iterable[Given],
+    given: Collection[Given],
     means: Callable[[str], str | None],
 ) -> tuple[SaidHealth, ...]:
     """The health of one resource's devices. ``names``: pool and device name, by id; ``given``: what claims have of it,
@@ -83,7 +88,13 @@ def said(
         known = ids if len(ids) == len(devices) else dict.fromkeys(range(len(devices)))
         for device, id_ in zip(devices, known, strict=True):
             found.setdefault((one.pool, device), reasons.get(str(id_), VANISHED))
-    return tuple([SaidHealth(*name, reason) for name, reason in found.items()])
+    held = {(one.pool, device) for one in given for device, _ in one.devices}
+    return tuple([SaidHealth(*name, reason, name in held) for name, reason in found.items()])
+
+
+def heard(devices: tuple[SaidHealth, ...], most: int = MOST) -> tuple[SaidHealth, ...]:
+    """As many devices as the kubelet keeps, those of claims first: only these are in a pod's status."""
+    return devices if len(devices) <= most else tuple(sorted(devices, key=lambda one: not one.held)[:most])
 
 
 def messages(devices: Iterable[SaidHealth], now: int, largest: int = LARGEST) -> list[wire.NodeWatchResourcesResponse]:
@@ -141,7 +152,7 @@ class HealthStreams:
         try:
             while not stream.ended.is_set():
                 stream.woken.clear()
-                devices, now = self._devices(), time.monotonic()
+                devices, now = heard(self._devices()), time.monotonic()
                 found = []
                 every = self._pace.soon if now < stream.fresh_until else self._pace.repeat
                 if now >= stream.all_at + every:
