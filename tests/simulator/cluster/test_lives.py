@@ -8,6 +8,7 @@ import pytest
 from dpgateway_simulator.cluster import SHORT
 from tests.simulator.cluster.conftest import Site
 from tests.simulator.drivers import DRIVER, X, device
+from tests.support.waiting import until
 
 CALLS = ["prepare", "unprepare"]
 
@@ -226,3 +227,57 @@ async def test_a_vanished_device_stays_allocated(site: Site) -> None:
     assert site.cluster.allocated("p1") == ["d0"]
     await site.cluster.run("p2", {"c": {X: 2}})
     assert site.cluster.allocated("p2") == ["d1", "d2"]
+
+
+async def test_a_pod_deleted_during_prepare_is_unprepared_after_it(site: Site) -> None:
+    """1.37: the pod waits for the call, then comes Unprepare."""
+    kubelet, driver = await site.start()
+    release = asyncio.Event()
+    driver.hooks["prepare"] = release.wait
+    site.cluster.create("p1", {"c": {X: 1}})
+    await until(lambda: driver.count("prepare"))
+    site.cluster.delete("p1")
+    assert (site.cluster.phase("p1"), driver.count("unprepare")) == ("Terminating", 0)
+    release.set()
+    await site.cluster.until("p1", "Gone")
+    assert driver.count("unprepare") == 1
+    assert "container started" not in {one.kind for one in kubelet.events}
+
+
+async def test_a_kubelet_that_dies_during_prepare_asks_again(site: Site) -> None:
+    kubelet, driver = await site.start()
+    release = asyncio.Event()
+    driver.hooks["prepare"] = release.wait
+    site.cluster.create("p1", {"c": {X: 1}})
+    await until(lambda: driver.count("prepare"))
+    await kubelet.kill()
+    release.set()
+    await kubelet.start()
+    await site.cluster.until("p1", "Running")
+    assert (driver.count("prepare"), site.cluster.nodes_of("p1")) == (2, {"/dev/d0"})
+
+
+async def test_a_failed_unprepare_is_tried_again(site: Site) -> None:
+    kubelet, driver = await site.start()
+    await site.cluster.run("p1", {"c": {X: 1}})
+    driver.error = "the board is busy"
+    site.cluster.delete("p1")
+    failed = await kubelet.wait_for_event("unprepare failed", pod="p1")
+    assert failed.fields["reason"].endswith(": the board is busy")
+    driver.error = ""
+    await site.cluster.until("p1", "Gone")
+
+
+async def test_claims_of_templates_live_as_long_as_their_pod(site: Site) -> None:
+    await site.start()
+    spec = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "x"}}]}}}
+    store = site.cluster.server.store
+    store.create("resourceclaimtemplates", "default", {"metadata": {"name": "t"}, "spec": spec})
+    container = {"name": "c", "resources": {"claims": [{"name": "mine"}]}}
+    claims = [{"name": "mine", "resourceClaimTemplateName": "t"}]
+    pod = {"metadata": {"name": "p1"}, "spec": {"containers": [container], "resourceClaims": claims}}
+    store.create("pods", "default", pod)
+    await site.cluster.until("p1", "Running")
+    assert (site.cluster.nodes_of("p1"), len(store.list("resourceclaims"))) == ({"/dev/d0"}, 1)
+    await site.cluster.end("p1")
+    await until(lambda: not store.list("resourceclaims"))

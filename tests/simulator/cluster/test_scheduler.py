@@ -144,6 +144,9 @@ async def test_shares_are_counted_and_named(board: Board) -> None:
     board.publish(device("a", **SHARED))
     assert await board.result("two", {X: 2}) == NOTHING
     board.cluster.delete("two")
+    board.cluster.create("both", {"c": {X: 1}, "d": {X: 1}})  # one claim with two requests
+    await board.cluster.until("both", "Pending", because="cannot allocate", within=10)
+    board.cluster.delete("both")
     for pod in ("p1", "p2", "p3"):
         assert await board.result(pod, {X: 1}) == ["a"]
     assert await board.result("p4", {X: 1}) == NOTHING
