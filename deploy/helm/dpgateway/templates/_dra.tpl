@@ -55,8 +55,8 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Fails if a gateway would have to offer a resource by DRA on a kubelet before 1.36: it would offer nothing.
-`helm template` sees no nodes. */ -}}
+{{- /* Fails if a gateway would have to offer a resource by DRA on a kubelet before 1.36, where it offers nothing, or to a
+containerd that drops the names of CDI devices. `helm template` sees no nodes. */ -}}
 {{- define "dpgateway.checkNodes" -}}
 {{- range (lookup "v1" "Node" "" "").items -}}
 {{- $labels := .metadata.labels -}}
@@ -77,6 +77,9 @@
 {{- $minor := regexReplaceAll "^v?1[.]([0-9]+).*$" .status.nodeInfo.kubeletVersion "${1}" | atoi -}}
 {{- if and $selected $fits (lt $minor 36) -}}
 {{- fail (printf "%s of %s has front: dra, and node %s has kubelet %s: expected 1.36 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name .status.nodeInfo.kubeletVersion) -}}
+{{- end -}}
+{{- if and $selected $fits (regexMatch "^containerd://1[.]([0-6][.]|7[.][01]([^0-9]|$))" .status.nodeInfo.containerRuntimeVersion) -}}
+{{- fail (printf "%s of %s has front: dra, and node %s has %s: expected containerd 1.7.2 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name .status.nodeInfo.containerRuntimeVersion) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
