@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from dpgateway.cli.front_facts import RIGHTS
 from dpgateway.cluster.account import IN_POD
 from dpgateway.dra.slices.names import label
 from dpgateway.registry.socket import FOLDER
@@ -54,7 +55,7 @@ VERBS = {"get": {"get"}, "list": {"list"}, "create": {"create"}, "replace": {"up
 REQUEST = re.compile(r"_?server\.(get|list|create|replace|delete)\(\s*ObjectKind\.(\w+)")
 WATCHED = re.compile(r"WatchedObjects\([^)]*?ObjectKind\.(\w+)")
 PLURALS = {"SLICE": "resourceslices", "CLAIM": "resourceclaims", "CLASS": "deviceclasses"}
-PLURALS |= {"NODE": "nodes", "EVENT": "events"}
+PLURALS |= {"NODE": "nodes", "EVENT": "events", "ACCESS": "its own rights, which each account may ask for"}
 
 
 def asked():
@@ -64,7 +65,8 @@ def asked():
         text = file.read_text()
         found |= {(PLURALS[kind], verb) for method, kind in REQUEST.findall(text) for verb in VERBS[method]}
         found |= {(PLURALS[kind], verb) for kind in WATCHED.findall(text) for verb in ("list", "watch")}
-    return found
+    found |= {(kind.plural, verb) for verb, kind in RIGHTS}
+    return {(plural, verb) for plural, verb in found if plural != PLURALS["ACCESS"]}
 
 
 def granted(objects):
