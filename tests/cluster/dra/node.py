@@ -95,9 +95,10 @@ class DraNode:
         zeros = {**{f"claimed-{index}": 5 for index in range(len(IDS))}, "dpgzero0": 5, "dpgzero1": 7, "board": 5}
         self.node.run("sh", "-c", "; ".join(f"mknod -m 666 /dev/{name} c 1 {minor}" for name, minor in zeros.items()))
 
-    def start(self):
+    def start(self, which="gateway"):
+        """`which`: the name of its process, so that two can run."""
         words = ["run", f"--config={self._config}", f"--node-name={self.name}"]
-        self.node.spawn("gateway", [*COMMAND, *words, f"--control-socket={self.folder / 'control.sock'}"])
+        self.node.spawn(which, [*COMMAND, *words, f"--control-socket={self.folder / which}.sock"])
 
     def kill(self):
         self.node.end("gateway", signal.SIGKILL)
@@ -117,6 +118,8 @@ class DraNode:
 
     def restore(self):
         """All runs again, and what a test made is deleted; :meth:`ready` waits until nothing is left of it."""
+        if self.node.runs("next"):
+            self.node.end("next")
         if not self.node.runs("gateway"):
             self.start()
         self.fault()
@@ -189,12 +192,15 @@ class DraNode:
         patch = {"metadata": {"annotations": {"example.com/touched": str(time.monotonic())}}}
         self.cluster.control.api("PATCH", f"{PODS}/{name}", patch, "application/merge-patch+json")
 
+    def events(self, name):
+        """The reasons and messages of a pod's events."""
+        return [(one["reason"], one["message"]) for one in self.cluster.control.api("GET", EVENTS + name)["items"]]
+
     def until_told(self, name, *texts):
         """Until an event of the pod has one of the texts in it."""
 
         def told():
-            found = [one["message"] for one in self.cluster.control.api("GET", EVENTS + name)["items"]]
-            return any(text in one for one in found for text in texts)
+            return any(text in one for _, one in self.events(name) for text in texts)
 
         until(f"event of {name} with {' or '.join(texts)!r}", told)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.cluster.dra.node import AES, CLAIMED, IDS, ZERO, pod
+from tests.cluster.dra.node import AES, CLAIMED, IDS, MANY, ZERO, pod
 from tests.cluster.machine.box import until
 from tests.cluster.machine.cluster import PODS
 
@@ -55,6 +55,22 @@ def test_a_killed_gateway_s_successor_goes_on(cluster, dra):
     cluster.until_gone(uids)
     dra.touch("two")  # or the kubelet looks at it again only a minute later
     assert dra.given("two").isdisjoint(before)
+    assert dra.written == written
+
+
+def test_pods_get_devices_while_a_newer_gateway_takes_over(cluster, dra):
+    cluster.create(pod("before", dra.name, {CLAIMED: 1}))
+    had, written = dra.given("before"), dra.written
+    dra.start("next")
+    names = [f"p{number:02}" for number in range(8)]
+    for name in names:
+        cluster.create(pod(name, dra.name, {MANY: 1}))
+        cluster.wait_for_pod(name)
+    until("takeover", lambda: "the kubelet registered" in dra.node.log("next"))
+    dra.stop()
+    cluster.create(pod("after", dra.name, {CLAIMED: 1}))
+    assert dra.given("after").isdisjoint(had)
+    assert {reason for name in names for reason, _ in dra.events(name)}.isdisjoint({"FailedPrepareDynamicResources"})
     assert dra.written == written
 
 
