@@ -269,7 +269,7 @@ def test_the_front_for_dra(capsys):
     draw(status(resource(R), dra=dra()), whole=False)
     text = capsys.readouterr().out
     assert (
-        "DRA driver dra.example.com: published for 2m; 1 slices with 2 devices, written 10s ago, claims: 1 prepared"
+        "DRA driver dra.example.com: published for 2m; 1 slice with 2 devices, written 10s ago, claims: 1 prepared"
         in text
     )
     assert "d/c" not in text
@@ -301,3 +301,13 @@ def test_a_kubelet_that_knows_dra_alone(capsys):
     kubelet = {"there": True, "since": at("11:58:48"), "api": None, "release": None}
     draw(status(resource(R), kubelet=kubelet, dra=dra()), whole=False)
     assert "accepted no registration" not in capsys.readouterr().out
+
+
+def test_a_device_that_a_claim_has(capsys):
+    def held(**by):
+        holder = {"namespace": "d", "pod": None, "pod_uid": None, "container": None, "claim": "c", **by}
+        return device("x", held=True, held_since=at("11:59:00"), holders=[holder])
+
+    for holder, told in ((held(), "claim d/c for 1m"), (held(pod="p", pod_uid="u"), "d/p (claim c) for 1m")):
+        draw(status(resource(R, holder)), whole=True)
+        assert told in capsys.readouterr().out

@@ -70,7 +70,7 @@ def _dra(dra: Value, now: str) -> Iterator[tuple[str, str]]:
     """The front for DRA, which all of its resources share."""
     one, slices = dra["registration"], dra["slices"]
     state = f"DRA driver {dra['driver']}: {one['state']}{_for(one['since'], now)}"
-    numbers = [f"{slices['count']} slices with {slices['devices']} devices"]
+    numbers = [f"{_count(slices['count'], 'slice')} with {_count(slices['devices'], 'device')}"]
     if slices["written"]:
         numbers.append(f"written {_age(slices['written'], now)} ago")
     if dra["claims"]:
@@ -100,6 +100,10 @@ def _dra_wrong(dra: Value, now: str) -> Iterator[tuple[str, str]]:
         yield f"the last claim wasn't served, {_age(refused['since'], now)} ago: {refused['reason']}", "yellow"
     for pool in slices["pools"]:
         yield from ((f"pool {pool['name']}: {text}", "yellow") for text in pool["left_out"])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _draw_claims(dra: Value | None, names: set[str] | None, now: str) -> None:
@@ -166,6 +170,8 @@ def _device(name: str, device: Value, now: str) -> Sequence[str]:
 
 def _holder(holder: Value) -> str:
     pod = f"{holder['namespace']}/{holder['pod']}" if holder["pod"] else f"pod {holder['pod_uid']}"
+    if claim := holder.get("claim"):  # an older gateway has none
+        return f"{pod} (claim {claim})" if holder["pod"] else f"claim {holder['namespace']}/{claim}"
     return f"{pod} ({holder['container']})"
 
 

@@ -77,6 +77,14 @@ class HolderStatus:
     pod: str | None = None
     pod_uid: str | None = None
     container: str | None = None
+    claim: str | None = None
+    """By DRA the claim that has the device: its pods' containers aren't known."""
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.pod}" if self.pod else f"pod {self.pod_uid}" if self.pod_uid else ""
+        if self.claim:
+            return f"{name} (claim {self.claim})" if name else f"claim {self.namespace}/{self.claim}"
+        return f"{name or 'a pod'} ({self.container})" if self.container else name or "a pod"
 
 
 @dataclass(frozen=True)

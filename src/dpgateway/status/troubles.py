@@ -148,7 +148,10 @@ def some(texts: Iterable[str], most: int) -> str:
 
 
 def _holder(device: DeviceStatus) -> str:
-    names = [f"{one.namespace}/{one.pod}" if one.pod else f"the pod {one.pod_uid}" for one in device.holders]
+    names = [
+        f"{one.namespace}/{one.pod}" if one.pod else f"the pod {one.pod_uid}" if one.pod_uid else str(one)
+        for one in device.holders
+    ]
     return ", ".join(names) or "a container"
 
 

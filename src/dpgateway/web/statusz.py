@@ -54,7 +54,8 @@ def _lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
 def _dra(dra: DraStatus) -> Iterator[str]:
     slices, one = dra.slices, dra.registration
     yield f"DRA driver: {dra.driver}, {one.state} since {one.since}"
-    yield f"Slices: {slices.count} with {slices.devices} devices, {'right' if slices.right else 'not right'}"
+    right = "as they should be" if slices.right else "not as they should be"
+    yield f"Slices: {slices.count}, with devices: {slices.devices}, {right}"
     yield f"API server: {dra.api_server.url}"
     for claim in dra.claims:
         given = "; ".join(f"{one.resource}: {', '.join(one.ids or one.devices)}" for one in claim.given)
@@ -83,11 +84,5 @@ def _device(device: DeviceStatus) -> str:
     if not device.healthy:
         parts.append(f"Unhealthy{f' since {device.since}' if device.since else ''}: {device.reason}")
     if device.held:
-        parts.append(f"held by {', '.join(_holders(device)) or 'a container'}")
+        parts.append(f"held by {', '.join(map(str, device.holders)) or 'a container'}")
     return ", ".join(parts)
-
-
-def _holders(device: DeviceStatus) -> Iterator[str]:
-    for one in device.holders:
-        pod = f"{one.namespace}/{one.pod}" if one.pod else f"pod {one.pod_uid}"
-        yield f"{pod} ({one.container})"

@@ -64,7 +64,9 @@ class ClaimHoldings(InUse):
 
     def holders(self, id_: str) -> tuple[HolderStatus, ...]:
         return tuple(
-            [HolderStatus(one.namespace, pod, uid) for one in self.by_id.get(id_, ()) for uid, pod in one.pods]
+            HolderStatus(one.namespace, pod, uid, claim=one.name)
+            for one in self.by_id.get(id_, ())
+            for uid, pod in one.pods or ((None, None),)
         )
 
     def numa_nodes(self, id_: str) -> tuple[int, ...]:

@@ -154,6 +154,7 @@ function row(device, now) {
 }
 
 function holder(one) {
+  if (one.claim) return one.pod ? `${one.namespace}/${one.pod} (claim ${one.claim})` : `claim ${one.namespace}/${one.claim}`;
   return `${one.pod ? `${one.namespace}/${one.pod}` : `pod ${one.pod_uid}`} (${one.container})`;
 }
 
@@ -176,7 +177,7 @@ function showDra(status) {
   const { registration, slices } = dra;
   const written = slices.written ? `, written ${age(slices.written, time)} ago` : "";
   const state = `${dra.driver} ${registration.state} for ${age(registration.since, time)}`;
-  byId("published").textContent = `${state}; ${slices.count} slices with ${slices.devices} devices${written}`;
+  byId("published").textContent = `${state}; ${slices.count} slice${slices.count === 1 ? "" : "s"} with ${slices.devices} device${slices.devices === 1 ? "" : "s"}${written}`;
   byId("claims").replaceChildren(...dra.claims.map((claim) => {
     const given = claim.given.map((one) => `${one.resource} ${(one.ids.length ? one.ids : one.devices).join(", ")}`);
     const pods = claim.pods.length ? ` for ${claim.pods.join(", ")}` : "";
