@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.daemon import control
-from dpgateway.daemon.control import Control, Subject, Times
+from dpgateway.daemon.control import Control, ControlSubject, Times
 from dpgateway.kit.observable import Signal
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, Status
 from dpgateway.status.values import KubeletStatus, PodResourcesStatus
@@ -34,7 +34,7 @@ class Running:
         self.path, self.status, self.changed, self.serves = path, status(node), Signal(), serves
         self.asked = []
         ready, configured = ({"gateway": {"node": word}} for word in ("ready", "configured"))
-        subject = Subject(self.look, self.changed, lambda: ready, lambda: configured, lambda: self.serves)
+        subject = ControlSubject(self.look, self.changed, lambda: ready, lambda: configured, lambda: self.serves)
         self.task = asyncio.ensure_future(Control(path, subject, times).run())
 
     def look(self, name):

@@ -32,7 +32,7 @@ LONGEST_REQUEST = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ControlSubject:
     """The gateway, as clients can query it."""
 
     status: Callable[[str], Status]
@@ -64,7 +64,7 @@ class Times:
 class Control:
     """Used from the event loop."""
 
-    def __init__(self, path: Path, gateway: Subject, times: Times | None = None) -> None:
+    def __init__(self, path: Path, gateway: ControlSubject, times: Times | None = None) -> None:
         self._gateway, self._times = gateway, times or Times()
         self._socket = SharedSocket(path, self._times.patience, LONGEST_REQUEST)
         self._clients = self._watchers = 0

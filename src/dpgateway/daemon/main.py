@@ -28,7 +28,7 @@ from pathlib import Path
 import uvloop
 
 from dpgateway.daemon import signals
-from dpgateway.daemon.control import Control, Subject
+from dpgateway.daemon.control import Control, ControlSubject
 from dpgateway.daemon.ending import Ending, Patience, linger
 from dpgateway.daemon.files import FileWatch
 from dpgateway.daemon.last_good import Keeping
@@ -131,7 +131,7 @@ class Daemon:
                 _log.error("a bug: the socket %s failed, and is made again", path, exc_info=error)
 
         log.recent().added = logged  # the status has the last events of the log
-        subject = Subject(
+        subject = ControlSubject(
             gateway.overview.status,
             gateway.changed,
             gateway.overview.readiness,
