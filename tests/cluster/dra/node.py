@@ -17,6 +17,8 @@ COUNTS = {CLAIMED: 3, ZERO: 2, AES: 1, FFT: 1, SHARED: 1, MANY: 33}
 """The devices of each resource on each node. Those of AES and FFT are one board."""
 IDS = "a", "b", "c"
 """Of CLAIMED."""
+CHOSEN = "chosen"
+"""A function of the board of AES, for a claim."""
 
 GROUP = "/apis/resource.k8s.io/v1"
 CLASSES, RULES = f"{GROUP}/deviceclasses", f"{GROUP}/devicetaintrules"
@@ -66,6 +68,13 @@ def request(resource, *expressions, name="r", **more):
 
 def claim(name, *requests):
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": list(requests)}}}
+
+
+def with_function(made, id_):
+    """The claim, with a function of a board that it chooses."""
+    parameters = {"apiVersion": "dpgateway/v1alpha1", "kind": "Parameters", "options": {"function": id_}}
+    made["spec"]["devices"]["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
+    return made
 
 
 def has_id(id_):
@@ -223,21 +232,25 @@ class DraNode:
             "resources": [
                 simulated(CLAIMED, **claimed),
                 {"name": ZERO, "driver": "chardev", "options": {"paths": ["/dev/dpgzero*"]}},
-                self._board(AES),
+                self._board(AES, CHOSEN),
                 self._board(FFT),
                 {**simulated(SHARED, ids=["s"]), "shares": 3},
                 simulated(MANY, count=COUNTS[MANY]),
             ],
         }
 
-    def _board(self, name):
-        """One function of the board."""
-        file = self.folder / name.rpartition("/")[2]
-        file.write_text(name)
-        file.chmod(0o600)
+    def _board(self, name, *functions):
+        """One function of the board, and others that a claim may choose."""
+        ids = [name.rpartition("/")[2], *functions]
+        files = [self.folder / id_ for id_ in ids]
+        for file in files:
+            file.write_text(file.name)
+            file.chmod(0o600)
+        bitstream, *others = ({"path": str(file), "id": file.name} for file in files)
         options = {
             "boards": [{"id": "b0", "nodes": ["/dev/board"]}],
-            "bitstream": {"path": str(file), "id": file.name},
+            "bitstream": bitstream,
+            "functions": others,
             "simulated": {"state_dir": str(self.folder / "boards"), "duration": "50ms"},
             "state_dir": str(self.folder / "fpga"),
         }

@@ -4,6 +4,7 @@ import pytest
 
 from tests.cluster.dra.node import (
     AES,
+    CHOSEN,
     CLAIMED,
     CLAIMS,
     DRIVER,
@@ -21,6 +22,7 @@ from tests.cluster.dra.node import (
     has_id,
     pod,
     request,
+    with_function,
 )
 from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import PODS
@@ -105,6 +107,17 @@ def test_all_devices_of_a_class(cluster, dra):
     cluster.control.api("POST", TEMPLATES, template("all", request(CLAIMED, allocationMode="All")))
     cluster.create(claiming("one", dra.name, template="all"))
     assert dra.given("one") == set(IDS)
+
+
+def test_a_claim_chooses_a_board_s_function(cluster, dra):
+    for name, function in ("right", CHOSEN), ("wrong", "unknown"):
+        made = with_function(claim(f"{name}-on-{dra.name}", request(AES)), function)
+        cluster.control.api("POST", CLAIMS, made)
+    cluster.create(claiming("right", dra.name, claim=f"right-on-{dra.name}"))
+    assert dra.environment("right")["FPGA_BITSTREAM"] == CHOSEN
+    cluster.until_gone(cluster.delete("right"))
+    cluster.create(claiming("wrong", dra.name, claim=f"wrong-on-{dra.name}"))
+    dra.until_told("wrong", "unknown")
 
 
 def test_a_claim_for_monitoring_sees_devices_that_others_have(cluster, dra):
