@@ -43,6 +43,7 @@ class SimulatedApiServer:
         """The only token that is accepted; None: any."""
         self.faults: list[tuple[str, int, Mapping[str, str]]] = []
         """Each with the beginning of the request that it is for, as in ``asked``, and the answer's status and headers.
+        Status 0: the request is done, and the connection ends without an answer.
         """
         self.tls: ssl.SSLContext | None = None
         """Its certificate and key; None: without TLS. Of the next connections."""
@@ -120,6 +121,11 @@ class SimulatedApiServer:
         fault = next((one for one in self.faults if what.startswith(one[0])), None)
         if fault is not None:
             self.faults.remove(fault)
+        if fault is not None and fault[1] == 0:
+            with contextlib.suppress(ApiRefusal):
+                self._found(request)
+            raise ConnectionAbortedError("a fault")
+        if fault is not None:
             await _send(connection, writer, fault[1], refusal_of(fault[1], "", "a fault"), fault[2])
         elif self.token is not None and (b"authorization", f"Bearer {self.token}".encode()) not in head.headers:
             await _send(connection, writer, 401, refusal_of(401, "Unauthorized", "Unauthorized"), {})

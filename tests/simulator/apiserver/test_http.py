@@ -196,6 +196,13 @@ async def test_faults_on_command(server: SimulatedApiServer) -> None:
     assert (await ask(server, "GET", SLICES))[1]["reason"] == "Unauthorized"
 
 
+async def test_an_answer_is_lost_although_the_request_was_done(server: SimulatedApiServer) -> None:
+    server.faults.append(("POST resourceslices", 0, {}))
+    reader = await opened(server, "POST", SLICES, slice_of("s"))
+    assert await reader.read() == b""
+    assert (await ask(server, "GET", f"{SLICES}/s"))[0] == 200
+
+
 async def test_a_server_that_hangs_answers_later(server: SimulatedApiServer) -> None:
     server.hang()
     asking = asyncio.ensure_future(ask(server, "GET", NODES))
