@@ -89,11 +89,24 @@ async def test_the_specs_are_gone_before_the_release(node: ClaimNode) -> None:
     claims, asked = await node.gateway(resource), node.allocate("c", "a")
     await claims.prepare([asked])
     assert len(list(node.specs.glob("*.json"))) == 1
-    assert resource.usage.value.one_has(["a"])
+    ids = claims.records[asked.uid].given[0].spec_ids(asked.uid)
+    assert resource.usage.value.one_has(ids)
     resource.releases.rest()
     await claims.unprepare([asked])
     assert not list(node.specs.glob("*.json"))
-    assert not resource.usage.value.one_has(["a"])  # so the keeper doesn't write it again
+    assert not resource.usage.value.one_has(ids)  # so the keeper doesn't write it again
+
+
+async def test_the_spec_of_the_next_claim_is_another_one(node: ClaimNode) -> None:
+    """The first one's may still be being removed when the device is free."""
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims, names = await node.gateway(resource), set()
+    for name in ("c", "d"):
+        asked = node.allocate(name, "a")
+        for answer in await one(await claims.prepare([asked])):
+            names |= set(answer.cdi)
+        await claims.unprepare([asked])
+    assert len(names) == 2
 
 
 class NotedFiles(ClaimFiles):

@@ -194,6 +194,7 @@ class DraFront:
             async with asyncio.timeout(GIVING):
                 while self._going:
                     await self._left.wait(self._left.version)
+        self.claims.store.rest()
         self.instance.give()
 
     def left(self, name: str) -> None:

@@ -13,6 +13,7 @@ A gateway whose successor ends early gets the lock again, and begins another rou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -30,8 +31,9 @@ TYPE = "DRAPlugin"
 """The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
 RESTING = 5.0
 """Seconds that calls under way have to end; then the newer gateway has to ask again."""
-AFTERWARDS = 2.0
-"""Seconds in which the kubelet may still call this instance, having chosen it before it knew the newer one."""
+QUIET, LONGEST_CALL = 1.0, 45.0
+"""Seconds without a call until this instance leaves the kubelet, which may have chosen it before it knew the newer one,
+and ends its calls when it leaves; and the longest that the kubelet waits for one (pkg/kubelet/cm/dra/plugin)."""
 
 
 _log = bind(__name__)
@@ -126,13 +128,16 @@ class DriverInstance:
             self._answer_from(NOBODY)
             self._handover.close()
             return
+        if (service := self._service) is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_CALL):
+                    await service.quiet(QUIET)
         _log.info("handed %s over to another gateway", self._driver)
         await self._leave()
         self._handover.close()
-        service, self._service, self._passing = self._service, None, None
+        self._service = self._passing = None
         if service is not None:
-            await asyncio.sleep(AFTERWARDS)
-            await service.close(0)
+            await service.close(QUIET)
 
     def _answer_from(self, where: Path) -> None:
         if self._service is not None:

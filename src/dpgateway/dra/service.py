@@ -7,11 +7,12 @@ for an error without a text.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ class Service:
         self.socket = folder_of(root, driver) / f"dra-{secrets.token_hex(4)}.sock"
         """A name of its own for each instance: a kubelet refuses an endpoint that it knows already."""
         self.answering = Observable(HERE)
+        self._calls = Observable(0)
+        """The number of calls under way."""
         self._server: grpc.aio.Server | None = None
         self._address: unix.Address | None = None
 
@@ -89,20 +92,38 @@ class Service:
         with contextlib.suppress(OSError):
             self.socket.unlink()
 
+    async def quiet(self, seconds: float) -> None:
+        """Returns once no call has been under way for so long."""
+        while True:
+            await self._calls.wait_for(lambda calls: not calls)
+            version = self._calls.version
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._calls.wait(version)
+            except TimeoutError:
+                return
+
     def _handlers(self, service: str) -> grpc.GenericRpcHandler:
         method = grpc.unary_unary_rpc_method_handler
         prepare = method(
-            partial(self._prepare, f"/{service}/NodePrepareResources"),
+            partial(self._counted, self._prepare, f"/{service}/NodePrepareResources"),
             wire.NodePrepareResourcesRequest.FromString,
             wire.NodePrepareResourcesResponse.SerializeToString,
         )
         unprepare = method(
-            partial(self._unprepare, f"/{service}/NodeUnprepareResources"),
+            partial(self._counted, self._unprepare, f"/{service}/NodeUnprepareResources"),
             wire.NodeUnprepareResourcesRequest.FromString,
             wire.NodeUnprepareResourcesResponse.SerializeToString,
         )
         rows = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
         return grpc.method_handlers_generic_handler(service, rows)
+
+    async def _counted(self, answer: Callable[[str, Any], Awaitable[Any]], path: str, request: Any, _: object) -> Any:  # noqa: ANN401  untyped
+        self._calls.set(self._calls.value + 1)
+        try:
+            return await answer(path, request)
+        finally:
+            self._calls.set(self._calls.value - 1)
 
     async def _elsewhere(self, path: str, request: Any) -> bytes | None:  # noqa: ANN401  untyped
         """Another gateway's answer; None if this one has to answer. Raises AioRpcError of that gateway."""
@@ -119,7 +140,7 @@ class Service:
             await self.answering.wait_for(lambda now, before=where: now != before)  # type: ignore[misc]
         return None
 
-    async def _prepare(self, path: str, request: wire.NodePrepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+    async def _prepare(self, path: str, request: wire.NodePrepareResourcesRequest) -> Any:  # noqa: ANN401  untyped
         if (answer := await self._elsewhere(path, request)) is not None:
             return wire.NodePrepareResourcesResponse.FromString(answer)
         began = time.monotonic()
@@ -128,7 +149,7 @@ class Service:
         found = {uid: _prepared(one) for uid, one in answers.items()}
         return wire.NodePrepareResourcesResponse(claims=found)
 
-    async def _unprepare(self, path: str, request: wire.NodeUnprepareResourcesRequest, _context: object) -> Any:  # noqa: ANN401  untyped
+    async def _unprepare(self, path: str, request: wire.NodeUnprepareResourcesRequest) -> Any:  # noqa: ANN401  untyped
         if (answer := await self._elsewhere(path, request)) is not None:
             return wire.NodeUnprepareResourcesResponse.FromString(answer)
         began = time.monotonic()

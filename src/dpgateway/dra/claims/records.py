@@ -49,8 +49,10 @@ class Given:
     """For monitoring (adminAccess): shown, but neither held, prepared nor released, so it has no ids."""
 
     def spec_ids(self, uid: str) -> tuple[str, ...]:
-        """The ids under which its CDI spec is kept. ``uid``: of the claim, because several may watch a device."""
-        return (f"claim {uid} {self.request} {self.pool}",) if self.admin else self.ids
+        """The ids under which its CDI spec is kept. ``uid``: of the claim, because another one may get the same devices
+        while this one's spec is being removed, and several may watch a device.
+        """
+        return (f"claim {uid} {self.request} {self.pool}",)
 
 
 @dataclass(frozen=True, slots=True)

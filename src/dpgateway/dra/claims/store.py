@@ -91,6 +91,13 @@ class ClaimStore:
             self.usage(name)
         self._tell(recalled=True)
 
+    def rest(self) -> None:
+        """The records are another gateway's: what claims hold isn't known any more."""
+        self._loaded = False
+        for usage in self.by_resource.values():
+            if isinstance(usage.value, ClaimHoldings):
+                usage.set(replace(usage.value, claims=None, looked=False))
+
     def usage(self, resource: str) -> Usage:
         """What claims hold of the resource, kept up to date."""
         if resource not in self.by_resource:

@@ -1,0 +1,133 @@
+"""The chart with DRA on a cluster of mixed versions: one set of pods, whatever front a node has."""
+
+import json
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.cluster.installed import NAMESPACE, pod, simulated
+from tests.cluster.machine.box import ClusterError, until
+
+THING, DRIVER = "example.com/thing", "dra.example.com"
+NODE = "new"
+"""It gets devices by DRA, the others by the device plugin."""
+COUNT = 4
+SLICES = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3D{DRIVER}"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+FAILURES = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError", "FailedCreatePodSandBox"}
+
+
+def profile(front):
+    resource = simulated(THING, COUNT) | {"front": front}
+    return {"nodeSelector": {"example.com/kind": front}, "config": {"resources": [resource]}}
+
+
+VALUES: dict[str, Any] = {
+    "dra": {"enabled": True, "driver": DRIVER},
+    "events": {"enabled": True},
+    "profiles": {front: profile(front) for front in ("dra", "deviceplugin")},
+}
+
+
+def wanting(name, node):
+    """A pod that the scheduler sends to the node, whatever front that has."""
+    made = pod(name, node, {THING: 1})
+    del made["spec"]["nodeName"]
+    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return made
+
+
+def device_of(cluster, name):
+    cluster.wait_for_pod(name)
+    environment = cluster.kubectl("exec", name, "--", "env").splitlines()
+    (device,) = [line for line in environment if line.startswith("THING_")]
+    return device
+
+
+def published(cluster):
+    slices = cluster.control.api("GET", SLICES)["items"]
+    return Counter(device["name"] for one in slices for device in one["spec"].get("devices", ()))
+
+
+def failures(cluster):
+    found = cluster.control.api("GET", EVENTS)["items"]
+    return [(one["regarding"]["name"], one["note"]) for one in found if one["reason"] in FAILURES]
+
+
+@pytest.fixture
+def installed(cluster, chart):
+    for node in cluster.nodes:
+        front = "dra" if node == NODE else "deviceplugin"
+        cluster.kubectl("label", "node", node, f"example.com/kind={front}")
+    chart.install(VALUES)
+    until("slices", lambda: len(published(cluster)) == COUNT)
+    for node in set(cluster.nodes) - {NODE}:
+        chart.until_offered(node, THING, COUNT)
+    yield chart
+    cluster.until_gone(cluster.delete())
+
+
+def test_the_same_pods_get_their_devices_by_either_front(cluster, installed):
+    names = {node: [f"{node}-{number}" for number in range(COUNT)] for node in cluster.nodes}
+    for node, some in names.items():
+        for name in some:
+            cluster.create(wanting(name, node))
+    for some in names.values():
+        assert len({device_of(cluster, name) for name in some}) == COUNT
+    claims = cluster.kubectl("get", "resourceclaims", "--output=name").split()
+    assert len(claims) == COUNT
+
+    # The account may write the slices of its own node alone: the policy refuses another one's.
+    account = f"system:serviceaccount:{NAMESPACE}:dpgateway"
+    made = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "stolen"},
+        "spec": {"driver": DRIVER, "nodeName": NODE, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
+    }
+    with pytest.raises(ClusterError, match="ValidatingAdmissionPolicy"):
+        cluster.kubectl("create", f"--as={account}", "--filename=-", input=json.dumps(made))
+
+
+def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
+    cluster.create(wanting("stays", NODE))
+    held = device_of(cluster, "stays")
+    over, refused = threading.Event(), []
+
+    def churn(who):
+        number = 0
+        while not over.is_set():
+            name = f"churn-{who}-{(number := number + 1)}"
+            cluster.create(wanting(name, NODE))
+            try:
+                cluster.wait_for_pod(name)
+            except ClusterError as error:
+                refused.append(f"{error}\n{cluster.kubectl('describe', 'pod', name)}")
+            cluster.delete(name)
+
+    churning = [threading.Thread(target=churn, args=(who,)) for who in "ab"]
+    for one in churning:
+        one.start()
+    try:
+        before = installed.uids()
+        installed.install(VALUES | {"podAnnotations": {"example.com/rolled": "out"}})
+        until("end of the old gateways", lambda: not before & installed.uids())
+    finally:
+        over.set()
+        for one in churning:
+            one.join()
+    assert refused == []
+    assert failures(cluster) == []
+    assert device_of(cluster, "stays") == held
+    assert len(published(cluster)) == COUNT
+
+
+def test_nothing_is_offered_before_it_is_uninstalled(cluster, installed):
+    cluster.create(wanting("stays", NODE))
+    device_of(cluster, "stays")
+    installed.install(VALUES | {"dra": VALUES["dra"] | {"withdraw": True}})
+    until("no device in slices", lambda: not published(cluster))
+    cluster.until_gone(cluster.delete("stays"))
+    installed.uninstall()
