@@ -105,7 +105,7 @@ async def test_one_resource_with_its_holders(node):
     assert [line[2:8] for line in await until(held)] == [["Healthy", "-", "pod", "p", "(c)", "for"]]
     (resource,) = (await node.json(R))["resources"]
     (device,) = [device for device in resource["devices"] if device["held"]]
-    assert device["holders"] == [{"namespace": None, "pod": None, "pod_uid": "p", "container": "c"}]
+    assert device["holders"] == [{"namespace": None, "pod": None, "pod_uid": "p", "container": "c", "claim": None}]
     assert resource["driver"]["version"] == version("dpgateway-simulated")
     assert resource["driver"]["error"] is None
     since = device["held_since"]
