@@ -10,6 +10,7 @@ preparing    claims prepared for the kubelet
 reconciling  claims compared with the kubelet and the API server
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
+obstacles    why a node can't give devices by DRA
 publishing   slices at the API server, kept as they should be
 report       what the front says of itself, for status and metrics
 claims       what a claim has: at the API server, on disk, and as holdings

@@ -11,9 +11,8 @@ own. What decides when:
   given any more doesn't wait.
 - The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
   so the uid is read again whenever slices are missing.
-- A kubelet before FIRST starts a pod that asks for an extended resource without its device, if the scheduler has given
-  it one by a claim. So nothing is published there, and what was is deleted. The Node says the kubelet's version, at the
-  latest some seconds after the kubelet has started; so it is read at each registration, and twice later.
+- Where kubelet or runtime are too old (``obstacles``), nothing is published, and what was is deleted. The Node says
+  their versions some seconds after the kubelet has started, so it is read at each registration, and twice later.
 - The server drops the fields of features that are off, silently. A pool with counters or shares is first created as a
   dry run; if fields are missing in the answer, the pool isn't published: without its counters the scheduler would give
   one board to two pods.
@@ -23,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -40,6 +38,7 @@ from dpgateway.cluster.server import (
     ObjectKind,
 )
 from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.obstacles import obstacle
 from dpgateway.dra.slices.changes import Identity, SliceChanges, changes, dropped, specimen
 from dpgateway.dra.slices.layout import Content
 from dpgateway.kit.complaint import Complaint
@@ -51,14 +50,10 @@ PAUSE = 1.0
 """Seconds between two writes that can wait."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
-FIRST = 1, 36
-"""The first Kubernetes version whose kubelets give pods what claims for extended resources have (KEP-5004)."""
 LATER = 15.0, 60.0
 """Seconds after a registration until the Node is read again."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
-
-_VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})\b")
 
 Wanted = Mapping[str, tuple[Content, ...] | None]
 """The contents of the slices of each pool, by the pool's name; None for one whose devices aren't known yet: its slices
@@ -112,8 +107,8 @@ class Publisher:
         (self._driver, self._node), self._uid = us, ""
         self._kept: dict[str, str] = {}
         """Why the server can't keep a pool's fields, or an empty text, by the features that the pool uses."""
-        self._too_old = ""
-        """Why nothing may be published for this kubelet."""
+        self._obstacle = ""
+        """Why nothing may be published on this node."""
         self._wiped: deque[float] = deque(maxlen=WIPES + 1)
         self.deleted = 0
         """How often others have deleted slices; a kubelet does when it starts."""
@@ -160,12 +155,12 @@ class Publisher:
             seen, wanted = self._seen.objects.value, self.wanted.value
             if not self._uid:
                 await self._identify()
-            if self._too_old:
+            if self._obstacle:
                 wanted = {}
             refused = await self._refused(wanted)
             todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
             if not any(map(any, todo)):
-                failures = (self._too_old,) if self._too_old else tuple(refused.values())
+                failures = (self._obstacle,) if self._obstacle else tuple(refused.values())
                 self._say(*failures, refused=refused, right=not failures)
                 return
             if (pause := self._pause(todo, seen)) > 0:
@@ -175,7 +170,7 @@ class Publisher:
             if any(one.create for one in todo) and self.state.value.slices:
                 self._count_wipe()
                 await self._identify()
-                if self._too_old:
+                if self._obstacle:
                     continue
                 seen = self._seen.objects.value
                 todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
@@ -193,13 +188,7 @@ class Publisher:
         found = await self._server.get(ObjectKind.NODE, self._node)
         if found is None:
             raise ClusterError(f"there is no node {self._node}: is it the name that the kubelet has (--node-name)?")
-        self._uid, self._too_old = str(found["metadata"]["uid"]), ""
-        version = str(((found.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
-        if (match := _VERSION.match(version)) is not None and (int(match[1]), int(match[2])) < FIRST:
-            self._too_old = (
-                f"kubelet {version} of node {self._node} starts pods of an extended resource without their "
-                f"claims' devices: expected {FIRST[0]}.{FIRST[1]} or later, or the resource with front: deviceplugin"
-            )
+        self._uid, self._obstacle = str(found["metadata"]["uid"]), obstacle(found)
 
     def _identity(self, pool: str) -> Identity:
         return Identity(self._driver, self._node, self._uid, pool)
