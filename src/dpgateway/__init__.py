@@ -17,7 +17,8 @@ resource      one extended resource, whichever front offers it
 cluster       the API server, for a front that needs it
 registry      sockets in the kubelet's plugins_registry
 deviceplugin  the front that speaks the device-plugin API
-dra           the front for Dynamic Resource Allocation, in the making
+dra           the front for Dynamic Resource Allocation
+fronts        both of them, and the parts that they share
 status        everything there is to know of a gateway, as one value
 web           the pages and metrics made of it
 events        events of Kubernetes made of it

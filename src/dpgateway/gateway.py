@@ -17,52 +17,35 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpgateway.cdi.directories import SpecDirectories
-from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json, watched
-from dpgateway.deviceplugin.api import LIST_LIMIT, only
-from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import unfit
-from dpgateway.deviceplugin.handover.coordinator import Coordinator
-from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
-from dpgateway.deviceplugin.plugin import Front, Plugin
-from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
-from dpgateway.deviceplugin.server.streams import ListThrottle
-from dpgateway.deviceplugin.values import FRONT
-from dpgateway.drivers.running import CallsAfterClose, RunningDriver
+from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError, NoThread
+from dpgateway.fronts import NodeFronts
 from dpgateway.kit import memory
-from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import retry, uncancelled
-from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.node.pods import other_of_us, say_ending
-from dpgateway.node.runtime import SOCKETS, Runtime
-from dpgateway.resource.front import Usage
+from dpgateway.node.runtime import SOCKETS
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.held import HeldDevices
-from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, LAST
-from dpgateway.resource.pools import Pools
-from dpgateway.resource.resource import Common
-from dpgateway.resource.specs import SpecKeeper
 from dpgateway.status.figures import ClusterFigures
 from dpgateway.status.overview import Overview, Served
 
 if TYPE_CHECKING:
-    from dpgateway.dra.front import DraFront
     from dpgateway.events.writing import EventWriter
 
 GRACE = 1.0
@@ -120,34 +103,14 @@ class Gateway:
     def __init__(self, configuration: Configuration, node_name: str, group: asyncio.TaskGroup) -> None:
         self._first = configuration
         self._group = group
-        self._node_name, self._threads = node_name, Threads()
-        names = [config.name for config in configuration.resources if config.front == FRONT]
-        directory = configuration.kubelet.device_plugins_dir
-        runtime = configuration.runtime.socket
+        self._node_name = node_name
+        directory, runtime = configuration.kubelet.device_plugins_dir, configuration.runtime.socket
         places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
+        self._pods = places.pods
         self._node = Node(directory, self._kubelet_changed, self._streaming, self._read)
-        self._holdings = NodeHoldings(self._node, places, names, self._threads)
-        client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._after_close, self._pods = CallsAfterClose(), places.pods
-        orphans = Orphans(self._holdings, directory, configuration.state_dir, self._threads)
-        self._pools = Pools(orphans, self._after_close)
-        handover = Coordinator(self._pools.together, group)
-        cdi_dirs = configuration.runtime.cdi_dirs
-        specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
-        self._own_specs = own = OwnSpecs(
-            configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s")
-        )
-        self._usages: list[Mapping[str, Usage]] = [self._holdings.by_resource]
-        """By resource, of each front."""
-        self._spec_keeper = SpecKeeper(own, self._usages, orphans, self._threads)
-        cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
-        throttle = ListThrottle(self._node.written)
-        common = Common(directory, configuration.state_dir, self._threads, self._pools, LIST_LIMIT)
-        self._front = Front(common, self._holdings, client, handover, cdi, throttle)
-        self._dra: DraFront | None = None
-        """None until the configuration has a DRA driver: its code and libraries aren't loaded before."""
+        self._fronts = NodeFronts(configuration, (node_name, self._node, places), group)
         self._events: EventWriter | None = None
-        """None until Kubernetes events are to be written: the same holds for them."""
+        """None until Kubernetes events are to be written: before, none of their libraries is loaded."""
         self._writing: asyncio.Task[None] | None = None
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
@@ -155,17 +118,15 @@ class Gateway:
         self._serving: dict[str, _Serving] = {}
         self.changed = Signal()
         """Notified when the status may have changed."""
-        self.overview = Overview(self._node_name, self._holdings, client, self._serving, self.changed)
+        self.overview = Overview(node_name, self._fronts.holdings, self._fronts.client, self._serving, self.changed)
         """The gateway's status."""
         self.overview.cluster = self._cluster_figures
 
     def start(self) -> None:
         self._everywhere = [
             self._spawn("watch the kubelet", self._node.run),
-            self._spawn("know what containers hold", self._holdings.run),
             self._spawn("sweep", self._sweep),
-            self._spawn("follow the pools", self._pools.run),
-            self._spawn("keep CDI specs", self._spec_keeper.run),
+            *(self._spawn(name, run) for name, run in self._fronts.work),
         ]
         self._start_dra(self._first)
         self._write_events(self._first)
@@ -180,22 +141,14 @@ class Gateway:
         return self._group.create_task(supervised(name, run), name=name)
 
     def _start_dra(self, configuration: Configuration) -> None:
-        """Starts the DRA front, unless it runs already, or nobody needs it: a driver is configured, or claims of an
-        earlier configuration have to end.
-        """
-        claims = configuration.state_dir / "dra" / "claims"
-        if self._dra is None and (configuration.dra.driver is not None or any(claims.glob("*.json"))):
-            from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
-
-            node = self._node_name, self._node.there
-            self._dra = dra_front(configuration, node, self._front.common, self._own_specs)
-            self._dra.withdraw(withdrawn=configuration.dra.withdraw)
-            for value in self._dra.reporting.values:
+        """Starts the DRA front, once it is needed."""
+        if (front := self._fronts.add_dra(configuration)) is not None:
+            for value in front.reporting.values:
                 value.subscribe(self.changed.notify)
-            self.overview.dra = self._dra
-            self._usages.append(self._dra.claims.by_resource)
-            self._pools.look_at_left = self._dra.claims.store.peek
-            self._everywhere.append(self._spawn("serve DRA", self._dra.run))
+            self.overview.dra = front
+            self._everywhere.append(self._spawn("serve DRA", front.run))
+        if (served := self._fronts.dra) is not None:
+            served.withdraw(withdrawn=configuration.dra.withdraw)
 
     def _write_events(self, configuration: Configuration) -> None:
         """Begins or ends to write Kubernetes events, as configured."""
@@ -203,9 +156,9 @@ class Gateway:
         if wanted and self._events is None:
             from dpgateway.events.writing import event_writer  # noqa: PLC0415  18 MB with its libraries
 
-            server = self._dra.server if self._dra is not None else None
+            server = self._fronts.dra.server if self._fronts.dra is not None else None
             about = self._node_name, self.overview, self.changed
-            self._events = event_writer(configuration, about, self._threads, server)
+            self._events = event_writer(configuration, about, self._fronts.threads, server)
         if wanted and self._events is not None and self._writing is None:
             self._writing = self._spawn("write events", self._events.run)
             self._everywhere.append(self._writing)
@@ -214,7 +167,7 @@ class Gateway:
             self._writing = None
 
     def _cluster_figures(self) -> ClusterFigures:
-        servers = {one.server for one in (self._dra, self._events) if one is not None}
+        servers = {one.server for one in (self._fronts.dra, self._events) if one is not None}
         requests = sum((one.requests for one in servers), Counter[tuple[str, str, str]]())
         answers = [one.up for one in servers if one.up is not None]
         events = dict(self._events.outcomes) if self._events is not None else {}
@@ -254,8 +207,6 @@ class Gateway:
         """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
         self._start_dra(new)
         self._write_events(new)
-        if self._dra is not None:
-            self._dra.withdraw(withdrawn=new.dra.withdraw)
 
         # A change concerns the successor of a resource that is being restarted.
         latest = {name: serving.next or serving for name, serving in self._serving.items()}
@@ -273,7 +224,7 @@ class Gateway:
             serving = self._serving.get(config.name)
             if serving is not None and (serving.has_devices if config.name in restarted else serving.next):
                 continue
-            self._pools.add(config)
+            self._fronts.pools.add(config)
 
         for config in changes.added:
             self._begin(config)
@@ -285,9 +236,8 @@ class Gateway:
         self._settle()
 
     def _begin(self, config: ResourceConfig) -> None:
-        self._pools.add(config)
-        if self._dra is not None and config.front == self._dra.name:
-            self._dra.expect(config)
+        self._fronts.pools.add(config)
+        self._fronts.expect(config)
         serving = self._serving[config.name] = _Serving(watched(config), time.monotonic())
         serving.task = self._spawn(config.name, partial(self._serve, serving))
         self.changed.notify()
@@ -316,11 +266,10 @@ class Gateway:
         # Ownership carries over: another gateway may have taken the resource from the old one.
         new.ours, new.follows = self._is_ours(old), old.follows
         config = new.config.value
-        if self._dra is not None and config.front == self._dra.name:
-            self._dra.expect(config)
+        self._fronts.expect(config)
         await _ended(old.task)
         self._serving[config.name] = new
-        self._pools.add(config)
+        self._fronts.pools.add(config)
         old.next = new.old = None
         new.placed.set()
 
@@ -328,11 +277,10 @@ class Gateway:
         await self._stop_next(self._serving[config.name])
         await _ended(self._serving[config.name].task)
         del self._serving[config.name]
-        if self._dra is not None:
-            self._dra.forget(config.name)
+        self._fronts.forget(config.name)
         self.changed.notify()
         # Only now: until its task had ended, the resource could grant.
-        self._pools.remove(config.name)
+        self._fronts.pools.remove(config.name)
 
     async def _stop_next(self, serving: _Serving) -> None:
         if serving.next is not None:
@@ -352,15 +300,15 @@ class Gateway:
     async def _serve_once(self, serving: _Serving) -> None:
         """Raises _Over, in a group, when another gateway has the resource, or it must begin again."""
         config = serving.config = watched(serving.config.value)  # drops the subscribers of the last run
-        name = config.value.name
+        name, fronts = config.value.name, self._fronts
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
-            driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._after_close)
-            driver.inform(HeldDevices(self._usage(config.value), config), unfit)
+            driver = serving.driver = RunningDriver(config, self._node_name, fronts.threads, log, fronts.after_close)
+            driver.inform(HeldDevices(fronts.usage(config.value), config), unfit)
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)
-            plugin = serving.plugin = self._plugin(serving, driver, group)
+            plugin = serving.plugin = fronts.plugin(config, driver, group, follows=serving.follows)
             for value in plugin.values:
                 value.subscribe(self.changed.notify)
             plugin.standing.subscribe(serving.note)
@@ -378,38 +326,19 @@ class Gateway:
             # Ends the group, and with it the driver.
             raise _Over(given=given)
 
-    def _usage(self, config: ResourceConfig) -> Usage:
-        """What containers hold of the resource on its front."""
-        if config.front == FRONT:
-            self._holdings.add(config.name)
-            return self._holdings.by_resource[config.name]
-        assert self._dra is not None  # noqa: S101  the configuration has its driver
-        return self._dra.claims.usage(config.name)
-
-    def _plugin(self, serving: _Serving, driver: RunningDriver, group: asyncio.TaskGroup) -> OnFront:
-        if serving.config.value.front == FRONT:
-            return Plugin(serving.config, driver, self._front, group, follows=serving.follows)
-        from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  see _start_dra
-
-        assert self._dra is not None  # noqa: S101  the configuration has its driver
-        return DraPlugin(serving.config, driver, self._dra, group)
-
     # the kubelet
 
     def _kubelet_changed(self, change: Change) -> None:
         self.changed.notify()
+        self._fronts.kubelet(change)
         if change is Change.NEW:
-            # The old channel leads to the previous kubelet's socket.
-            self._front.client.new_kubelet()
             self._settle()
-        if change is Change.GONE and self._dra is not None:
-            self._dra.kubelet_gone()
         for plugin in self._plugins():
             plugin.kubelet(change)
 
     async def _read(self) -> None:
         """Returns when a read of the checkpoint that began after the call is published."""
-        await self._holdings.reader.read()
+        await self._fronts.holdings.reader.read()
 
     def _streaming(self) -> bool:
         return any(plugin.streaming for plugin in self._plugins())
@@ -434,8 +363,7 @@ class Gateway:
     def ours(self) -> tuple[str, ...]:
         """The resources that would be unserved if this gateway ended now."""
         names = tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
-        # The kubelet calls this gateway until it has registered the next one.
-        return (*names, self._dra.us.driver) if self._dra is not None and self._dra.instance.passing else names
+        return (*names, *self._fronts.passing)
 
     @property
     def given(self) -> bool:
@@ -465,13 +393,15 @@ class Gateway:
 
     async def works(self) -> None:
         """Returns when the event loop and the workers have done the work queued before: the watchdog's check."""
-        await self._threads.call("say that it works", lambda: None)
+        await self._fronts.threads.call("say that it works", lambda: None)
 
     # the end
 
     async def close(self) -> None:
         """Stops all resources concurrently, then the rest. Takes at most GRACE and the limits of server and driver."""
-        self._say_ending()
+        if self._settling is not None:
+            self._settling.cancel()
+        self._fronts.ending()
         servings = [one for serving in self._serving.values() for one in (serving, serving.next) if one is not None]
         # Drivers are hurried before the cancellation, so that each close() has the short limit from its start.
         for serving in servings:
@@ -483,22 +413,13 @@ class Gateway:
                 task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._dra is not None:
-            await self._dra.close()
-        await self._front.client.close()
-
-    def _say_ending(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-        if self._dra is not None:
-            self._dra.ending()
+        await self._fronts.close()
 
     def abandon(self) -> None:
         """Removes all sockets now, while things still run; from any thread."""
         for plugin in self._plugins():
             plugin.abandon()
-        if self._dra is not None:
-            self._dra.abandon()
+        self._fronts.abandon()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -62,9 +62,10 @@ def _version(context: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(str(error)) from error
 
 
-def _option(name: str, parameter: str, **how: Any) -> Callable[[F], F]:  # noqa: ANN401  click's own
-    """An option that can be set as an environment variable, too."""
-    return click.option(f"--{name}", parameter, envvar=f"DPGATEWAY_{name.upper().replace('-', '_')}", **how)
+def _option(name: str, parameter: str, *variables: str, **how: Any) -> Callable[[F], F]:  # noqa: ANN401  click's own
+    """An option that can be set as an environment variable, too. ``variables``: further ones."""
+    own = f"DPGATEWAY_{name.upper().replace('-', '_')}"
+    return click.option(f"--{name}", parameter, envvar=[own, *variables], **how)
 
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -94,7 +95,14 @@ _VERSION_HELP = "Version, such as 1.24 or 1.10.2."
     "patience", "patience", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds that a step waits."
 )
 @_option("api-port", "port", type=click.IntRange(0, 65535), help=_PORT_HELP)
-@_option("node-name", "node", default=socket.gethostname().lower(), show_default="the host's name", help=_NODE_HELP)
+@_option(
+    "node-name",
+    "node",
+    "NODE_NAME",
+    default=socket.gethostname().lower(),
+    show_default="the host's name",
+    help=_NODE_HELP,
+)
 def simulate(  # noqa: PLR0913, PLR0917  one per option
     version: str,
     directory: Path,

@@ -87,7 +87,8 @@ def test_options_come_from_the_environment(run: Run) -> None:
     result = run("kill", environment={"DPGATEWAY_KUBELET": "1.10", "DPGATEWAY_OUTPUT": "json"})
     assert '"version": "1.10"' in result.output
     assert all(
-        option.envvar == f"DPGATEWAY_{option.opts[0][2:].upper().replace('-', '_')}" for option in simulate.params
+        f"DPGATEWAY_{option.opts[0][2:].upper().replace('-', '_')}" in (option.envvar or ())
+        for option in simulate.params
     )
 
 

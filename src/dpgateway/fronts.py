@@ -1,0 +1,158 @@
+"""The fronts of a node, and the parts that they share: holdings, pools, and CDI specs.
+
+The device-plugin front is always there. The DRA front is made once the configuration has a driver for it, or an earlier
+one has left claims: before, none of its code and libraries is loaded. What either front gave counts in the other one,
+as orphans (``resource.orphans``) or as what is left (``resource.pools``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from dpgateway.cdi.directories import SpecDirectories
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.config import Configuration, ResourceConfig
+from dpgateway.deviceplugin.api import LIST_LIMIT, only
+from dpgateway.deviceplugin.cdi import CdiDelivery
+from dpgateway.deviceplugin.handover.coordinator import Coordinator
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
+from dpgateway.deviceplugin.plugin import Front, Plugin
+from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.server.streams import ListThrottle
+from dpgateway.deviceplugin.values import FRONT
+from dpgateway.drivers.running import CallsAfterClose, RunningDriver
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.node.directory import Places
+from dpgateway.node.incarnation import Change
+from dpgateway.node.node import Node
+from dpgateway.node.runtime import Runtime
+from dpgateway.resource.front import Usage
+from dpgateway.resource.fronted import OnFront
+from dpgateway.resource.orphans import Orphans
+from dpgateway.resource.pools import Pools
+from dpgateway.resource.resource import Common
+from dpgateway.resource.specs import SpecKeeper
+
+if TYPE_CHECKING:
+    from dpgateway.dra.front import DraFront
+
+_log = bind(__name__)
+
+Work = tuple[str, Callable[[], Awaitable[None]]]
+"""The name of a task that no resource owns, and what it runs."""
+
+
+class NodeFronts:
+    """Used from the event loop."""
+
+    def __init__(self, configuration: Configuration, node: tuple[str, Node, Places], group: asyncio.TaskGroup) -> None:
+        """``node``: its name, its kubelet, and the kubelet's paths."""
+        self._name, self._node, places = node
+        self.threads, self.after_close = Threads(), CallsAfterClose()
+        names = [config.name for config in configuration.resources if config.front == FRONT]
+        directory, state_dir = configuration.kubelet.device_plugins_dir, configuration.state_dir
+        self.holdings = NodeHoldings(self._node, places, names, self.threads)
+        self.client = KubeletClient(directory, only(configuration.kubelet.apis), group)
+        orphans = Orphans(self.holdings, directory, state_dir, self.threads)
+        self.pools = Pools(orphans, self.after_close)
+
+        cdi_dirs = configuration.runtime.cdi_dirs
+        self._specs = OwnSpecs(state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
+        self._usages: list[Mapping[str, Usage]] = [self.holdings.by_resource]
+        """By resource, of each front."""
+        self._keeper = SpecKeeper(self._specs, self._usages, orphans, self.threads)
+
+        common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT)
+        handover = Coordinator(self.pools.together, group)
+        directories = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
+        cdi = CdiDelivery(directories, self._specs, self.threads, Runtime(configuration.runtime.socket).cdi)
+        self._plugins = Front(common, self.holdings, self.client, handover, cdi, ListThrottle(self._node.written))
+        self.dra: DraFront | None = None
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """What runs as long as the gateway does."""
+        return (
+            ("know what containers hold", self.holdings.run),
+            ("follow the pools", self.pools.run),
+            ("keep CDI specs", self._keeper.run),
+        )
+
+    def add_dra(self, configuration: Configuration) -> DraFront | None:
+        """Makes the DRA front; None if it is there already, or nobody needs it: no driver is configured, and no claims
+        of an earlier configuration have to end.
+        """
+        claims = configuration.state_dir / "dra" / "claims"
+        if self.dra is not None or (configuration.dra.driver is None and not any(claims.glob("*.json"))):
+            return None
+        from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
+
+        self.dra = dra_front(configuration, (self._name, self._node.there), self._plugins.common, self._specs)
+        self._usages.append(self.dra.claims.by_resource)
+        self.pools.look_at_left = self.dra.claims.store.peek
+        return self.dra
+
+    # the resources
+
+    def expect(self, config: ResourceConfig) -> None:
+        """The resource is going to be offered: until then what is published of it stays."""
+        if self.dra is not None and config.front == self.dra.name:
+            self.dra.expect(config)
+
+    def forget(self, resource: str) -> None:
+        """It isn't going to be offered any more."""
+        if self.dra is not None:
+            self.dra.forget(resource)
+
+    def usage(self, config: ResourceConfig) -> Usage:
+        """What containers hold of the resource on its front."""
+        if config.front == FRONT:
+            self.holdings.add(config.name)
+            return self.holdings.by_resource[config.name]
+        assert self.dra is not None  # noqa: S101  the configuration has its driver
+        return self.dra.claims.usage(config.name)
+
+    def plugin(
+        self, config: Observable[ResourceConfig], driver: RunningDriver, group: asyncio.TaskGroup, *, follows: bool
+    ) -> OnFront:
+        """The resource on its front. ``follows``: whether to take over from a gateway that serves it."""
+        if config.value.front == FRONT:
+            return Plugin(config, driver, self._plugins, group, follows=follows)
+        from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  18 MB with its libraries
+
+        assert self.dra is not None  # noqa: S101  the configuration has its driver
+        return DraPlugin(config, driver, self.dra, group)
+
+    # the node and the process
+
+    def kubelet(self, change: Change) -> None:
+        """The kubelet's socket has changed."""
+        if change is Change.NEW:
+            self.client.new_kubelet()  # the old channel leads to the previous kubelet's socket
+        if change is Change.GONE and self.dra is not None:
+            self.dra.kubelet_gone()
+
+    @property
+    def passing(self) -> tuple[str, ...]:
+        """The DRA driver, if the kubelet calls this gateway for it until the next one is registered."""
+        return () if self.dra is None or not self.dra.instance.passing else (self.dra.us.driver,)
+
+    def ending(self) -> None:
+        """The process is about to end."""
+        if self.dra is not None:
+            self.dra.ending()
+
+    async def close(self) -> None:
+        if self.dra is not None:
+            await self.dra.close()
+        await self.client.close()
+
+    def abandon(self) -> None:
+        """Lets go of everything at once. May be called from any thread."""
+        if self.dra is not None:
+            self.dra.abandon()
