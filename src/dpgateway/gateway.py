@@ -121,6 +121,7 @@ class Gateway:
         self.overview = Overview(node_name, self._fronts.holdings, self._fronts.client, self._serving, self.changed)
         """The gateway's status."""
         self.overview.cluster = self._cluster_figures
+        self.overview.on_other_front = self._fronts.pools.on_other_front
 
     def start(self) -> None:
         self._everywhere = [

@@ -91,7 +91,7 @@ async def test_a_claim_in_status_table_pages_and_metrics(node, kubelet, gateway)
     assert f"DRA driver {US.driver}: published" in await command(gateway, "status")
     assert "claim default/c for" in await command(gateway, "status", NAME)
     assert "node-0, held by claim default/c" in (await page(gateway, "/statusz")).body.decode()
-    (line,) = [one for one in gateway.entries() if one["message"] == "prepared claim default/c: 1 devices"]
+    (line,) = [one for one in gateway.entries() if one["message"] == "prepared claim default/c: 1 device"]
     assert (line["claim"], line["resource"], line["devices"], line["count"]) == ("default/c", NAME, ["node-0"], 1)
     assert line["seconds"] > 0
     ready = (await page(gateway, "/readyz")).json
@@ -183,8 +183,12 @@ async def test_what_the_other_front_gave(node, kubelet, gateway):
     gateway.reload(resource())
     await node.register()
     await until(lambda: len(node.devices) == 1)
-    (reason,) = await troubles(gateway)
-    assert reason == f"offered by DRA now, but by the device plugin {held} is held by default/one (c)"
+    found = json.loads(await command(gateway, "status", "--output=json"))
+    (reason,) = [one["reason"] for one in found["troubles"]]
+    (served,) = found["resources"]
+    assert [(one["id"], one["holders"][0]["pod"]) for one in served["devices"] if one["held"]] == [(held, "one")]
+    assert served["counts"]["held"] == 1
+    assert reason == f"offered by DRA now, but default/one (c) holds {held} by the device plugin"
 
 
 async def test_claims_of_a_resource_that_is_offered_by_the_device_plugin_now(node, kubelet, gateway):

@@ -15,7 +15,7 @@ from dpgateway.resource.published import (
 )
 from dpgateway.status import dra_troubles
 from dpgateway.status.dra_troubles import of_dra, of_moved
-from dpgateway.status.troubles import LOOK_AT_KUBELET, ONE_GATEWAY, REFUSED
+from dpgateway.status.troubles import LOOK_AT_KUBELET, ONE_GATEWAY
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:02:00Z"
 NAME = "example.com/a"
@@ -110,7 +110,13 @@ def test_none_while_all_is_well():
             replace(GOOD, refused=Failure("worn out", THEN)),
             "warning",
             "the last claim that the kubelet asked for: worn out",
-            REFUSED,
+            dra_troubles.REFUSED_CLAIM,
+        ),
+        (
+            replace(GOOD, refused=Failure("get resourceclaims c: found status 403: forbidden", THEN)),
+            "warning",
+            "the last claim that the kubelet asked for: get resourceclaims c: found status 403: forbidden",
+            dra_troubles.RIGHTS,
         ),
     ],
 )
@@ -147,4 +153,4 @@ def test_errors_first():
 
 def test_devices_that_containers_have_by_the_device_plugin():
     (one,) = of_moved({NAME: [("x", "d/p (c)")], "example.com/b": []})
-    assert (one.resource, one.reason) == (NAME, "offered by DRA now, but by the device plugin x is held by d/p (c)")
+    assert (one.resource, one.reason) == (NAME, "offered by DRA now, but d/p (c) holds x by the device plugin")

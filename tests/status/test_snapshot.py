@@ -127,3 +127,12 @@ class TestDevices:
         assert devices.all is before
         devices.look(one, named.heard({"a": Holder("team", "other", "main")}, 3.0))
         assert devices.all[0].holders[0].pod == "other"
+
+    def test_what_the_other_front_gave_is_held(self, one):
+        devices, holder = Devices(), Holder("team", "encoder-0", "main")
+        before = Holdings().noted({}, 0.0, 0.0).began(("a",)).gave(("a",), 1.0).heard({"a": holder}, 2.0)
+        devices.look(one, Holdings(), before)
+        assert [[held.pod for held in device.holders] for device in devices.all] == [["encoder-0"], []]
+        assert (devices.counts.held, devices.counts.free) == (1, 1)
+        devices.look(one, Holdings())
+        assert devices.counts.held == 0

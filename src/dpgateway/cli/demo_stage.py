@@ -45,9 +45,7 @@ def expect(what: str, found: object, expected: object) -> None:
 
 @dataclass
 class Stage:
-    """A gateway and a kubelet of a cluster, with the actions of the steps. ``held``: pod, resource and id;
-    ``before``: the pods that have a device of a resource from before its front changed.
-    """
+    """A gateway and a kubelet of a cluster, with the actions of the steps. ``held``: pod, resource and id."""
 
     folder: Path
     cluster: SimulatedCluster
@@ -55,7 +53,6 @@ class Stage:
     process: asyncio.subprocess.Process
     steps: int = 0
     held: list[tuple[str, str, str]] = field(default_factory=list)
-    before: set[str] = field(default_factory=set)
 
     def step(self, title: str) -> None:
         self.steps += 1
@@ -107,7 +104,6 @@ class Stage:
         the device plugin: until then the scheduler sends pods that way.
         """
         began, content = time.monotonic(), configuration(self.folder)
-        self.before = {pod for pod, name, _ in self.held if name == resource}
         for one in content["resources"]:
             if one["name"] == resource:
                 one["front"] = "dra"

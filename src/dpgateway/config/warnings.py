@@ -50,7 +50,7 @@ def _of_files(document: Document) -> Iterator[Problem]:
 
 def _of_resource(entry: Entry, resource: ResourceKeys, *, prefers: bool) -> Iterator[Problem]:
     written = entry.written
-    if resource.shares.distinct == "require" and resource.shares.count > 1:
+    if resource.shares.distinct == "require" and resource.shares.count > 1 and resource.front != "dra":
         # GetPreferredAllocation came with 1.19
         text = "kubelets before 1.19 pick shares blindly: a container that wants two may be refused for ever"
         yield Problem(written.at("shares"), hint=text)

@@ -189,7 +189,8 @@ class NodeClaims:
                 await self.store.forget(new)
             raise
         extra = {**new.fields, "seconds": round(time.monotonic() - began, 6)}
-        self._log.info("prepared %s: %d devices", new, extra["count"], extra=extra)
+        devices = "device" if extra["count"] == 1 else "devices"
+        self._log.info("prepared %s: %d %s", new, extra["count"], devices, extra=extra)
         return _prepared(new)
 
     async def _free(self, wanted: Allocated) -> tuple[Given, ...]:

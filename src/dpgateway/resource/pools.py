@@ -171,15 +171,15 @@ class Pools:
         for one in self._ended():
             # The same resource on another front isn't just any resource: it has the same hardware.
             if one.resource != resource:
-                yield certain(one) if one.known or not one.resource.startswith(f"{resource}, ") else one
+                yield certain(one) if one.known or not one.resource.startswith(f"{resource} ") else one
 
     def _ended(self) -> Iterator[Used]:
         """The uses of orphans, and of calls of ended drivers."""
         for name, holdings in self._orphans.usages.items():
-            whose = name if name not in self._of else f"{name}, by another front"
+            whose = name if name not in self._of else f"{name} on the other front"
             yield used(whose, holdings.value, lambda _: None, untold=False)
         for name, in_use in self.left.value.items():
-            yield used(f"{name}, by another front", in_use, lambda _: None, untold=False)
+            yield used(f"{name} on the other front", in_use, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
@@ -214,6 +214,11 @@ class Pools:
         self._served[member.name] = member
         if member.name in self._of:
             member.join(self._of[member.name])
+
+    def on_other_front(self, name: str) -> tuple[InUse, ...]:
+        """What the other front gave of a configured resource, before the resource changed its front."""
+        orphan, left = self._orphans.usages.get(name), self.left.value.get(name)
+        return tuple([one for one in (orphan.value if orphan is not None else None, left) if one is not None])
 
     async def others_ended(self) -> None:
         """Waits until the grants of a gateway that served until now are known, of resources that aren't configured

@@ -14,7 +14,6 @@ from dpgateway.status.troubles import (
     LOOK_AT_KUBELET,
     MOST_NAMED,
     ONE_GATEWAY,
-    REFUSED,
     WARNING,
     some,
 )
@@ -58,7 +57,10 @@ CONTEST = (
 )
 DOUBT = "the records are in `state_dir`/dra/claims; the gateway looks again by itself, every 30 s"
 AWAIT_CLAIM = "its pods go on, and end as ever while `dra.driver` stays configured; without it they can't end"
-WITHHELD = "its devices aren't in the slices until that container ends"
+REFUSED_CLAIM = (
+    "the kubelet asks again about every minute; this is over once a claim is prepared, or ends. The log may say more"
+)
+WITHHELD = "a device is in no slice until its container ends"
 
 
 def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Trouble, ...]:
@@ -69,7 +71,8 @@ def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Tr
         found.append(Trouble(level, "", f"no claim gets devices: {doubt.reason}", doubt.since, DOUBT))
     if dra.refused is not None:
         text = f"the last claim that the kubelet asked for: {dra.refused.reason}"
-        found.append(Trouble(WARNING, "", text, dra.refused.since, REFUSED))
+        advice = RIGHTS if f"found status {FORBIDDEN}" in text else REFUSED_CLAIM
+        found.append(Trouble(WARNING, "", text, dra.refused.since, advice))
     found += _of_claims(dra, only)
     return tuple(sorted(found, key=lambda trouble: trouble.level != ERROR))
 
@@ -78,9 +81,9 @@ def of_moved(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ..
     """The troubles of resources that moved to DRA. ``left``: the ids that containers hold by the device plugin, each
     with its holder, by resource.
     """
-    texts = {name: [f"{id_} is held by {holder}" for id_, holder in held] for name, held in left.items() if held}
+    texts = {name: [f"{holder} holds {id_}" for id_, holder in held] for name, held in left.items() if held}
     return tuple(
-        Trouble(WARNING, name, f"offered by DRA now, but by the device plugin {some(held, MOST_NAMED)}", None, WITHHELD)
+        Trouble(WARNING, name, f"offered by DRA now, but {some(held, MOST_NAMED)} by the device plugin", None, WITHHELD)
         for name, held in texts.items()
     )
 

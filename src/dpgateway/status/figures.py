@@ -13,7 +13,7 @@ from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
 from dpgateway.node.holders import Holder
-from dpgateway.resource.front import Standing
+from dpgateway.resource.front import InUse, Standing
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.published import DraFigures
 from dpgateway.resource.shares import Offers
@@ -100,13 +100,14 @@ class Figures:
     dra: DraFigures | None = None
 
 
-def resource(config: ResourceConfig, plugin: OnFront | None) -> ResourceFigures:
-    """``plugin``: None until it is made."""
+def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[InUse] = ()) -> ResourceFigures:
+    """``plugin``: None until it is made; ``others``: what the other front gave of it."""
     name, driver = config.name, config.driver
     if plugin is None:
         return ResourceFigures(name, driver, (unserved(config.front),))
     holdings = plugin.resource.inventory.usage.value
-    used, ledger, calls = holdings.last_known, plugin.resource.inventory.ledger, plugin.resource.driver.calls
+    holder = {id_: one.listed.get(id_) for one in (*others, holdings) for id_ in one.last_known}
+    used, ledger, calls = frozenset(holder), plugin.resource.inventory.ledger, plugin.resource.driver.calls
     return ResourceFigures(
         name,
         driver,
@@ -115,7 +116,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None) -> ResourceFigures:
         bool(plugin.resource.failure),
         _moment(plugin.resource.driver.state.value.listed),
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
-        {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
+        {holder or UNNAMED: count for holder, count in Counter(holder.values()).items()},
         plugin.resource.inventory.list.version,
         ledger.losses,
         ledger.returns,

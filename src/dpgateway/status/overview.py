@@ -18,6 +18,7 @@ from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import recent
 from dpgateway.kit.observable import Observable, Signal
+from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.published import DraFigures, DraStatus
 from dpgateway.status import figures, snapshot
@@ -82,6 +83,8 @@ class Overview:
         self.cluster: Callable[[], ClusterFigures] = ClusterFigures
         """Makes the figures of the API server."""
         self._lingers: Time | None = None
+        self.on_other_front: Callable[[str], Iterable[InUse]] = lambda _: ()
+        """What the other front gave of a resource, before the resource changed its front."""
         self.dra: ReportsDra | None = None
         """The front for DRA; None while none is configured."""
 
@@ -139,7 +142,8 @@ class Overview:
 
     def _with_devices(self, served: Served) -> ResourceStatus:
         if served.plugin is not None:
-            served.devices.look(served.plugin, served.plugin.resource.inventory.usage.value)
+            one = served.plugin.resource
+            served.devices.look(served.plugin, one.inventory.usage.value, *self.on_other_front(one.name))
         return replace(self._resource(served), counts=served.devices.counts, devices=served.devices.all)
 
     def _resource(self, served: Served) -> ResourceStatus:
@@ -151,7 +155,10 @@ class Overview:
 
     def figures(self) -> Figures:
         """The gateway in numbers, without devices."""
-        found = tuple([figures.resource(one.config.value, one.plugin) for one in self._serving.values()])
+        serving = self._serving.items()
+        found = tuple(
+            [figures.resource(one.config.value, one.plugin, self.on_other_front(name)) for name, one in serving]
+        )
         dra = self.dra.figures() if self.dra is not None else None
         return replace(figures.figures(VERSION, self._reloads, self._holdings, found, self.cluster()), dra=dra)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -81,27 +82,25 @@ class Devices:
         self.counts = Counts()
         self._offers: Offers | None = None
         self._outdated: Mapping[str, str] = {}
-        self._holdings: InUse | None = None
+        self._holdings: tuple[InUse, ...] = ()
         self._shown: tuple[object, ...] = ()
 
-    def look(self, plugin: OnFront, holdings: InUse) -> None:
+    def look(self, plugin: OnFront, *holdings: InUse) -> None:
+        """``holdings``: of the resource's front, then of the other one, if a change of the front left any there."""
         offers, outdated = plugin.resource.inventory.list.value, plugin.outdated.value
-        if offers is self._offers and holdings is self._holdings and outdated is self._outdated:
+        same = len(holdings) == len(self._holdings) and all(map(operator.is_, holdings, self._holdings))
+        if offers is self._offers and same and outdated is self._outdated:
             return
-        shown = holdings.shown
+        shown = tuple([one.shown for one in holdings])
         if offers is not self._offers or shown != self._shown or outdated is not self._outdated:
-            self.all = _devices(plugin, holdings)
-            self.counts = counts(offers or {}, holdings.last_known, plugin.resource.inventory.ledger.lost)
+            holder = {id_: one for one in reversed(holdings) for id_ in one.last_known}
+            self.all = tuple([_device(plugin, holder.get(id_), offer) for id_, offer in (offers or {}).items()])
+            self.counts = counts(offers or {}, frozenset(holder), plugin.resource.inventory.ledger.lost)
         self._offers, self._holdings, self._shown, self._outdated = offers, holdings, shown, outdated
 
 
-def _devices(plugin: OnFront, holdings: InUse) -> tuple[DeviceStatus, ...]:
-    used = holdings.last_known
-    offers = plugin.resource.inventory.list.value or {}
-    return tuple([_device(plugin, holdings, offer, held=offer.id in used) for offer in offers.values()])
-
-
-def _device(plugin: OnFront, holdings: InUse, offer: Offer, *, held: bool) -> DeviceStatus:
+def _device(plugin: OnFront, holdings: InUse | None, offer: Offer) -> DeviceStatus:
+    """``holdings``: where the id is in use; None for a free one."""
     ledger = plugin.resource.inventory.ledger
     device = ledger.device(offer.id)
     return DeviceStatus(
@@ -111,9 +110,9 @@ def _device(plugin: OnFront, holdings: InUse, offer: Offer, *, held: bool) -> De
         offer.health.reason,
         None if offer.health.ok else stamped(ledger.unhealthy_since(offer.id)),
         offer.id in ledger.lost,
-        held,
-        _held_since(offer.id, holdings) if held else None,
-        holdings.holders(offer.id) if held else (),
+        holdings is not None,
+        _held_since(offer.id, holdings) if holdings is not None else None,
+        holdings.holders(offer.id) if holdings is not None else (),
         offer.numa_nodes,
         _NO_ATTRIBUTES if device is None else device.attributes,
         plugin.outdated.value.get(offer.id),
