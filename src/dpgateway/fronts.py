@@ -104,6 +104,11 @@ class NodeFronts:
         if self.dra is not None and config.front == self.dra.name:
             self.dra.expect(config)
 
+    def moved(self, config: ResourceConfig) -> None:
+        """The resource has this front from now on: the other one isn't going to offer it any more."""
+        if self.dra is not None and config.front != self.dra.name:
+            self.dra.forget(config.name)
+
     def forget(self, resource: str) -> None:
         """It isn't going to be offered any more."""
         if self.dra is not None:

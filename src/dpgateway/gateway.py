@@ -269,6 +269,7 @@ class Gateway:
         config = new.config.value
         self._fronts.expect(config)
         await _ended(old.task)
+        self._fronts.moved(config)
         self._serving[config.name] = new
         self._fronts.pools.add(config)
         old.next = new.old = None

@@ -60,8 +60,7 @@ class Gateway:
         self.front.expect(self.config.value)
         runs = partial(run_both, holdings), pools.run, self.front.run, self.driver.run, self.plugin.run
         self.ended = False
-        for run in runs:
-            group.create_task(run())
+        self.tasks = {run: group.create_task(run()) for run in runs}
 
     async def end(self) -> None:
         """As the process ends."""
@@ -255,6 +254,25 @@ async def test_the_kubelet_is_told_how_devices_are(node: Node, make: Any) -> Non
         assert await told() == {"a": "", "b": "no link"}
         del listed[0]
         assert await told() == {"a": VANISHED}
+
+
+async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: Node, make: Any) -> None:
+    gateway = make()
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    claim = node.allocate("c", "b")
+    await node.prepare(claim)
+    # As while a call writes it.
+    (node.root / "state" / "dra" / "claims" / f"{claim.uid}.json").unlink()
+    front = gateway.front
+    gateway.tasks[front.run].cancel()
+    await asyncio.wait({gateway.tasks[front.run]})
+    again = asyncio.create_task(front.run())
+    for one in node.slices:
+        node.store.delete(("resourceslices", "", one["metadata"]["name"]))
+    await until(lambda: node.devices)
+    assert gateway.plugin.usage.value.last_known == {"b"}
+    again.cancel()
 
 
 async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> None:

@@ -16,6 +16,8 @@ from tests.support.waiting import until
 
 NAME = "example.com/thing"
 US = Us("dra.example.com", "node")
+HANGS = {"count": 2, "faults": [{"call": "list", "hang": True}]}
+"""Options with which the driver never lists."""
 
 
 def resource(front="dra", **more):
@@ -179,6 +181,7 @@ async def test_a_gateway_serves_on_when_its_successor_dies(node, taken):
     assert await node.prepare(node.claim) == node.answer
     assert await node.unprepare(node.claim) == ""
     await until(lambda: len(node.devices) == 2)
+    assert [one["metadata"]["resourceVersion"] for one in node.slices] == node.versions, "nothing was deleted meanwhile"
 
 
 async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):
@@ -194,3 +197,26 @@ async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):
     await registered_again(node)
     assert await node.unprepare(claim) == ""
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+
+
+@pytest.fixture
+async def hanging(node, kubelet, gateway):
+    """A gateway whose driver never lists. An earlier one has published its devices, and a claim has node-0."""
+    await gateway.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    node.claim = node.allocate("c", "node-0")
+    await node.prepare(node.claim)
+    await gateway.end()
+    await gateway.start(resource(options=HANGS))
+    await registered_again(node)
+    assert len(node.devices) == 2
+    return gateway
+
+
+async def test_a_resource_that_never_listed_may_leave_the_front(node, kubelet, hanging):
+    hanging.reload(resource("deviceplugin"))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 1))
+    assert await node.unprepare(node.claim) == ""
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    await until(lambda: not node.slices)

@@ -168,8 +168,10 @@ class DraFront:
         await self.there.wait()
         while True:
             await retry(self.instance.own, self._failed)
-            await retry(self.claims.load, self._failed)
-            self.loaded.set()
+            # After a bug here the records in memory are right: calls go on, so what the disk has may be older.
+            if not self.loaded.is_set():
+                await retry(self.claims.load, self._failed)
+                self.loaded.set()
             self.look()  # also without a resource: slices of earlier ones go
             await retry(self.instance.serve, self._failed)
             self._stand()
@@ -189,6 +191,7 @@ class DraFront:
         self.loaded.clear()
         for member in tuple(self._members.values()):
             self._going.add(member.name)
+            self._expected[member.name] = member.pool  # if the newer gateway ends, it is offered here again
             member.give()
         with contextlib.suppress(TimeoutError):  # its lock tells the newer gateway that it is still here
             async with asyncio.timeout(GIVING):
@@ -278,8 +281,10 @@ class DraFront:
         """The resource isn't offered any more; at the end of the process it is left as it is."""
         if self._ending:
             return
-        if self._members.pop(member.name, None) is not None:
+        if self._members.pop(member.name, None) is not None or self.claims.offers(member.name, member):
             self.claims.drop(member.name)
+            if member.name in self._expected:  # it begins again, so claims wait for it
+                self.claims.expect(member.name)
             self.look()
 
     def withdraw(self, *, withdrawn: bool) -> None:

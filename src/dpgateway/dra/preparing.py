@@ -135,6 +135,10 @@ class NodeClaims:
         """It is no longer offered here. What claims have of it counts until they end."""
         self.store.drop(resource)
 
+    def offers(self, resource: str, offering: Offering) -> bool:
+        """Whether claims may get devices of the resource by this ``offering``."""
+        return self.store.offerings.get(resource) is offering
+
     async def idle(self) -> None:
         """Returns once no call and no end of a claim is under way."""
         while running := self.lanes.running | self.ends.running:
