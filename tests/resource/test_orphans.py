@@ -199,3 +199,14 @@ async def test_a_leak_of_an_orphan(watched, caplog, driver, named):
         "the resource isn't configured any more; last held by pod uid"
     )
     assert caplog.messages == ([text] if named else [])
+
+
+async def test_a_leak_of_a_resource_on_another_front(watched, caplog):
+    watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
+    watched.run()
+    await watched.left.known.wait()
+    watched.left.moved(GONE)
+    watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    await until(lambda: not watched.left.usages)
+    (text,) = caplog.messages
+    assert "another front offers the resource now" in text

@@ -176,14 +176,16 @@ class Orphans:
         forgets it once no container holds any of its ids.
         """
         holdings = self.usages[resource].value
+        moved = resource in self._moved
+        reason = "another front offers the resource now" if moved else "the resource isn't configured any more"
         for id_ in sorted(holdings.freed):
             entry = holdings.unreleased[id_]
             known = resource, id_, entry.since  # a reread journal has it again
             if entry.driver != "" and known not in self._leaked:
                 self._leaked.add(known)
-                leak(_log, resource, holdings, id_, "the resource isn't configured any more")
+                leak(_log, resource, holdings, id_, reason)
         # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
-        unknown = resource in self._moved and not (holdings.known and holdings.remembers)
+        unknown = moved and not (holdings.known and holdings.remembers)
         if not holdings.last_known and not unknown:
             del self.usages[resource]
             self._all.drop(resource)
