@@ -8,7 +8,7 @@ as orphans (``resource.orphans``) or as what is left (``resource.pools``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dpgateway.cdi.directories import SpecDirectories
@@ -66,6 +66,7 @@ class NodeFronts:
         self._usages: list[Mapping[str, Usage]] = [self.holdings.by_resource]
         """By resource, of each front."""
         self._keeper = SpecKeeper(self._specs, self._usages, orphans, self.threads)
+        self._keeper.unsure = self._unsure
 
         common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT)
         handover = Coordinator(self.pools.together, group)
@@ -132,6 +133,10 @@ class NodeFronts:
 
         assert self.dra is not None  # noqa: S101  the configuration has its driver
         return DraPlugin(config, driver, self.dra, group)
+
+    def _unsure(self, ids: Sequence[str]) -> bool:
+        """Whether a claim may have the CDI spec of these ids, although none is known."""
+        return self.dra is not None and self.dra.claims.may_have(ids)
 
     # the node and the process
 

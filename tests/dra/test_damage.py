@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from dpgateway import Device
+from dpgateway import Allocation, Device
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked, NodeClaims
 from dpgateway.errors import DriverError
+from dpgateway.kit.threads import Threads
+from dpgateway.resource.specs import SpecKeeper
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+from tests.support.specs import own
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -49,6 +54,33 @@ async def test_no_claim_gets_devices_and_the_refusal_names_the_file(damaged: Dam
     assert str(damaged.file) in answer
     assert "Expecting property name" in answer  # what is wrong with it
     assert damaged.resource.lanes.released == []
+
+
+class Journals:
+    """There are no journals."""
+
+    known = asyncio.Event()
+
+    async def look(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("why", ["a damaged record", "another gateway has the records"])
+async def test_a_spec_stays_while_its_claim_is_not_known(damaged: Damaged, why: str) -> None:
+    claims, specs, journals = await damaged.gateway(), own(damaged.node.specs), Journals()
+    if "another" in why:
+        claims.store.rest()
+    (needed,) = specs.all()
+    specs.write("example.com/gone", ("over",), Allocation({"A": "B"}))
+    for each in specs.all():
+        os.utime(each.record, (1e9, 1e9))
+    keeping = SpecKeeper(specs, [], journals, Threads(), pause=0.01)  # type: ignore[arg-type]
+    keeping.unsure = claims.may_have
+    journals.known.set()
+    running = asyncio.create_task(keeping.run())
+    await until(lambda: len(specs.all()) == 1)
+    assert needed.spec.exists()
+    running.cancel()
 
 
 async def test_it_ends_with_its_claim(damaged: Damaged) -> None:

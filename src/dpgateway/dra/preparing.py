@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from dpgateway.dra.claims.choosing import NotYet, Offering, all_known, chosen, s
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.lanes import ClaimLanes
 from dpgateway.dra.claims.reading import Allocated, allocated
-from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
+from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
 from dpgateway.dra.giving import ClaimGrants
@@ -138,6 +138,10 @@ class NodeClaims:
     def offers(self, resource: str, offering: Offering) -> bool:
         """Whether claims may get devices of the resource by this ``offering``."""
         return self.store.offerings.get(resource) is offering
+
+    def may_have(self, ids: Sequence[str]) -> bool:
+        """Whether a claim may have the CDI spec of these ids, although no record here says so."""
+        return self.store.unsure and is_of_claim(ids)
 
     async def idle(self) -> None:
         """Returns once no call and no end of a claim is under way."""

@@ -46,6 +46,8 @@ class SpecKeeper:
         """``usages``: of each front, by resource; with the orphans, once ``orphans`` knows them."""
         self._specs, self._usages, self._orphans = specs, usages, orphans
         self._threads, self._pause = threads, pause
+        self.unsure: Callable[[Sequence[str]], bool] = lambda _: False
+        """Whether a front may have given these ids, and doesn't know."""
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
 
     async def run(self) -> None:
@@ -78,7 +80,9 @@ class SpecKeeper:
         grant unknown here; an old one of a resource without usage isn't held.
         """
         young = abs(time.time() - one.date) < NOTED_WITHIN
-        return young or any(usage.value.one_has(one.given.ids) for usage in self._of(one))
+        if young or self.unsure(one.given.ids):
+            return True
+        return any(usage.value.one_has(one.given.ids) for usage in self._of(one))
 
     def _of(self, one: OwnSpec) -> list[Usage]:
         return [usages[one.given.resource] for usages in self._usages if one.given.resource in usages]

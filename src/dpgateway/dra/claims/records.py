@@ -20,6 +20,8 @@ from enum import Enum
 from typing import Any
 
 VERSION = 1
+_OF_CLAIM = "claim "
+"""The beginning of the id under which a claim's CDI spec is kept."""
 
 
 class Phase(Enum):
@@ -52,7 +54,7 @@ class Given:
         """The ids under which its CDI spec is kept. ``uid``: of the claim, because another one may get the same devices
         while this one's spec is being removed, and several may watch a device.
         """
-        return (f"claim {uid} {self.request} {self.pool}",)
+        return (f"{_OF_CLAIM}{uid} {self.request} {self.pool}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,11 @@ class Damaged:
     def uid(self) -> str:
         """Of the claim whose record it was."""
         return self.file.removesuffix(".json")
+
+
+def is_of_claim(ids: Collection[str]) -> bool:
+    """Whether a CDI spec that is kept under these ids is a claim's."""
+    return all(id_.startswith(_OF_CLAIM) for id_ in ids)
 
 
 def record(text: str, file: str) -> ClaimRecord:

@@ -149,6 +149,11 @@ class ClaimStore:
 
     # doubts
 
+    @property
+    def unsure(self) -> bool:
+        """Whether there may be claims that aren't known here: they are another gateway's, or a record is damaged."""
+        return not self._loaded or bool(self.doubt.value)
+
     def damage(self, uid: str) -> Damaged | None:
         """The damaged record of the claim."""
         return next((one for one in self.damaged if one.uid == uid), None)
