@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,11 @@ class Kubelet:
         (self.pods / "uid-other").mkdir(parents=True)
         self.lists()
 
-    def lists(self, *claims: tuple[str, dict[str, str]], pod: str = "") -> None:
+    def lists(self, *claims: tuple[str, dict[str, str]], pod: str = "", driver: str = DRIVER) -> None:
         """From now on: these claims, each with the CDI name of each device, in a pod each; and another pod."""
         pods = [v1.PodResources("other", "default")]
         for name, devices in claims:
-            listed = [v1.ClaimResource([v1.CdiDevice(cdi)], DRIVER, POOL, it) for it, cdi in devices.items()]
+            listed = [v1.ClaimResource([v1.CdiDevice(cdi)], driver, POOL, it) for it, cdi in devices.items()]
             resources = [v1.DynamicResource(name, "default", listed)]
             pods.append(
                 v1.PodResources(pod or f"pod-{name}", "default", [v1.ContainerResources("c", None, resources)])  # type: ignore[arg-type]
@@ -126,6 +127,24 @@ async def test_one_sign_of_use_keeps_a_claim(
     assert not await reconciling.look()
     assert not await reconciling.look()
     assert "c" in node.records
+
+
+@pytest.mark.parametrize("sign", ["listed", "allocated"])
+async def test_a_claim_of_an_earlier_driver_s_name_is_kept_as_well(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, sign: str
+) -> None:
+    old = "old.example.com"
+    node.files.write(replace(claims.records[asked.uid], driver=old))
+    if sign == "listed":
+        delete(node)
+        kubelet.lists(("c", {"a": "x"}), driver=old)
+    else:
+        found = node.store.get(("resourceclaims", "default", "c"))
+        found["status"]["allocation"]["devices"]["results"][0]["driver"] = old
+    reconciling = kubelet.compares(await node.gateway())
+    await reconciling.look()
+    await reconciling.look()
+    assert node.records["c"]["phase"] == "prepared"
 
 
 @pytest.mark.parametrize("away", ["kubelet", "directories", "server"])

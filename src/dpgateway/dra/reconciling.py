@@ -102,8 +102,10 @@ class Reconciling:
         lost = await self._restored(without)
         if found.pods or self._believed(NO_PODS):
             await self._store.missing("; ".join(lost))
-        await self._follow_pods(ours)
-        await self._end_stale(NodeEvidence(ours.keys(), directories))
+        # Whatever driver they are of: the records may be of an earlier driver's name.
+        listed = {(one.namespace, one.name): one for one in found.claims}
+        await self._follow_pods(listed)
+        await self._end_stale(NodeEvidence(listed.keys(), directories))
         return bool(without or self._stale or self._store.doubt.value)
 
     def _recorded(self) -> frozenset[Key]:

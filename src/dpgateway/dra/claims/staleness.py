@@ -37,7 +37,8 @@ def given_up(record: ClaimRecord, claim: Mapping[str, Any] | None, driver: str) 
     there is none.
     """
     try:
-        now = allocated(claim, driver, (record.namespace, record.name, record.uid))
+        # A claim of an earlier driver's name has no devices of the present one.
+        now = allocated(claim, record.driver or driver, (record.namespace, record.name, record.uid))
     except RequestError as error:
         return str(error)
     had = {(one.pool, device, share) for one in record.given for device, share in one.devices}
