@@ -32,6 +32,7 @@ def result(device: str, request: str = "r", **more: Any) -> dict[str, Any]:
         ([result("a"), result("b", pool="n1/x")], [Result("r", "n1", "a"), Result("r", "n1/x", "b")]),
         ([result("a", "r/small")], [Result("r", "n1", "a", alternative="small")]),
         ([result("a", shareID="s", consumedCapacity={"shares": "2"})], [Result("r", "n1", "a", "s", 2)]),
+        ([result("a", shareID="s", consumedCapacity={"shares": "1k"})], [Result("r", "n1", "a", "s", 1000)]),
         ([result("a", shareID="s", consumedCapacity={"memory": "1Gi"})], [Result("r", "n1", "a", "s", 1)]),
         ([result("a", adminAccess=True)], [Result("r", "n1", "a", admin=True)]),
         ([result("a", adminAccess=False, shareID=None)], [Result("r", "n1", "a")]),

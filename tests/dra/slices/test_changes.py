@@ -18,6 +18,12 @@ from dpgateway.dra.slices.offered import Offered, pool
 US = Identity("dra.example.com", "n1", "uid-1", "n1/example.com/serial")
 
 
+def test_shares_are_written_as_the_server_does() -> None:
+    """Another text would be written again and again."""
+    said = [pool([Offered(Device("a"), "r", "a", frozenset(), "", count)], US.driver, {}) for count in (2, 1000)]
+    assert [one.devices[0]["capacity"]["shares"]["value"] for one in said] == ["2", "1k"]  # type: ignore[index]
+
+
 class Server:
     """Slices by name, as the API server keeps them; each step is checked as the scheduler would read the pool."""
 

@@ -76,7 +76,7 @@ def _result(one: Mapping[str, Any]) -> Result:
         str(one["pool"]),
         str(one["device"]),
         str(one.get("shareID") or ""),
-        int(shares),
+        int(shares.replace("k", "000")),  # the API server writes 1000 as 1k
         bool(one.get("adminAccess")),
         alternative,
     )

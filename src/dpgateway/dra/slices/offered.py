@@ -81,7 +81,7 @@ def _published(
     if one.shares > 1:
         policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
         what["allowMultipleAllocations"] = True
-        what["capacity"] = {SHARES: {"value": str(one.shares), "requestPolicy": policy}}
+        what["capacity"] = {SHARES: {"value": quantity(one.shares), "requestPolicy": policy}}
     if consumes := list(consumes):
         what["consumesCounters"] = consumes
     if one.unhealthy:
@@ -89,6 +89,11 @@ def _published(
         value = _label_value(one.unhealthy)
         what["taints"] = [{**taint, "value": value} if value else taint]
     return what, said.left_out
+
+
+def quantity(number: int) -> str:
+    """As the API server writes a number: 1000 is 1k, and another text would be written again and again."""
+    return f"{number // 1000}k" if number and number % 1000 == 0 else str(number)
 
 
 def _label_value(reason: str) -> str:
