@@ -35,7 +35,7 @@ ASK, TAKE, SERVES, REGISTERED = "ask 1", "take", "serves", "registered"
 ASKING = 1.0
 """Seconds between two requests, and for a dialling gateway's first message."""
 SERVING = 10.0
-"""Seconds that the newer gateway has to serve. Calls of the kubelet wait meanwhile."""
+"""Seconds after which a newer gateway that doesn't serve yet is news. Calls of the kubelet wait meanwhile."""
 
 
 class DriverHandover:
@@ -137,10 +137,15 @@ class DriverHandover:
 
     async def pass_on(self, serves: Callable[[Path], None], folder: Path) -> None:
         """Returns once the newer gateway has registered. ``serves`` is called with its socket, in ``folder``. Raises
-        OSError if it has ended, TimeoutError if it doesn't serve in time.
+        OSError if it has ended.
         """
-        async with asyncio.timeout(SERVING):
+        # However long that takes: it has the lock, so nobody else can serve before it ends.
+        text = "the gateway that takes the driver over hasn't served for %.0f s: the kubelet's calls wait"
+        late = asyncio.get_running_loop().call_later(SERVING, self._log.warning, text, SERVING)
+        try:
             verb, _, name = (await self._hear()).partition(" ")
+        finally:
+            late.cancel()
         if verb != SERVES or not name or Path(name).name != name:
             raise Gone(f"the other gateway: expected {SERVES!r} and a name, found {verb!r:.100}")
         serves(folder / name)

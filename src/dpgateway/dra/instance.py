@@ -122,9 +122,9 @@ class DriverInstance:
     async def _pass_on(self) -> None:
         try:
             await self._handover.pass_on(self._answer_from, self.folder)
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             text = "the gateway that takes %s over failed, so this one serves on once that has ended: %s"
-            _log.warning(text, self._driver, str(error) or "it hasn't registered in time")
+            _log.warning(text, self._driver, error)
             self._answer_from(NOBODY)
             self._handover.close()
             return
