@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,21 @@ async def test_the_kubelet_is_told_how_devices_are(node: Node, make: Any) -> Non
         assert await told() == {"a": "", "b": "no link"}
         del listed[0]
         assert await told() == {"a": VANISHED}
+
+
+async def test_what_a_claim_has_by_another_pool_is_not_offered(node: Node, make: Any) -> None:
+    """The scheduler would take it for another device, and its pod would wait for the end of the claim's."""
+    gateway = make()
+    await node.register()
+    await until(lambda: sorted(node.devices) == ["a", "b"])
+    claim = node.allocate("c", "a")
+    await node.prepare(claim)
+    gateway.config.set(replace(gateway.config.value, pool="boards"))
+    await until(lambda: [one["spec"]["pool"]["name"] for one in node.slices] == ["n1/boards"])
+    ids = {device["attributes"]["id"]["string"] for device in node.devices.values()}
+    assert ids == {"b"}
+    assert await node.unprepare(claim) == ""
+    await until(lambda: len(node.devices) == 2)
 
 
 async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: Node, make: Any) -> None:

@@ -47,6 +47,8 @@ class DraPlugin:
         self.rival, self.outdated = Observable(""), Observable[Mapping[str, str]]({})
         self.rpcs, self.attempts = CallStats(), dict[tuple[str, str], int]()
         self._given = asyncio.Event()
+        self._moved = frozenset[str]()
+        """The devices that are left out of the slices, because the scheduler knows them by other names."""
         self._said: tuple[tuple[object, ...], tuple[SaidHealth, ...]] = (), ()
         """The last health of all devices, and what it was made of."""
         front.runs(name, driver, self.standing)
@@ -93,6 +95,7 @@ class DraPlugin:
         if self._front.claims.doubt.value:  # no claim gets devices, so no pod should be sent here for one
             return [] if self._front.claims.store.compared else None
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
+        self._moved = self._held_elsewhere()
         return [
             Offered(
                 one,
@@ -103,8 +106,22 @@ class DraPlugin:
                 config.shares.count,
             )
             for one in ledger.devices.values()
-            if not ledger.excluded(one.id)
+            if not ledger.excluded(one.id) and one.id not in self._moved
         ]
+
+    def _held_elsewhere(self) -> frozenset[str]:
+        """The devices that claims have by another pool or driver, of an earlier configuration: the scheduler can't know
+        that these are the same.
+        """
+        here, driver = self.pool, self._front.us.driver
+        ids = [
+            id_
+            for record in self._front.claims.records.values()
+            for given in record.given
+            if given.resource == self.name and (given.pool, record.driver or driver) != (here, driver)
+            for id_ in given.ids
+        ]
+        return frozenset(self.resource.inventory.devices_of(ids))
 
     def said_health(self) -> tuple[SaidHealth, ...]:
         """How its devices are, and those that claims have; nothing while there is no list."""
@@ -168,6 +185,8 @@ class DraPlugin:
             seen = await self.usage.wait(seen)
             self.resource.inventory.hold()
             self.resource.inventory.use()
+            if self._moved and self._moved != self._held_elsewhere():
+                self._front.look()
             if self.usage.value.unsettled:
                 self.resource.releases.tell()
 
