@@ -22,7 +22,10 @@ from tests.support.gateway import COMMAND
         ("# nothing\n", ": found an empty file, expected resources; see docs/reference/configuration.md"),
         (
             "- a",
-            ":1: found a list, expected a mapping with the keys resources, defaults, kubelet, state_dir, runtime, web",
+            (
+                ":1: found a list, expected a mapping with the keys resources, defaults, kubelet, state_dir, runtime, "
+                "dra, cluster, web"
+            ),
         ),
         ("a:\n\t- b", ":2: found a tab, expected spaces; YAML is indented with spaces only"),
         ("resources: []\n---\nresources: []", ":2: found a second document ('---'), expected one document per file"),

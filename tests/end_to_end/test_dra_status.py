@@ -127,7 +127,7 @@ async def test_no_word_of_dra_without_it(kubelet, gateway):
 async def test_a_kubelet_that_refuses_the_driver(node, kubelet, gateway):
     await gateway.start(resource())
     await shows(gateway, lambda one: one["registration"]["state"] == "waiting")
-    assert await troubles(gateway) == [f"the kubelet hasn't registered DRA driver {US.driver} yet"]
+    assert f"the kubelet hasn't registered DRA driver {US.driver} yet" in await troubles(gateway)
     await refuse(node, "no handler registered for plugin type: DRAPlugin")
     found = await shows(gateway, lambda one: one["registration"]["failure"])
     assert found["registration"]["failure"] == "no handler registered for plugin type: DRAPlugin"
@@ -226,3 +226,22 @@ async def test_a_claim_that_is_refused(node, kubelet, gateway):
     assert "default/c isn't there any more" in found["refused"]["reason"]
     await node.prepare(node.allocate("d", "node-0"))
     await shows(gateway, lambda one: one["refused"] is None)
+
+
+async def test_claims_without_a_gateway(node, kubelet, gateway):
+    await gateway.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    await node.prepare(node.allocate("c", "node-0"))
+    await gateway.end()
+    socket, config = gateway.folder / "control.sock", gateway.folder / "config.yaml"
+    for form in ("table", "json"):
+        words = "status", f"--control-socket={socket}", f"--config={config}", f"--output={form}"
+        process = await asyncio.create_subprocess_exec(*COMMAND, *words, stdout=-1)
+        out, _ = await process.communicate()
+        assert process.returncode == 1
+        if form == "table":
+            assert re.search(rf"default/c +prepared +{NAME} +node-0", out.decode()), out.decode()
+        else:
+            (claim,) = json.loads(out)["claims"]
+            assert (claim["name"], claim["given"][0]["ids"]) == ("c", ["node-0"])

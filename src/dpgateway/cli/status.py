@@ -1,10 +1,11 @@
-"""``dpgateway status``: prints the running gateway's status; without a gateway, the holders in the checkpoint."""
+"""``dpgateway status``: prints the running gateway's status; without one, the holders in the checkpoint, and claims."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ def status(  # noqa: PLR0913  one per option
     """Show the status of the running gateway: the kubelet, each resource, its devices and their holders.
 
     Without RESOURCE the devices that are Unhealthy are named, and the others counted. Only root may ask. If no gateway
-    is running, the exit code is 1, and the kubelet's checkpoint tells who holds what.
+    is running, the exit code is 1, and the kubelet's checkpoint and the records of claims tell who holds what.
     """
     try:
         if not watch:
@@ -56,8 +57,9 @@ def status(  # noqa: PLR0913  one per option
     except NoGateway as error:
         from dpgateway.config import read  # noqa: PLC0415  20 MB, where there is no gateway to starve
 
-        directory = device_plugins_dir or read(config)[0].kubelet.device_plugins_dir
-        _print_checkpoint(directory, resource, str(error), output)
+        settings = read(config)[0]
+        directory = device_plugins_dir or settings.kubelet.device_plugins_dir
+        _print_holders(directory, settings.state_dir, resource, str(error), output)
         context.exit(1)
     except KeyboardInterrupt:
         context.exit(0)
@@ -77,7 +79,8 @@ def _print(answer: Any, resource: str, output: str) -> None:  # noqa: ANN401  JS
 # without a gateway
 
 
-def _print_checkpoint(directory: Path, resource: str, failure: str, output: str) -> None:
+def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str, output: str) -> None:
+    from dpgateway.dra.claims.files import ClaimFiles  # noqa: PLC0415
     from dpgateway.errors import KubeletError  # noqa: PLC0415
     from dpgateway.node import checkpoint  # noqa: PLC0415
     from dpgateway.node.directory import read_checkpoint  # noqa: PLC0415
@@ -90,11 +93,15 @@ def _print_checkpoint(directory: Path, resource: str, failure: str, output: str)
     except (OSError, KubeletError) as error:
         unread = str(error)
     notes = {name: note for name, note in sorted(notes.items()) if resource in ("", name)}
+    found = ClaimFiles(state_dir).look()[0]
+    claims = [asdict(it.status) for it in found if any(resource in ("", part.resource) for part in it.given)]
     if output == "json":
         held = [{"name": name, "devices": [*_held(note)]} for name, note in notes.items()]
-        print_json({"schema": SCHEMA, "gateway": None, "failure": failure, "checkpoint": held, "unread": unread})
+        said = {"schema": SCHEMA, "gateway": None, "failure": failure}
+        print_json({**said, "checkpoint": held, "unread": unread, "claims": claims})
         return
     print_line(failure, "red")
+    _print_claims(claims)
     if unread:
         print_line(f"who holds what isn't known: {unread}", "yellow")
         return
@@ -108,6 +115,19 @@ def _print_checkpoint(directory: Path, resource: str, failure: str, output: str)
         print_table(("resource", "device", "pod uid (container)"), rows)
     else:
         print_line("no container holds a device")
+
+
+def _print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
+    """Those that have devices by DRA, and that nobody ends without a gateway."""
+    rows = []
+    for one in claims:
+        name, pods = f"{one['namespace']}/{one['name']}", ", ".join(one["pods"])
+        rows += [
+            (name, one["phase"], it["resource"], ", ".join(it["ids"] or it["devices"]), pods) for it in one["given"]
+        ]
+    if rows:
+        print_line("claims that have devices, until a gateway ends them:")
+        print_table(("claim", "phase", "resource", "devices", "pods"), rows)
 
 
 def _held(note: Note) -> Iterator[dict[str, object]]:

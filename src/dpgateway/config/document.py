@@ -1,7 +1,7 @@
 """Reads a file, or a directory of files, into a checked :class:`Document`. Drivers' options stay as written.
 
-The files of a directory are one configuration. ``defaults``, ``kubelet``, ``runtime``, ``web`` and ``state_dir`` apply
-to all of them, so two files that set one of these keys differently are an error. So is a duplicate resource.
+The files of a directory are one configuration. All keys but ``resources`` apply to all of them, so two files that set
+one of these keys differently are an error. So is a duplicate resource.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _parse(file: Path) -> Written:
     if written is None or written.value is None:
         raise Wrong("an empty file", "resources", "see docs/reference/configuration.md")
     if not isinstance(written.value, dict):
-        keys = "a mapping with the keys resources, defaults, kubelet, state_dir, runtime, web"
+        keys = "a mapping with the keys resources, defaults, kubelet, state_dir, runtime, dra, cluster, web"
         raise InvalidConfiguration([Problem(written.place, written.shown, keys, missing_space(written.value))])
     return written
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from dpgateway.cluster.server import ApiServer, Object
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.claims.records import ClaimRecord
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.dra.publishing import Publisher
 from dpgateway.dra.slices.attributes import RESOURCE, resource_value
@@ -22,10 +21,8 @@ from dpgateway.resource.front import Failure, Standing
 from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.published import (
     ApiServerStatus,
-    ClaimStatus,
     DraFigures,
     DraStatus,
-    GivenStatus,
     PoolStatus,
     SlicesStatus,
 )
@@ -105,7 +102,7 @@ class Reporting:
             parts.ownership.other.value or None,
             withdrawn,
             self._slices(found.get("slices")),
-            tuple([_claim(one) for one in sorted(parts.claims.records.values(), key=str)]),
+            tuple([one.status for one in sorted(parts.claims.records.values(), key=str)]),
             found.get("doubt"),
             found.get("refused"),
             ApiServerStatus(parts.server.url, found.get("api_server")),
@@ -173,13 +170,3 @@ def _pools(
 
 def _resource(device: Mapping[str, Any]) -> str:
     return str((device.get("attributes") or {}).get(RESOURCE, {}).get("string"))
-
-
-def _claim(one: ClaimRecord) -> ClaimStatus:
-    given = tuple(
-        GivenStatus(part.request, part.resource, part.ids, tuple(name for name, _ in part.devices), part.admin)
-        for part in one.given
-    )
-    pods = tuple(name for _, name in one.pods)
-    since = timestamp(one.since) if one.since else None
-    return ClaimStatus(one.namespace, one.name, one.uid, one.phase.value, since, pods, given)

@@ -33,6 +33,10 @@ class ClaimFiles:
         """The records, and the files that are none. Raises OSError."""
         make_private(self.folder.parent)
         make_private(self.folder)
+        return self.look()
+
+    def look(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
+        """The same, and makes nothing; no files without the folder."""
         found, damaged = [], []
         for path in sorted(self.folder.glob("*.json")):
             try:

@@ -19,6 +19,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
+from dpgateway.kit.timestamp import timestamp
+from dpgateway.resource.published import ClaimStatus, GivenStatus
+
 VERSION = 1
 _OF_CLAIM = "claim "
 """The beginning of the id under which a claim's CDI spec is kept."""
@@ -77,6 +80,16 @@ class ClaimRecord:
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name}"
+
+    @property
+    def status(self) -> ClaimStatus:
+        given = tuple(
+            GivenStatus(part.request, part.resource, part.ids, tuple(name for name, _ in part.devices), part.admin)
+            for part in self.given
+        )
+        pods = tuple(name for _, name in self.pods)
+        since = timestamp(self.since) if self.since else None
+        return ClaimStatus(self.namespace, self.name, self.uid, self.phase.value, since, pods, given)
 
     @property
     def fields(self) -> Mapping[str, object]:
