@@ -272,6 +272,20 @@ async def test_what_a_claim_has_by_another_pool_is_not_offered(node: Node, make:
     await until(lambda: len(node.devices) == 2)
 
 
+async def test_what_a_claim_has_by_another_resource_is_not_offered(node: Node, make: Any) -> None:
+    """The resource was renamed, and the hardware isn't named like the device."""
+    driver = scripted(devices=lambda: [Device("a", hardware=("one",)), Device("b", hardware=("two",))])
+    gateway = make(driver)
+    await node.register()
+    await until(lambda: sorted(node.devices) == ["a", "b"])
+    await node.prepare(node.allocate("c", "a"))
+    await gateway.end()
+    make(driver, name="example.com/other")
+    await node.register()
+    await until(lambda: [one["spec"]["pool"]["name"] for one in node.slices] == ["n1/example.com/other"])
+    assert list(node.devices) == ["b"]
+
+
 async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: Node, make: Any) -> None:
     gateway = make()
     await node.register()

@@ -45,6 +45,7 @@ from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
 from dpgateway.resource.front import Standing
+from dpgateway.resource.journal import Journal
 from dpgateway.resource.published import DraFigures, DraStatus
 from dpgateway.resource.resource import Common
 
@@ -121,6 +122,7 @@ class DraFront:
         files, left = ClaimFiles(common.state_dir), common.pools.left
         parts = ClaimParts(cluster.server, files, cluster.specs, common.threads, left, _log)
         self.claims = NodeClaims(us.driver, parts, node.boot)
+        self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
         self.claims.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")

@@ -14,7 +14,7 @@ another preparation of its claim, or by a person who removes it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -23,10 +23,10 @@ from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Damaged
-from dpgateway.errors import GatewayError, RequestError
+from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
-from dpgateway.resource.front import InUse, Usage
+from dpgateway.resource.front import InUse, Unreleased, Usage
 
 T = TypeVar("T")
 Left = Observable[Mapping[str, InUse]]
@@ -54,6 +54,10 @@ class ClaimStore:
         self._left, self._loaded = left, False
         self.offerings: dict[str, Offering] = {}
         """The resources that are served, by name."""
+        self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
+        """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
+        self._remembered: dict[str, Mapping[str, Unreleased]] = {}
+        """`_remembered` contains the journals as they were when the records were read, keyed by resource."""
         self.expected: set[str] = set()
         """The names of the resources that are going to be served."""
         self.served = Signal()
@@ -74,6 +78,7 @@ class ClaimStore:
         """
         if not self._loaded:
             found, _ = await self.on_disk(self._files.all)
+            await self._remember(found)
             names = {given.resource for one in found for given in one.given} - self.expected
             empty = ClaimHoldings(boot=self._boot)
             self._leave({name: replace(empty, resource=name).told(found, recalled=True) for name in names})
@@ -82,6 +87,7 @@ class ClaimStore:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
         found, self.damaged = await self.on_disk(self._files.all)
         self.compared = await self.on_disk(lambda: self._files.complete)
+        await self._remember(found)
         self.records = {one.uid: one for one in found}
         for one in self.damaged:
             text = "%s: not a claim's record, so what it stands for can't be freed: %s"
@@ -90,6 +96,16 @@ class ClaimStore:
         for name in {given.resource for one in found for given in one.given}:
             self.usage(name)
         self._tell(recalled=True)
+
+    async def _remember(self, found: Iterable[ClaimRecord]) -> None:
+        """Reads the journals of the resources that these claims have devices of: the hardware may be offered under
+        another name by now. Raises GatewayError.
+        """
+        for name in sorted({given.resource for one in found for given in one.given}):
+            try:
+                self._remembered[name] = await self.on_disk(partial(self.journal, name))
+            except (KubeletError, OSError) as error:
+                self._log.warning("the hardware that claims have of %s isn't known: %s", name, error)
 
     def rest(self) -> None:
         """The records are another gateway's: what claims hold isn't known any more."""
@@ -217,8 +233,8 @@ class ClaimStore:
         self._leave({name: one.value for name, one in self.by_resource.items() if name not in self.offerings})
 
     def _leave(self, left: Mapping[str, InUse]) -> None:
-        # The records are all that is known of a resource that isn't offered here: its journal isn't read.
-        self._left.set({name: in_use.remembered({}) for name, in_use in left.items() if in_use.last_known})
+        known = {name: in_use.remembered(self._remembered.get(name, {})) for name, in_use in left.items()}
+        self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
 
     async def on_disk(self, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""
