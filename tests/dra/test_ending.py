@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,21 @@ async def test_an_end_waits_for_a_resource_that_is_going_to_be_served(node: Clai
     claims.add(NAME, resource)
     await until(lambda: not node.records)
     assert resource.lanes.released == ["a"]
+
+
+async def test_an_end_that_waits_for_its_resource_holds_up_no_handover(node: ClaimNode) -> None:
+    """The newer gateway's driver may be the one that works."""
+    await begun(node)
+    claims = await node.gateway()
+    async with asyncio.timeout(10):
+        await claims.idle()
+    claims.rest()
+    await asyncio.sleep(0)
+    claims.drop(NAME)
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    await node.gateway(resource)
+    await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"], "and not forgotten by the older one"
 
 
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:

@@ -58,8 +58,20 @@ class ClaimEnds:
 
     @property
     def running(self) -> frozenset[asyncio.Task[None]]:
-        """The ends under way."""
-        return frozenset(self._endings.values())
+        """The ends at which a driver may be at work. One that waits for a resource to be served isn't among them: any
+        gateway can go on with it.
+        """
+        return frozenset(task for uid, task in self._endings.items() if not self._waits(uid))
+
+    def _waits(self, uid: str) -> bool:
+        record, store = self._store.records.get(uid), self._store
+        names = {one.resource for one in record.given if not one.admin} if record is not None else set()
+        return names.isdisjoint(store.offerings) and not names.isdisjoint(store.expected)
+
+    def rest(self) -> None:
+        """Another gateway goes on with the ends that wait here: the records are its own."""
+        for ending in self._endings.values():
+            ending.cancel()
 
     def resume(self) -> None:
         """Goes on with the ends that an earlier gateway has begun: perhaps nobody asks for them any more. The

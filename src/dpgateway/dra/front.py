@@ -199,7 +199,7 @@ class DraFront:
             async with asyncio.timeout(GIVING):
                 while self._going:
                     await self._left.wait(self._left.version)
-        self.claims.store.rest()
+        self.claims.rest()
         self.instance.give()
 
     def left(self, name: str) -> None:

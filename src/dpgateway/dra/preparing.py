@@ -143,8 +143,13 @@ class NodeClaims:
         """Whether a claim may have the CDI spec of these ids, although no record here says so."""
         return self.store.unsure and is_of_claim(ids)
 
+    def rest(self) -> None:
+        """The claims are another gateway's from now on, until :meth:`load`."""
+        self.ends.rest()
+        self.store.rest()
+
     async def idle(self) -> None:
-        """Returns once no call and no end of a claim is under way."""
+        """Returns once no call is under way, and no end of a claim is at a driver."""
         while running := self.lanes.running | self.ends.running:
             await asyncio.wait(running)
 
