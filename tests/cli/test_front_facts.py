@@ -16,7 +16,7 @@ NAME = "example.com/thing"
 async def api():
     simulated = SimulatedApiServer()
     await simulated.up()
-    status = {"nodeInfo": {"kubeletVersion": "v1.36.2"}}
+    status = {"nodeInfo": {"kubeletVersion": "v1.36.2", "containerRuntimeVersion": "containerd://2.0.1"}}
     simulated.store.create("nodes", "", {"metadata": {"name": "n1"}, "status": status})
     spec = {"extendedResourceName": NAME}
     simulated.store.create("deviceclasses", "", {"metadata": {"name": "thing"}, "spec": spec})
@@ -35,6 +35,7 @@ def configuration(api, tmp_path):
 async def test_all_is_there(configuration):
     found = await front_facts.look(configuration, "n1", "dra")
     assert (found.driver, found.kubelet, found.classes) == ("dra.example.com", "v1.36.2", frozenset({NAME}))
+    assert found.runtime == "containerd://2.0.1"
     assert (found.served, found.denied, found.unasked, found.claims) == (True, (), (), {})
 
 

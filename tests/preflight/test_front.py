@@ -23,6 +23,7 @@ def found(facts=FACTS, front=GOOD):
 def test_a_resource_that_is_ready():
     assert found() == {}
     assert verdicts(FACTS, GOOD) == {R: "ready"}
+    assert found(replace(FACTS, runtime=None), replace(GOOD, runtime="containerd://2.0.1")) == {}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ def test_a_resource_that_is_ready():
         ({"site": None, "to": OLD}, {}, "dra-kubelet", "waits"),
         ({"runtime": replace(CDI, cdi=False)}, {}, "dra-runtime", "waits"),
         ({"runtime": None}, {}, "dra-runtime-unknown", "unknown"),
+        ({"runtime": None}, {"runtime": "containerd://1.6.9"}, "dra-runtime", "waits"),
+        ({"runtime": None}, {"runtime": "containerd://1.7.9"}, "dra-runtime-unknown", "unknown"),
         ({}, {"served": False}, "dra-api", "waits"),
         ({}, {"denied": ("create resourceslices",)}, "dra-rights", "waits"),
         ({}, {"unasked": ("no answer",), "classes": None}, "dra-unasked", "unknown"),

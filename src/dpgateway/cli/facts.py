@@ -82,7 +82,7 @@ def find(settings: Settings, control: Path, question: PlannedChange, present: Cl
             front = asyncio.run(front_facts.look(configuration, settings.node_name, question.front))
             if present is None and front.kubelet:
                 with contextlib.suppress(ConfigurationError):
-                    present = detect_version.said(front.kubelet)
+                    present = detect_version.node_says(front.kubelet)
         node = replace(asyncio.run(_asked(settings, configuration, control, to, present)), front=front)
         if to is not None:
             return node

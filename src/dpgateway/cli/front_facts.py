@@ -42,11 +42,12 @@ async def _asked(
     except ClusterError as error:  # nothing else would be answered
         return FrontFacts("dra", driver, unasked=(str(error),), claims=claims)
 
-    unasked, kubelet, classes, served = [], "", None, None
+    unasked, kubelet, runtime, classes, served = [], "", "", None, None
     if "get nodes" not in denied:
         try:
             found = await server.get(ObjectKind.NODE, node)
-            kubelet = str((((found or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+            info = ((found or {}).get("status") or {}).get("nodeInfo") or {}
+            kubelet, runtime = (str(info.get(key) or "") for key in ("kubeletVersion", "containerRuntimeVersion"))
         except ClusterError as error:
             unasked.append(str(error))
     try:
@@ -57,7 +58,7 @@ async def _asked(
         served = False if error.status == NOT_FOUND else None
         if served is None:  # the gateway itself needs no right to see classes
             unasked.append(f"which classes there are: {error}")
-    return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), claims)
+    return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), claims, runtime)
 
 
 async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:

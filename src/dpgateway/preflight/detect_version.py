@@ -20,6 +20,11 @@ def said(version: str) -> Clue:
     return _of("--from", lambda one: one is kubelet_version(version))
 
 
+def node_says(version: str) -> Clue:
+    """The kubelet's version in its Node. Raises ConfigurationError for an unknown version."""
+    return _of("its Node", lambda one: one is kubelet_version(version))
+
+
 def registered(api: str) -> Clue:
     return _of(f"it accepted {api}", lambda one: one.api == api)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dpgateway.node.runtime import knows_cdi
 from dpgateway.preflight.values import Facts, Finding, OfferedResource
 
 FrontName = Literal["dra", "deviceplugin"]
@@ -45,13 +46,16 @@ class FrontFacts:
     """Why the API server couldn't be asked."""
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """`claims` contains the claims that have devices of a resource, keyed by resource."""
+    runtime: str = ""
+    """The container runtime, as the Node says: ``containerd://2.0.1``; empty if unknown."""
 
 
 def findings(facts: Facts, front: FrontFacts) -> Iterator[Finding]:
     """The findings of all resources, and of the node."""
     if front.front == "deviceplugin":
         for name, claims in sorted(front.claims.items()):
-            text = f"{', '.join(claims)} have devices of it: these are Unhealthy on the kubelet's list until they end"
+            have = "has" if len(claims) == 1 else "have"
+            text = f"{', '.join(claims)} {have} devices of it: these are Unhealthy on the kubelet's list until they end"
             advice = "leave dra.driver in the configuration until then: without it their pods can't end"
             yield Finding("change", "claims-held", text, advice, name)
         return
@@ -86,12 +90,16 @@ def _of_node(facts: Facts, front: FrontFacts) -> Iterator[Finding]:
         text = "whether the kubelet is 1.36 or later isn't known"
         yield Finding("unknown", "dra-kubelet-unknown", text, "say which it is: --from 1.37")
 
-    runtime = facts.runtime
-    if runtime is not None and runtime.cdi is False:
-        text = f"{runtime.name} {runtime.version} drops CDI names in silence: containers would run without devices"
+    # A runtime that can't be asked, as from a pod without its socket, is known by its version alone.
+    name, _, version = front.runtime.partition("://")
+    runtime, knows = facts.runtime, knows_cdi(name, version)
+    if runtime is not None:
+        name, version, knows = runtime.name, runtime.version, runtime.cdi
+    if knows is False:
+        text = f"{name} {version} drops CDI names in silence: containers would run without devices"
         advice = "upgrade it to containerd 2, or 1.7.2 with enable_cdi = true"
         yield Finding("waits", "dra-runtime", text, advice)
-    elif runtime is None or runtime.cdi is None:
+    elif knows is None:
         text = f"whether the container runtime knows CDI isn't known{f': {facts.no_runtime}' if not runtime else ''}"
         advice = "containerd 2 does, and 1.7.2 with enable_cdi = true"
         yield Finding("unknown", "dra-runtime-unknown", text, advice)
