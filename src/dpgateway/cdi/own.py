@@ -68,9 +68,9 @@ class OwnSpecs:
         """Cache of spec texts, by record, with the device nodes' real paths and the content that each was produced
         from: producing one takes half a millisecond."""
 
-    def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
+    def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation, *, lasting: bool = True) -> Allocation:
         """Writes a spec with everything that it can express, and returns the allocation with the spec's name in its
-        place. Raises CdiError; then there is no spec.
+        place. ``lasting``: the kubelet may repeat the name after a power cut. Raises CdiError; then there is no spec.
         """
         said = sayable(allocation)
         if not any(said.values()):
@@ -84,7 +84,7 @@ class OwnSpecs:
             with self._alone():
                 one = OwnSpec(what, self._records / what.file, 0.0, what)
                 # The record first: a spec without one would never be removed.
-                write(one.record, record.encode())
+                write(one.record, record.encode(), lasting=lasting)
                 _update(one.spec, text)
         except OSError as error:
             where = f"{self.directory / what.file}, from {self._records}"

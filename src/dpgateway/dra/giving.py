@@ -56,6 +56,6 @@ class ClaimGrants:
             text = "DRA has no annotations: containers don't get them"
             self._store.offerings[resource].granting.log_once(logging.WARNING, text)
         try:
-            return await self._store.on_disk(partial(self._specs.write, resource, ids, allocation))
+            return await self._store.on_disk(partial(self._specs.write, resource, ids, allocation, lasting=False))
         except CdiError as error:
             raise RequestError(f"resource {resource}: {error}") from error

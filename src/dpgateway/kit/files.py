@@ -65,10 +65,11 @@ def at_once(file: IO[bytes], most: int) -> bytes:
     return found
 
 
-def write(path: Path, content: bytes, *, sync: bool = True) -> None:
+def write(path: Path, content: bytes, *, sync: bool = True, lasting: bool = True) -> None:
     """Replaces the file atomically, with mode 0600: a reader sees the old content or the new one.
 
-    ``sync``: a power cut doesn't undo it (fsync(2)). Raises OSError; then the file is as it was before.
+    ``sync``: so it is after a power cut, too (fsync(2)). ``lasting``: then it is the new one. Raises OSError; then the
+    file is as it was before.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     new = Path(name)
@@ -82,7 +83,7 @@ def write(path: Path, content: bytes, *, sync: bool = True) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-    if sync:  # the rename is a change of the directory (fsync(2))
+    if sync and lasting:  # the rename is a change of the directory (fsync(2))
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)

@@ -1,6 +1,6 @@
 """The records on disk: ``state_dir/dra/claims/<uid>.json``, one file for each claim.
 
-A file is replaced atomically and reaches the disk before the next step (fsync), so a record is never half written. A
+A file is replaced atomically, and its content is on the disk before its name (fsync): a record is never half written. A
 file that can't be read keeps its place: nothing that it may stand for is given away before a person has looked. Blocks,
 so it is used on a thread.
 """
@@ -64,7 +64,8 @@ class ClaimFiles:
 
     def write(self, one: ClaimRecord) -> None:
         """Raises OSError."""
-        write(self._path(one.uid), one.to_json().encode())
+        # After a power cut the kubelet prepares its claims anew, so an older record, or none, is as good as this one.
+        write(self._path(one.uid), one.to_json().encode(), lasting=False)
 
     def remove(self, uid: str) -> None:
         """Raises OSError."""
