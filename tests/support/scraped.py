@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from dpgateway.config import Configuration, changes
 from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.gateway import Gateway
-from dpgateway.web.metrics import DRA, GATEWAY, RESOURCE, Metrics
+from dpgateway.web.metrics import Metrics
+from dpgateway.web.series import DRA, GATEWAY, RESOURCE
 
 LABELS = {
     **{row.name: set(row.labels) for row in GATEWAY},

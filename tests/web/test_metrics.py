@@ -13,9 +13,10 @@ from dpgateway import Allocation, Device, DriverError, Health
 from dpgateway.node.holders import Holder
 from dpgateway.status import Figures
 from dpgateway.status.values import Counts
-from dpgateway.web.metrics import RESOURCE, Metrics
+from dpgateway.web.metrics import Metrics
 from dpgateway.web.pages import Sources
 from dpgateway.web.pages import pages as all_pages
+from dpgateway.web.series import RESOURCE
 from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
 from tests.support.http import ask

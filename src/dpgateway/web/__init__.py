@@ -3,7 +3,8 @@
 pages        the table of pages, and the content of each
 answers      the ASGI application: methods, host names, headers
 statusz      the status as text, in the form of Kubernetes' components
-metrics      the table of metrics, and the figures in Prometheus' format
+series       the table of metrics, and how each is read from the figures
+metrics      their samples in Prometheus' format
 connections  HTTP with limits: uvicorn's, loaded only when the pages are on
 serving      listens where the configuration says, and follows its changes
 """
