@@ -32,6 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.timeout(LIMIT))
+            # Two clusters at once: they mostly wait.
+            one = (
+                "a cluster for DRA"
+                if "dra_cluster" in getattr(item, "fixturenames", ())
+                else "a cluster with the chart"
+            )
+            item.add_marker(pytest.mark.xdist_group(one))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -169,17 +169,19 @@ class Pools:
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
         for one in self._ended():
-            # The same resource on another front isn't just any resource: it has the same hardware.
-            if one.resource != resource:
-                yield certain(one) if one.known or not one.resource.startswith(f"{resource} ") else one
+            # Its own holdings on another front aren't just any resource's: they are of the same hardware.
+            if one.resource == _on_another_front(resource) and not one.known:
+                yield one
+            elif one.resource != resource:
+                yield certain(one)
 
     def _ended(self) -> Iterator[Used]:
         """The uses of orphans, and of calls of ended drivers."""
         for name, holdings in self._orphans.usages.items():
-            whose = name if name not in self._of else f"{name} on the other front"
+            whose = name if name not in self._of else _on_another_front(name)
             yield used(whose, holdings.value, lambda _: None, untold=False)
         for name, in_use in self.left.value.items():
-            yield used(f"{name} on the other front", in_use, lambda _: None, untold=False)
+            yield used(_on_another_front(name), in_use, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
@@ -266,3 +268,8 @@ class Pools:
             pool.leave(name)
             if name in self._served:
                 self._served[name].join(Pool(alone=True))
+
+
+def _on_another_front(resource: str) -> str:
+    """The name of a resource's holdings on a front that doesn't offer it now, for people."""
+    return f"{resource} on the other front"
