@@ -80,9 +80,9 @@ class MortalSpecs(OwnSpecs):
         super().__init__(folder / "state", folder, Path("/dp"), complaint([]))
         self._life = life
 
-    def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
+    def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation, *, lasting: bool = True) -> Allocation:
         self._life.step()
-        named = super().write(resource, ids, allocation)
+        named = super().write(resource, ids, allocation, lasting=lasting)
         self._life.step()
         return named
 
