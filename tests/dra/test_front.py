@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -303,6 +304,19 @@ async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: No
     await until(lambda: node.devices)
     assert gateway.plugin.usage.value.last_known == {"b"}
     again.cancel()
+
+
+@pytest.mark.parametrize("what", [FOLDER, "plugins"])
+async def test_it_registers_again_after_a_reset_of_the_node(node: Node, make: Any, what: str) -> None:
+    make()
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    (old,) = node.sockets
+    for path in (node.root / what).iterdir():
+        path.unlink() if path.is_socket() else shutil.rmtree(path)
+    await until(lambda: node.sockets not in ([], [old]))
+    await node.register()
+    assert (await node.prepare(node.allocate("c", "b"))).devices
 
 
 async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> None:

@@ -182,6 +182,7 @@ class DraFront:
                     group.create_task(self._seen.run(), name="watch slices"),
                     group.create_task(self.publisher.run(), name="publish slices"),
                     group.create_task(self._reconciling.run(), name="reconcile claims"),
+                    group.create_task(self.instance.keep(), name="keep the driver registered"),
                 ]
                 await self.instance.until_given()
                 for one in working:

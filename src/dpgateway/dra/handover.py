@@ -99,6 +99,11 @@ class DriverHandover:
 
     # the older gateway
 
+    @property
+    def listens(self) -> bool:
+        """Whether newer gateways can ask."""
+        return self._listener is not None
+
     def listen(self) -> None:
         """Listens for newer gateways. Raises OSError."""
         self.asked.clear()

@@ -21,9 +21,11 @@ from dpgateway.dra.handover import DriverHandover
 from dpgateway.dra.health import HealthStreams
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.dra.service import HERE, NOBODY, VERSIONS, Service, folder_of
+from dpgateway.errors import KubeletError
 from dpgateway.kit.files import make_private
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import aligned
 from dpgateway.registry.socket import RegisteredPlugin, RegistrationAnswer, RegistrationSocket
 from dpgateway.resource.ownership import Ownership
 
@@ -31,6 +33,8 @@ TYPE = "DRAPlugin"
 """The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
 RESTING = 5.0
 """Seconds that calls under way have to end; then the newer gateway has to ask again."""
+LOOK = 5.0
+"""Seconds between two looks whether the sockets are still there."""
 QUIET, LONGEST_CALL = 1.0, 45.0
 """Seconds without a call until this instance leaves the kubelet, which may have chosen it before it knew the newer one,
 and ends its calls when it leaves; and the longest that the kubelet waits for one (pkg/kubelet/cm/dra/plugin)."""
@@ -76,6 +80,7 @@ class DriverInstance:
 
     async def serve(self) -> None:
         """Serves, and registers. Raises KubeletError, OSError."""
+        await self._drop_removed()
         if self._service is None:
             made = Service(self._root, self._driver, self._claims, self._health, _log)
             await made.open()
@@ -88,6 +93,36 @@ class DriverInstance:
             registration.answer.subscribe(lambda: self.answer.set(registration.answer.value))
             await registration.open()
             self._registration = registration
+
+    async def keep(self) -> None:
+        """Serves and registers again if somebody removes the sockets, as a reset of the node does; never returns."""
+        while True:
+            await asyncio.sleep(aligned(LOOK))
+            if self._handover.asked.is_set() or all(path.exists() for path in self._sockets):
+                continue
+            _log.warning("a socket of %s was removed, so it is registered again", self._driver)
+            try:
+                await self.own()  # its lock may be gone, too
+                await self.serve()
+                if self._handover.listens:
+                    self._handover.listen()
+            except (KubeletError, OSError) as error:
+                _log.error("DRA can't be served: %s", error)
+
+    @property
+    def _sockets(self) -> tuple[Path, ...]:
+        """Those that the kubelet has to find."""
+        service = () if self._service is None else (self._service.socket,)
+        return service if self._registration is None else (*service, self._registration.path)
+
+    async def _drop_removed(self) -> None:
+        """Ends what the kubelet can't find any more, and with its service its registration: that names the service."""
+        service = self._service
+        if not all(path.exists() for path in self._sockets):
+            await self._leave()
+        if service is not None and not service.socket.exists():
+            self._service = None
+            await service.close(0)
 
     async def until_given(self) -> None:
         """Returns once a newer gateway has asked, and nothing is under way here: from then on calls wait."""
