@@ -195,6 +195,9 @@ async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):
     await gateway.start(resource("deviceplugin"))
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 1))
     await registered_again(node)
+    gateway.more["dra"] = {"driver": "new.example.com"}
+    gateway.reload(resource("deviceplugin"))
+    await gateway.said("dra.driver changes with the next start of the gateway only")
     assert await node.unprepare(claim) == ""
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
 
