@@ -11,6 +11,7 @@ from tests.support.configurations import Write, load
     [
         ("shares: {count: 2, distinct: require}", "shares: kubelets before 1.19 pick shares blindly"),
         ("shares: {count: 1, distinct: require}", None),
+        ("front: dra\n  shares: {count: 2, distinct: require}\n  preference: packed\ndra: {driver: a.b}", None),
         ("preference: packed", "preference: the driver's own prefer isn't asked with packed"),
         ("preference: none", None),
     ],

@@ -49,12 +49,12 @@ def _of_files(document: Document) -> Iterator[Problem]:
 
 
 def _of_resource(entry: Entry, resource: ResourceKeys, *, prefers: bool) -> Iterator[Problem]:
-    written = entry.written
-    if resource.shares.distinct == "require" and resource.shares.count > 1 and resource.front != "dra":
+    written, asked = entry.written, resource.front != "dra"  # by DRA no kubelet asks for a preference
+    if resource.shares.distinct == "require" and resource.shares.count > 1 and asked:
         # GetPreferredAllocation came with 1.19
         text = "kubelets before 1.19 pick shares blindly: a container that wants two may be refused for ever"
         yield Problem(written.at("shares"), hint=text)
-    if resource.preference != "none" and prefers:
+    if resource.preference != "none" and prefers and asked:
         yield Problem(written.at("preference"), hint=f"the driver's own prefer isn't asked with {resource.preference}")
     for index, mount in enumerate(resource.mounts):
         if text := _doubt_of(mount):
