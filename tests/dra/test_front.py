@@ -23,6 +23,7 @@ from dpgateway.dra.slices.offered import Offered
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.dra.wire import health_pb2
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
+from dpgateway.errors import KubeletError
 from dpgateway.kit.channel import Channel
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
@@ -285,6 +286,20 @@ async def test_what_a_claim_has_by_another_resource_is_not_offered(node: Node, m
     await node.register()
     await until(lambda: [one["spec"]["pool"]["name"] for one in node.slices] == ["n1/example.com/other"])
     assert list(node.devices) == ["b"]
+
+
+async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any) -> None:
+    gateway, failed = make(), asyncio.Event()
+
+    async def fails_once() -> None:
+        if not failed.is_set():
+            failed.set()
+            raise KubeletError("the disk hasn't answered")
+
+    gateway.front.common.pools.look_at_left = fails_once
+    await node.register()
+    await failed.wait()
+    assert (await node.prepare(node.allocate("c", "b"))).devices
 
 
 async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: Node, make: Any) -> None:

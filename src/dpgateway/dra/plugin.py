@@ -169,7 +169,7 @@ class DraPlugin:
                 self.resource.inventory.list.subscribe(self._front.look)
             self._front.add(self)
         except (KubeletError, OSError):
-            self._front.claims.drop(self.name)
+            self._front.remove(self)
             self.resource.ownership.release()
             raise
 
