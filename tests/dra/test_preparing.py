@@ -55,6 +55,19 @@ async def test_another_gateway_answers_without_an_api_server(node: ClaimNode, si
     assert resource.lanes.allocated == []
 
 
+async def test_a_claim_that_was_allocated_anew_keeps_what_it_had_before(node: ClaimNode) -> None:
+    """The node was away meanwhile, so nobody has ended it here."""
+    asked = node.allocate("c", "a", "b")
+    await (await node.gateway(Resource(lanes(), Device("a"), Device("b")))).prepare([asked])
+    for result in node.store.get(("resourceclaims", "default", "c"))["status"]["allocation"]["devices"]["results"]:
+        result["device"] = {"a": "b", "b": "d"}[result["device"]]
+    resource = Resource(lanes("release"), Device("a"), Device("b"), Device("d"))
+    claims = await node.gateway(resource, "boot-2")
+    assert [it.device for it in await one(await claims.prepare([asked]))] == ["b", "d"]
+    await until(lambda: resource.lanes.released == ["a"])
+    assert "free" in await one(await claims.prepare([node.allocate("e", "b")]))
+
+
 async def test_a_new_claim_waits_for_an_api_server_that_is_away(node: ClaimNode, simulated: Simulated) -> None:
     claims = await node.gateway(Resource(lanes(), Device("a")), patience=30.0)
     asked = node.allocate("c", "a")

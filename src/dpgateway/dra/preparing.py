@@ -229,7 +229,9 @@ class NodeClaims:
         doubt = "" if all(one.admin for one in wanted.results) else store.doubt_of(wanted.uid)
         if doubt:
             raise NotYet(f"{wanted}: {doubt}", store.doubt)
-        return chosen(wanted, store.offerings, had=store.damage(wanted.uid) is not None)
+        record = store.records.get(wanted.uid)
+        before = record.given if record is not None else ()
+        return chosen(wanted, store.offerings, had=store.damage(wanted.uid) is not None, before=before)
 
     # unprepare
 

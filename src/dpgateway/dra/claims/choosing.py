@@ -40,16 +40,20 @@ class NotYet(RequestError):
         self.news = news
 
 
-def chosen(wanted: Allocated, offerings: Offerings, *, had: bool = False) -> tuple[Given, ...]:
+def chosen(
+    wanted: Allocated, offerings: Offerings, *, had: bool = False, before: tuple[Given, ...] = ()
+) -> tuple[Given, ...]:
     """The ids for each request of the claim. ``had``: the claim has these devices already, so ids in use without a
-    record are its own. Raises RequestError; NotYet if some aren't free.
+    record are its own. ``before``: what it had by an earlier allocation. Raises RequestError; NotYet if some aren't
+    free.
     """
     by_request: dict[tuple[str, str, str, bool], list[Result]] = {}
     for one in wanted.results:
         by_request.setdefault((one.request, _resource_of(wanted, one, offerings), one.pool, one.admin), []).append(one)
     found, taken = [], set[str]()
     for (request, resource, pool, admin), some in by_request.items():
-        held, served = () if admin else tuple(some), (resource, offerings[resource])
+        own = frozenset(id_ for one in before if one.resource == resource for id_ in one.ids)
+        held, served = () if admin else tuple(some), (resource, offerings[resource], own)
         ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, taken, had=had)])
         devices = tuple([(one.device, one.share_id) for one in some])
         asked = dict(parameters(wanted, some[0]))
@@ -70,15 +74,15 @@ def _resource_of(wanted: Allocated, one: Result, offerings: Offerings) -> str:
 
 
 def _free(
-    wanted: Allocated, one: Result, served: tuple[str, Offering], taken: set[str], *, had: bool
+    wanted: Allocated, one: Result, served: tuple[str, Offering, frozenset[str]], taken: set[str], *, had: bool
 ) -> tuple[str, ...]:
     """As many free ids of the device as the claim gets shares of it; marks them as ``taken``."""
-    (resource, offering), in_use = served, served[1].usage.value
+    (resource, offering, own), in_use = served, served[1].usage.value
     device = offering.id_of(one.pool, one.device)
     if not in_use.remembers:
         raise NotYet(f"{wanted}: {resource} isn't served yet: its journal hasn't been read", offering.usage)
     # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
-    used = (in_use.held or ()) if had else in_use.taken
+    used = ((in_use.held or frozenset()) if had else in_use.taken) - own
     all_ = offering.granting.inventory.ledger.ids(device or "")
     free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][: one.shares]
     if len(free) < one.shares:
