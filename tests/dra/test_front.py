@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -286,6 +287,30 @@ async def test_what_a_claim_has_by_another_resource_is_not_offered(node: Node, m
     await node.register()
     await until(lambda: [one["spec"]["pool"]["name"] for one in node.slices] == ["n1/example.com/other"])
     assert list(node.devices) == ["b"]
+
+
+async def test_a_driver_that_hangs_in_a_handover_holds_up_no_other_claims(node: Node, make: Any) -> None:
+    hangs = threading.Event()
+
+    def prepare(devices: Any) -> None:
+        if devices[0].id == "a":
+            hangs.wait(60)
+
+    make(scripted(prepare=prepare), timeouts={"prepare": 60})
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    hanging = asyncio.create_task(node.prepare(node.allocate("c", "a")))
+    await until(lambda: list((node.root / "state" / "dra" / "claims").glob("*.json")))
+    make(scripted(prepare=prepare))
+    other, end = node.allocate("other", "b"), asyncio.get_running_loop().time() + 9
+    longest = []  # once the newer gateway has asked in vain
+    while (began := asyncio.get_running_loop().time()) < end:
+        assert (await node.prepare(other)).devices
+        longest.append(asyncio.get_running_loop().time() - began)
+        await asyncio.sleep(0.1)
+    assert sum(seconds > 2 for seconds in longest) <= 1
+    hangs.set()
+    assert (await hanging).devices
 
 
 async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any) -> None:

@@ -130,8 +130,12 @@ class DriverInstance:
         await self._handover.registered()
         self._health.repeat()  # the older instance's end made the kubelet forget what it knew
         self._handover.listen()
+        patient = False
         while True:
             await self._handover.asked.wait()
+            if patient:  # calls go on meanwhile: a driver may hang for hours
+                await self._claims.turned_over()
+            patient = True
             if await self._rests():
                 return
             self._answer_from(HERE)
