@@ -223,3 +223,13 @@ async def test_a_resource_that_never_listed_may_leave_the_front(node, kubelet, h
     assert await node.unprepare(node.claim) == ""
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
     await until(lambda: not node.slices)
+
+
+async def test_sockets_of_killed_gateways_go(node, kubelet, gateway, short_path):
+    for _ in range(2):
+        await gateway.start(resource())
+        await registered_again(node)
+        await gateway.end(signal.SIGKILL)
+    await gateway.start(resource())
+    await registered_again(node)
+    assert len(list((short_path / "plugins" / US.driver).glob("dra-*.sock"))) == 1

@@ -110,8 +110,11 @@ class ClaimEnds:
         offerings = self._store.offerings
         while (offering := offerings.get(one.resource)) is None and one.resource in self._store.expected:
             await self._store.served.wait(self._store.served.version)
-        if offering is not None:
-            usage = offering.usage
-            await usage.wait_for(
-                lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
-            )
+        if offering is None:
+            text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
+            extra = {"resource": one.resource, "devices": list(one.ids)}
+            self._log.warning(text, one.resource, ", ".join(one.ids), extra=extra)
+            return
+        await offering.usage.wait_for(
+            lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
+        )

@@ -71,6 +71,7 @@ class Service:
 
     async def open(self) -> None:
         """Serves. Raises KubeletError, OSError."""
+        self._sweep()
         self._address = unix.Address(self.socket)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(tuple(map(self._handlers, SERVICES.values())))
@@ -81,6 +82,12 @@ class Service:
             raise KubeletError(f"can't serve on {self.socket}: {error}") from error
         await self._server.start()
         self.socket.chmod(0o600)
+
+    def _sweep(self) -> None:
+        """Removes the sockets that killed gateways left. Raises OSError."""
+        for path in self.socket.parent.glob("dra-*.sock"):
+            if unix.is_dead(path):
+                path.unlink(missing_ok=True)
 
     async def close(self, grace: float) -> None:
         """``grace``: seconds for calls under way."""

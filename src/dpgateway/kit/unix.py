@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Self
 
+ANSWERING = 0.2
+"""Seconds that a listener has to accept a connection."""
 LONGEST = 107
 """Bytes."""
 
@@ -94,3 +96,14 @@ class Credentials(NamedTuple):
 def credentials(connected: socket.socket) -> Credentials:
     """The peer's credentials: SO_PEERCRED, unix(7). Raises OSError."""
     return Credentials(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
+
+
+def is_dead(path: Path) -> bool:
+    """Whether nobody listens at this socket. One that answers late, or can't be asked, isn't dead."""
+    try:
+        connect(path, seconds=ANSWERING).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -41,8 +41,6 @@ LONGEST_REASON = 1000
 
 _NAME = re.compile(r"\.?dpgateway-[0-9a-f]{8}-[0-9a-f]{8}\.sock")
 """A socket of a gateway: the plugin's hash, and the instance's."""
-_CONNECTING = 0.2
-"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ class RegistrationSocket:
     def sweep(self) -> None:
         """Removes the sockets that killed gateways left: nobody listens there. Raises OSError."""
         for path in self.folder.iterdir():
-            if _NAME.fullmatch(path.name) and _is_dead(path):
+            if _NAME.fullmatch(path.name) and unix.is_dead(path):
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
                 self._log.info("removed a registration socket that a killed gateway left: %s", path)
@@ -151,14 +149,3 @@ class RegistrationSocket:
             self._log.error("the kubelet refuses %s: %s", self.plugin.name, reason, extra={"reason": reason})
         self.answer.set(answer)
         return wire.RegistrationStatusResponse()
-
-
-def _is_dead(path: Path) -> bool:
-    """Whether nobody listens at this socket. One that answers late, or can't be asked, isn't dead."""
-    try:
-        unix.connect(path, seconds=_CONNECTING).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return False
