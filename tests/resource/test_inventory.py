@@ -422,6 +422,18 @@ def test_freed_while_another_share_is_in_flight(make, works):
     assert node.freed == ["a"]
 
 
+def test_a_share_that_the_kubelet_never_noted_is_free_without_another_checkpoint(make):
+    node = make(shares=2)
+    node.take(A)
+    node.allocate("a::1")
+    node.write(NOBODY)
+    node.amend(1, 1)
+    node.take(A)
+    assert node.listed == {"a": False, "a::1": False}
+    node.sleep(NOTED_WITHIN + 1)
+    assert node.listed["a"]
+
+
 def test_still_free_without_a_checkpoint(make):
     node = make(shares=2)
     node.take(A, B)

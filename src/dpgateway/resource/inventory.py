@@ -325,8 +325,7 @@ class Inventory:
         # a freed id stays held for long, but its release is due once the device had its time to return
         delays += [until - now for until in map(self.ledger.back_until, holdings.freed) if until > now]
         # Nor is there an event when the sources should have noted a grant: an id that they still lack is free.
-        absent = [id_ for id_ in self.ledger.lost if self.ledger.device(id_) is None]
-        if holdings.known and not holdings.granted.keys().isdisjoint(absent):
+        if holdings.known and not holdings.granted.keys().isdisjoint(self.ledger.lost):
             delays.append(NOTED_WITHIN)
         if delays:
             self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self.usage.reread)
