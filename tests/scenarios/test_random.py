@@ -274,9 +274,7 @@ class Node(RuleBasedStateMachine):
         try:
             await self.kubelet.wait_for(counts, *hidden)
         except TimeoutError:
-            if self.observer.listed == listed:
-                raise AssertionError(f"counted {await self.kubelet.counts()}, listed {listed}: {self}") from None
-            await self.settle()  # after a kubelet that forgot, the list before the last change may be right, too
+            raise AssertionError(f"counted {await self.kubelet.counts()}, listed {listed}: {self}") from None
 
     def right(self, listed: dict[str, bool]) -> bool:
         ok = {i for i, well in listed.items() if well}
