@@ -126,10 +126,10 @@ class Orphans:
             if resource not in self.usages:
                 self.add(resource)
         # No journal: nothing was granted, as far as earlier gateways know.
-        for usage in (
-            () if complaints else [self.usages[one] for one in self._moved - found.keys() if one in self.usages]
-        ):
-            usage.set(usage.value.remembered({}))
+        if not complaints:
+            for resource in (self._moved & self.usages.keys()) - found.keys():
+                usage = self.usages[resource]
+                usage.set(usage.value.remembered({}))
         return not complaints
 
     @property
