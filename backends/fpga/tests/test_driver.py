@@ -340,14 +340,18 @@ def test_a_refused_file_of_a_claims_function_says_nothing_of_the_board(functions
     assert driver.devices()[0].health.ok
 
 
-def test_a_board_on_which_a_claims_function_failed_is_repaired(functions, start_with):
-    """With the resource's own function, once the retry is due."""
+@pytest.mark.parametrize("wait", [timedelta(microseconds=1), timedelta(milliseconds=1)], ids=str)
+def test_a_board_on_which_a_claims_function_failed_is_repaired(functions, start_with, wait):
+    """With the resource's own function, once the retry is due; it is a fault until that has ended, however soon."""
+    repair = threading.Event()
     programmer = Programmer()
-    programmer.act = lambda board: busy(board) if len(programmer.programmed) == 1 else None
-    soon = replace(functions, retry_first=timedelta(milliseconds=1), retry_limit=timedelta(milliseconds=1))
+    programmer.act = lambda board: busy(board) if len(programmer.programmed) == 1 else repair.wait(60)
+    soon = replace(functions, retry_first=wait, retry_limit=wait)
     driver = start_with(soon, programmer)
     with pytest.raises(DriverError):
         driver.with_options(replace(soon, function="net-v1")).prepare(driver.devices()[:1])
+    assert not driver.devices()[0].health.ok
+    repair.set()
     deadline = time.monotonic() + 20
     while not driver.devices()[0].health.ok and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -71,7 +71,9 @@ class Slot:
 
     def station_changed(self) -> None:
         """Programming began or ended, possibly for another resource."""
-        health = self._look()
+        self._note(self._look())
+
+    def _note(self, health: Health) -> None:
         with self._state:
             changed, self._health = health != self._health, health
         if changed:
@@ -180,6 +182,8 @@ class Slot:
         failures, why = self._retries.failures + 1, _text(error)
         self._refused = why if isinstance(error, Refused) else ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
+        # the fault is listed before a retry is planned, whose job may begin as soon as this one has ended
+        self._note(self._health_during(None))
         # a refused file may be repaired at any time, so it is always checked again
         self._retries.settle(failures, again=isinstance(error, Refused) or may_pass(error))
 
