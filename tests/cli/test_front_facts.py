@@ -7,6 +7,7 @@ import pytest
 from dpgateway.cli import front_facts
 from dpgateway.config import ClusterSettings, Configuration, DraSettings, KubeletSettings
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
+from dpgateway.preflight import ClaimedDevices
 from dpgateway_simulator.apiserver import SimulatedApiServer
 
 NAME = "example.com/thing"
@@ -36,7 +37,7 @@ async def test_all_is_there(configuration):
     found = await front_facts.look(configuration, "n1", "dra")
     assert (found.driver, found.kubelet, found.classes) == ("dra.example.com", "v1.36.2", frozenset({NAME}))
     assert found.runtime == "containerd://2.0.1"
-    assert (found.served, found.denied, found.unasked, found.claims) == (True, (), (), {})
+    assert (found.served, found.denied, found.unasked) == (True, (), ())
 
 
 async def test_each_right_that_is_missing(configuration, api):
@@ -62,12 +63,26 @@ async def test_no_answer(configuration, api):
     assert "can't be read" in (await front_facts.look(wrong, "n1", "dra")).unasked[0]
 
 
-async def test_claims_that_have_devices(configuration):
-    folder = configuration.state_dir / "dra" / "claims"
+def test_claims_that_have_devices(tmp_path):
+    assert front_facts.claimed(tmp_path) == ((), "")
+    folder = tmp_path / "dra" / "claims"
     folder.mkdir(parents=True)
     given = Given("r", NAME, "n1/thing", (("a", ""),), ("a",))
-    record = ClaimRecord("uid-1", "default", "c", Phase.PREPARED, "boot", (given,))
-    (folder / "uid-1.json").write_text(record.to_json())
+    record = ClaimRecord("uid-1", "default", "c", Phase.PREPARED, "boot", (given,), (("u", "p"),))
+    watches = Given("r", "example.com/other", "n1/other", (("b", ""),), (), admin=True)
+    ends = ClaimRecord("uid-3", "default", "d", Phase.ENDING, "boot", (watches,))
+    for one in (record, ends):
+        (folder / f"{one.uid}.json").write_text(one.to_json())
     (folder / "uid-2.json").write_text("{")
-    for front in ("dra", "deviceplugin"):
-        assert (await front_facts.look(configuration, "n1", front)).claims == {NAME: ("claim default/c",)}
+    found, unread = front_facts.claimed(tmp_path)
+    assert found == (
+        ClaimedDevices("claim default/c", NAME, ("a",), (("u", "p"),)),
+        ClaimedDevices("claim default/d", "example.com/other", ending=True),
+    )
+    assert unread.startswith(f"{folder}/uid-2.json: ")
+
+
+def test_a_directory_that_is_a_file(tmp_path):
+    (tmp_path / "dra").mkdir()
+    (tmp_path / "dra/claims").touch()
+    assert "Not a directory" in front_facts.claimed(tmp_path)[1]

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dpgateway.cli import facts
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
+from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.kubelet.checkpoint import write
 from dpgateway_simulator.kubelet.ledger import Holding
@@ -351,3 +352,15 @@ def test_a_change_of_the_front(node):
     assert re.search(f"{R} +waits", node.says("--front=dra", "--from=1.35", code=1))
     assert node.json(*SURE, code=0)["front"] is None
     assert node.json("--front=deviceplugin", *SURE, code=0)["front"]["resources"] == {R: "ready"}
+
+
+def test_a_downgrade_under_claims(node):
+    folder = node.directory.parent / "state/dra/claims"
+    folder.mkdir(parents=True)
+    devices = Given("r", R, "n1/thing", (("a", ""),), ("n1-0",))
+    record = ClaimRecord("uid-1", "default", "c", Phase.PREPARED, "boot", (devices,), (("u", "web"),))
+    (folder / "uid-1.json").write_text(record.to_json())
+    assert node.found("--from=1.37", "--to=1.34", code=1)[0] == ("loss", "claims-lost", R)
+    assert "claim default/c (pod web)" in node.says("--from=1.37", "--to=1.34", code=1)
+    known = {code for _, code, _ in node.found("--from=1.36", "--to=1.37", code=0)}
+    assert "claims-lost" not in known

@@ -6,8 +6,8 @@ import pytest
 
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.versions import Span, kubelet_version
-from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, Site
-from dpgateway.preflight.front import FrontFacts, findings, verdicts
+from dpgateway.preflight import ClaimedDevices, Facts, Held, OfferedResource, RuntimeFacts, Site, judge
+from dpgateway.preflight.front import FrontFacts, findings, rollback, verdicts
 
 R = "example.com/thing"
 NEW, OLD = kubelet_version("1.36"), kubelet_version("1.35")
@@ -69,7 +69,32 @@ def test_the_worst_counts():
     assert verdicts(facts, replace(GOOD, driver=None)) == {R: "waits"}
 
 
+CLAIM = ClaimedDevices("claim d/c", R, ("a",), (("uid-1", "web"),))
+BACK = FrontFacts("deviceplugin")
+
+
 def test_claims_of_a_resource_that_goes_back():
-    front = FrontFacts("deviceplugin", claims={R: ("claim d/c",)})
-    assert found(front=front) == {"claims-held": ("change", R)}
-    assert verdicts(FACTS, front) == {R: "changes"}
+    facts = replace(FACTS, claimed=(CLAIM, ClaimedDevices("claim d/watches", R)))
+    (one,) = findings(facts, BACK)
+    assert (one.level, one.code, one.resource, one.ids, one.pods) == ("change", "claims-held", R, ("a",), ("uid-1",))
+    assert "claim d/c (pod web) has devices" in one.text
+    assert verdicts(facts, BACK) == {R: "changes"}
+
+
+def test_claims_under_a_kubelet_that_knows_none():
+    ended = replace(CLAIM, claim="claim d/ended", ending=True)
+    facts = replace(FACTS, to=OLD, site=None, claimed=(CLAIM, ended, replace(CLAIM, claim="claim d/2", ids=())))
+    (one,) = rollback(facts)
+    assert (one.level, one.code, one.resource, one.ids, one.pods) == ("loss", "claims-lost", R, ("a",), ("uid-1",))
+    assert one.text.endswith(": claim d/c (pod web), claim d/2 (pod web)")
+    assert one.advice.startswith("drain")
+    for front in (GOOD, BACK):
+        assert verdicts(facts, front) == {R: "loss"}
+    assert one in judge(facts)
+    assert not [*rollback(replace(facts, to=NEW))]
+
+
+def test_claims_that_are_not_known():
+    facts = replace(FACTS, to=OLD, site=None, unread_claims="uid-1.json: no record")
+    assert [(one.level, one.code, one.resource) for one in rollback(facts)] == [("unknown", "claims-unread", "")]
+    assert not [*rollback(replace(facts, to=NEW))]

@@ -105,6 +105,7 @@ async def _asked(
     held = _held(directory, clues)
     found = clues if present or not held.layouts else (*clues, detect_version.wrote(held.layouts))
     runtime, no_runtime = await _runtime(configuration.runtime.socket, configuration.runtime.cdi_dirs)
+    claimed, unread_claims = front_facts.claimed(configuration.state_dir)
     answers = await ask_all(configuration.resources, settings.node_name)
     span = detect_version.present(found)
     facts = Facts(
@@ -118,6 +119,8 @@ async def _asked(
         no_runtime,
         cgroups(CGROUPS),
         allows_cgroup_v1(directory.parent / KUBELET_CONFIG),
+        claimed=claimed,
+        unread_claims=unread_claims,
     )
     unknown = tuple(filter(None, (no_gateway, no_pods, no_runtime)))
     return NodeFacts(facts, tuple(answers), found, span, unknown, directory)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from pathlib import Path
 
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, ObjectKind
 from dpgateway.config import Configuration
-from dpgateway.dra.claims.records import record
+from dpgateway.dra.claims.records import Phase, record
+from dpgateway.preflight import ClaimedDevices
 from dpgateway.preflight.front import FrontFacts, FrontName
 
 DEADLINE = 5.0
@@ -23,24 +23,21 @@ RIGHTS = (
 
 async def look(configuration: Configuration, node: str, front: FrontName) -> FrontFacts:
     """``node``: its name at the API server."""
-    claims = _claims(configuration)
     if front == "deviceplugin":
-        return FrontFacts(front, configuration.dra.driver, claims=claims)
+        return FrontFacts(front, configuration.dra.driver)
     server = ApiServer(Account.of(configuration.cluster), DEADLINE)
     try:
-        return await _asked(server, configuration, node, claims)
+        return await _asked(server, configuration, node)
     finally:
         await server.close()
 
 
-async def _asked(
-    server: ApiServer, configuration: Configuration, node: str, claims: Mapping[str, tuple[str, ...]]
-) -> FrontFacts:
+async def _asked(server: ApiServer, configuration: Configuration, node: str) -> FrontFacts:
     driver = configuration.dra.driver
     try:
         denied = tuple([f"{verb} {kind.plural}" for verb, kind in RIGHTS if not await _may(server, verb, kind)])
     except ClusterError as error:  # nothing else would be answered
-        return FrontFacts("dra", driver, unasked=(str(error),), claims=claims)
+        return FrontFacts("dra", driver, unasked=(str(error),))
 
     unasked, kubelet, runtime, classes, served = [], "", "", None, None
     if "get nodes" not in denied:
@@ -58,7 +55,7 @@ async def _asked(
         served = False if error.status == NOT_FOUND else None
         if served is None:  # the gateway itself needs no right to see classes
             unasked.append(f"which classes there are: {error}")
-    return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), claims, runtime)
+    return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), runtime)
 
 
 async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:
@@ -69,14 +66,24 @@ async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def _claims(configuration: Configuration) -> Mapping[str, tuple[str, ...]]:
-    """The claims that have devices, by resource. Records that can't be read are the gateway's to report."""
-    found: dict[str, list[str]] = {}
-    for path in sorted((configuration.state_dir / "dra" / "claims").glob("*.json")):
+def claimed(state_dir: Path) -> tuple[tuple[ClaimedDevices, ...], str]:
+    """What claims have by the gateway's records, and why some of these can't be read; empty if all can."""
+    found: list[ClaimedDevices] = []
+    unread: list[str] = []
+    folder = state_dir / "dra" / "claims"
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return (), ""
+    except OSError as error:
+        return (), str(error)
+    for path in paths:
         try:
             one = record(path.read_text(), path.name)
-        except (OSError, ValueError, TypeError, KeyError, json.JSONDecodeError):
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            unread.append(f"{path}: {error}")
             continue
-        for resource in {given.resource for given in one.given}:
-            found.setdefault(resource, []).append(str(one))
-    return {name: tuple(some) for name, some in found.items()}
+        for name in sorted({given.resource for given in one.given}):
+            ending = one.phase is Phase.ENDING
+            found.append(ClaimedDevices(str(one), name, one.of(name), one.pods, ending))
+    return tuple(found), "; ".join(unread)

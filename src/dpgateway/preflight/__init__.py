@@ -12,11 +12,22 @@ front           the findings about a change of the front
 """
 
 from dpgateway.preflight.rehearsed import Rehearsal
-from dpgateway.preflight.values import SCHEMA, Facts, Finding, Held, OfferedResource, RuntimeFacts, Site, Verdict
+from dpgateway.preflight.values import (
+    SCHEMA,
+    ClaimedDevices,
+    Facts,
+    Finding,
+    Held,
+    OfferedResource,
+    RuntimeFacts,
+    Site,
+    Verdict,
+)
 from dpgateway.preflight.verdicts import judge, verdict
 
 __all__ = [
     "SCHEMA",
+    "ClaimedDevices",
     "Facts",
     "Finding",
     "Held",

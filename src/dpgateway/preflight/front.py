@@ -1,17 +1,18 @@
 """The findings about a change of the front by which resources are offered: what it waits for, and what would change.
 
-Nothing that one front gave is lost: its devices are withheld by the other one until their containers end.
+Nothing that one front gave is lost: its devices are withheld by the other one until their containers end. But a kubelet
+that doesn't know claims of extended resources starts such containers again without their devices, whatever the front.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from dpgateway.node.runtime import knows_cdi
-from dpgateway.preflight.values import Facts, Finding, OfferedResource
+from dpgateway.preflight.values import ClaimedDevices, Facts, Finding, OfferedResource
 
 FrontName = Literal["dra", "deviceplugin"]
 FrontVerdict = Literal["ready", "changes", "unknown", "waits", "loss"]
@@ -44,8 +45,6 @@ class FrontFacts:
     """Requests that the account may not make, as in ``create resourceslices``."""
     unasked: tuple[str, ...] = ()
     """Why the API server couldn't be asked."""
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """`claims` contains the claims that have devices of a resource, keyed by resource."""
     runtime: str = ""
     """The container runtime, as the Node says: ``containerd://2.0.1``; empty if unknown."""
 
@@ -53,25 +52,58 @@ class FrontFacts:
 def findings(facts: Facts, front: FrontFacts) -> Iterator[Finding]:
     """The findings of all resources, and of the node."""
     if front.front == "deviceplugin":
-        for name, claims in sorted(front.claims.items()):
-            have = "has" if len(claims) == 1 else "have"
-            text = f"{', '.join(claims)} {have} devices of it: these are Unhealthy on the kubelet's list until they end"
+        for name, some in _by_resource([one for one in facts.claimed if one.ids]).items():
+            have = "has" if len(some) == 1 else "have"
+            text = f"{_named(some)} {have} devices of it, which no other pod gets until they end"
             advice = "leave dra.driver in the configuration until then: without it their pods can't end"
-            yield Finding("change", "claims-held", text, advice, name)
+            yield Finding("change", "claims-held", text, advice, name, *_of_claims(some))
         return
     yield from _of_node(facts, front)
     for one in facts.served:
         yield from _of_resource(facts, one, front)
 
 
+def rollback(facts: Facts) -> Iterator[Finding]:
+    """What containers that have devices by DRA lose under a kubelet before 1.36: it starts them again without asking
+    the driver, and without an event (seen on 1.34.9).
+    """
+    to = facts.to
+    if to.extended_claims:
+        return
+    if facts.unread_claims:
+        text = f"which claims have devices isn't known: {facts.unread_claims}; kubelet {to} knows no such claims"
+        yield Finding("unknown", "claims-unread", text, "drain the node first")
+    upgrade = facts.site is None
+    for name, some in _by_resource([one for one in facts.claimed if not one.ending]).items():
+        advice = "drain the node first, while it has its present kubelet" if upgrade else "delete these pods"
+        text = f"kubelet {to} starts containers again without their devices by DRA, and says nothing: {_named(some)}"
+        yield Finding("loss", "claims-lost", text, advice, name, *_of_claims(some))
+
+
 def verdicts(facts: Facts, front: FrontFacts) -> Mapping[str, FrontVerdict]:
     """The verdict on each resource: the worst of its own findings and of the node's."""
-    levels, some = list(_VERDICTS), tuple(findings(facts, front))
+    levels, some = list(_VERDICTS), (*findings(facts, front), *rollback(facts))
     worst: dict[str, FrontVerdict] = {}
     for name in (one.name for one in facts.served):
         own = [levels.index(one.level) for one in some if one.resource in ("", name)]
         worst[name] = _VERDICTS[levels[max(own)]] if own else "ready"
     return worst
+
+
+def _by_resource(claimed: Sequence[ClaimedDevices]) -> Mapping[str, Sequence[ClaimedDevices]]:
+    names = sorted({one.resource for one in claimed})
+    return {name: [one for one in claimed if one.resource == name] for name in names}
+
+
+def _named(claimed: Sequence[ClaimedDevices]) -> str:
+    pods = {one: f" (pod {', '.join(name for _, name in one.pods)})" if one.pods else "" for one in claimed}
+    return ", ".join(f"{one.claim}{pods[one]}" for one in claimed)
+
+
+def _of_claims(claimed: Sequence[ClaimedDevices]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The ids, and the uids of the pods."""
+    ids, pods = {id_ for one in claimed for id_ in one.ids}, {uid for one in claimed for uid, _ in one.pods}
+    return tuple(sorted(ids)), tuple(sorted(pods))
 
 
 def _of_node(facts: Facts, front: FrontFacts) -> Iterator[Finding]:

@@ -80,6 +80,21 @@ class RuntimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedDevices:
+    """The devices of a resource that a claim has."""
+
+    claim: str
+    """``claim namespace/name``."""
+    resource: str
+    ids: tuple[str, ...] = ()
+    """Empty if it only monitors: then it holds none (adminAccess)."""
+    pods: tuple[tuple[str, str], ...] = ()
+    """The uid and the name of each of its pods."""
+    ending: bool = False
+    """Whether its containers have ended, and the devices are only being released."""
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """What a gateway reaches where it runs, or would run."""
 
@@ -123,3 +138,7 @@ class Facts:
     """Whether the kubelet's configuration is known to have ``failCgroupV1: false``."""
     site: Site | None = None
     """None if the question is an upgrade, for which nothing has to run."""
+    claimed: tuple[ClaimedDevices, ...] = ()
+    """By DRA, as the gateway's records have it."""
+    unread_claims: str = ""
+    """Why records couldn't be read."""

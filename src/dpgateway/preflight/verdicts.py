@@ -24,7 +24,18 @@ _CRASHES = "; this kubelet can crash if nobody lists an id that a container hold
 
 def judge(facts: Facts, rehearsal: Rehearsal | None = None, change: FrontFacts | None = None) -> tuple[Finding, ...]:
     """All findings, losses first. ``change``: of the front by which the resources are to be offered."""
-    looks = (_memory, _ids, _unserved, _drivers, _apis, features.findings, _readmission, _node, _runtime)
+    looks = (
+        _memory,
+        _ids,
+        _unserved,
+        _drivers,
+        _apis,
+        features.findings,
+        front.rollback,
+        _readmission,
+        _node,
+        _runtime,
+    )
     played = rehearsed.findings(rehearsal) if rehearsal is not None else ()
     here = site.findings(facts.site) if facts.site is not None else ()
     fronts = front.findings(facts, change) if change is not None else ()
