@@ -70,6 +70,26 @@ async def test_an_end_that_waits_for_its_resource_holds_up_no_handover(node: Cla
     assert resource.lanes.released == ["a"], "and not forgotten by the older one"
 
 
+async def test_a_driver_that_hangs_in_release_holds_up_no_handover_for_ever(node: ClaimNode) -> None:
+    hangs = ClaimedResource(lanes("release"), Device("a"))
+    claims, asked = await node.gateway(hangs), node.allocate("c", "a")
+    await claims.prepare([asked])
+    hangs.releases.rest()
+    await claims.unprepare([asked])
+    async with asyncio.timeout(10):
+        await claims.turned_over()
+        await claims.idle()
+    claims.ends.rest()
+    claims.drop(NAME)
+    claims.rest()
+    await asyncio.sleep(0)
+    assert node.records["c"]["phase"] == "ending", "not forgotten by the older one"
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    await node.gateway(resource)
+    await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"]
+
+
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:
     await begun(node)
     claims = await node.gateway()

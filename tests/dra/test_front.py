@@ -62,9 +62,17 @@ class Gateway:
         self.driver = RunningDriver(self.config, "n1", threads, log)
         self.plugin = DraPlugin(self.config, self.driver, self.front, group)
         self.front.expect(self.config.value)
-        runs = partial(run_both, holdings), pools.run, self.front.run, self.driver.run, self.plugin.run
+        runs = partial(run_both, holdings), pools.run, self.front.run, self.driver.run, self._serve
         self.ended = False
         self.tasks = {run: group.create_task(run()) for run in runs}
+
+    async def _serve(self) -> None:
+        await self.plugin.run()  # returns once another gateway takes over
+        await self._leave()
+
+    async def _leave(self) -> None:
+        await self.plugin.drain(0)
+        await self.plugin.close()
 
     async def end(self) -> None:
         """As the process ends."""
@@ -72,8 +80,7 @@ class Gateway:
             return
         self.ended = True
         self.front.ending()
-        await self.plugin.drain(0)
-        await self.plugin.close()
+        await self._leave()
         await self.front.close()
 
 
@@ -311,6 +318,43 @@ async def test_a_driver_that_hangs_in_a_handover_holds_up_no_other_claims(node: 
     assert sum(seconds > 2 for seconds in longest) <= 1
     hangs.set()
     assert (await hanging).devices
+
+
+async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: Any) -> None:
+    hangs, goes, released = threading.Event(), threading.Event(), list[str]()
+
+    def release(devices: Any) -> None:
+        goes.wait(60)
+        released.extend(device.id for device in devices)
+
+    make(scripted(release=lambda _: hangs.wait(60)))
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    claim = node.allocate("c", "b")
+    await node.prepare(claim)
+    ending = asyncio.create_task(node.unprepare(claim))
+    (record,) = (node.root / "state" / "dra" / "claims").glob("*.json")
+    await until(lambda: '"ending"' in record.read_text())
+    make(scripted(release=release))
+
+    # The newer gateway gets the driver once the older one's has hung for 40 s, which pass in 2 s here.
+    loop = asyncio.get_running_loop()
+    now, began = loop.time, loop.time()
+    loop.time = lambda: began + 20 * (now() - began)  # type: ignore[method-assign]
+    await until(lambda: len(node.sockets) == 2)
+    await node.register(next(one for one in node.sockets if one != node.registered))
+    assert await ending == ""
+
+    # And its own driver releases the device, which no claim gets before.
+    next_one = asyncio.create_task(node.prepare(node.allocate("d", "b")))
+    await until(lambda: len(node.sockets) == 1)
+    assert not next_one.done()
+    assert record.exists()
+    goes.set()
+    assert (await next_one).devices
+    assert released == ["b"]
+    assert not record.exists()
+    hangs.set()
 
 
 async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any) -> None:

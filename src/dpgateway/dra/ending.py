@@ -7,7 +7,8 @@
 
 The pod isn't terminal before Unprepare is answered, and the scheduler gives the device away 20 ms later (seen on 1.37).
 So a call waits until the driver has released the devices, or for PATIENCE, with the devices withheld: a driver that
-hangs must not keep pods from ending.
+hangs must not keep pods from ending. Nor must it keep a newer gateway from the driver: a handover waits for a step of
+an end for as long, and then that gateway repeats the step.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterator
 from functools import partial
 
 from dpgateway.cdi.own import OwnSpecs
@@ -32,6 +34,8 @@ class ClaimEnds:
         self._store, self._specs, self._boot, self._patience, self._log = store, specs, boot, patience, log
         self._endings: dict[str, asyncio.Task[None]] = {}
         """`_endings` contains the ends under way, keyed by the claim's uid."""
+        self._steps: set[asyncio.Future[None]] = set()
+        """The steps under way for which a handover waits."""
 
     async def end(self, record: ClaimRecord) -> None:
         """Returns once the claim has ended, or after the patience: the rest doesn't depend on the caller, because the
@@ -57,19 +61,29 @@ class ClaimEnds:
                     await asyncio.gather(*released)
 
     @property
-    def running(self) -> frozenset[asyncio.Task[None]]:
-        """The ends at which a driver may be at work. One that waits for a resource to be served isn't among them: any
-        gateway can go on with it.
+    def running(self) -> frozenset[asyncio.Future[None]]:
+        """The steps at which disk or driver may be at work, done when they are over, or have taken as long as the
+        patience. An end that waits for a resource to be served isn't among them: any gateway can go on with it.
         """
-        return frozenset(task for uid, task in self._endings.items() if not self._waits(uid))
+        return frozenset(self._steps)
 
-    def _waits(self, uid: str) -> bool:
-        record, store = self._store.records.get(uid), self._store
-        names = {one.resource for one in record.given if not one.admin} if record is not None else set()
-        return names.isdisjoint(store.offerings) and not names.isdisjoint(store.expected)
+    @contextlib.contextmanager
+    def _step(self) -> Iterator[None]:
+        """What is done meanwhile is in `running`."""
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+        self._steps.add(over)
+        over.add_done_callback(self._steps.discard)
+        late = loop.call_later(self._patience, over.set_result, None)
+        try:
+            yield
+        finally:
+            late.cancel()
+            if not over.done():
+                over.set_result(None)
 
     def rest(self) -> None:
-        """Another gateway goes on with the ends that wait here: the records are its own."""
+        """Another gateway goes on with the ends under way here: the records are its own."""
         for ending in self._endings.values():
             ending.cancel()
 
@@ -92,13 +106,15 @@ class ClaimEnds:
 
     async def _end(self, record: ClaimRecord) -> None:
         """Forgets the claim once its devices are released."""
-        try:
-            names = [name for one in record.given for name in one.cdi]
-            await self._store.on_disk(partial(self._specs.withdraw, names))
-        except (GatewayError, OSError) as error:  # the keeper of specs removes them later, and those without a name
-            self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
+        names = [name for one in record.given for name in one.cdi]
+        with self._step():
+            try:
+                await self._store.on_disk(partial(self._specs.withdraw, names))
+            except (GatewayError, OSError) as error:  # the keeper of specs removes them later, and those without a name
+                self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
         await asyncio.gather(*map(self._released, record.given))
-        await self._store.forget(record)
+        with self._step():
+            await self._store.forget(record)
         self._log.info("unprepared %s", record, extra=record.fields)
 
     async def _released(self, one: Given) -> None:
@@ -115,6 +131,7 @@ class ClaimEnds:
             extra = {"resource": one.resource, "devices": list(one.ids)}
             self._log.warning(text, one.resource, ", ".join(one.ids), extra=extra)
             return
-        await offering.usage.wait_for(
-            lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
-        )
+        with self._step():
+            await offering.usage.wait_for(
+                lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
+            )

@@ -192,6 +192,7 @@ class DraFront:
     async def _give(self) -> None:
         """Has all resources free their locks, then frees the driver's. What is published stays."""
         self.loaded.clear()
+        self.claims.ends.rest()  # first: an end mustn't take a resource that is given for one that isn't offered
         for member in tuple(self._members.values()):
             self._going.add(member.name)
             self._expected[member.name] = member.pool  # if the newer gateway ends, it is offered here again

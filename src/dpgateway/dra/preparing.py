@@ -149,12 +149,12 @@ class NodeClaims:
         self.store.rest()
 
     async def turned_over(self) -> None:
-        """Returns once the calls and the ends of now are over; others may be under way by then."""
+        """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
         if running := self.lanes.running | self.ends.running:
             await asyncio.wait(running)
 
     async def idle(self) -> None:
-        """Returns once no call is under way, and no end of a claim is at a driver."""
+        """Returns once no call is under way, and no end of a claim is at a driver, but at one that hangs."""
         while running := self.lanes.running | self.ends.running:
             await asyncio.wait(running)
 
