@@ -1,11 +1,17 @@
 {{- /* What gateways need for DRA and for events: the API server, and what they tell it. */ -}}
 
-{{- /* The names of the resources of a profile that are offered by DRA, in a list. Takes the profile's values. */ -}}
-{{- define "dpgateway.onDra" -}}
-{{- $usual := dig "defaults" "front" "deviceplugin" .config -}}
+{{- /* The front of a profile's resources that don't say one. Takes the profile's values. */ -}}
+{{- define "dpgateway.usualFront" -}}
+{{- dig "defaults" "front" "deviceplugin" .config -}}
+{{- end -}}
+
+{{- /* The names of a profile's resources with one of these fronts, in a list. Takes the profile's "values", and the
+"fronts". */ -}}
+{{- define "dpgateway.withFront" -}}
+{{- $usual := include "dpgateway.usualFront" .values -}}
 {{- $names := list -}}
-{{- range .config.resources -}}
-{{- if eq (default $usual .front) "dra" }}{{ $names = append $names .name }}{{ end -}}
+{{- range .values.config.resources -}}
+{{- if has (default $usual .front) $.fronts }}{{ $names = append $names .name }}{{ end -}}
 {{- end -}}
 {{- $names | toJson -}}
 {{- end -}}
@@ -23,11 +29,12 @@
 {{- fail "serviceAccount.name: found nothing, expected the account of the gateways alone, because dra and events give rights to it, and all pods of the namespace may have the default one" -}}
 {{- end -}}
 {{- range $component, $values := include "dpgateway.profiles" . | fromYaml -}}
-{{- $names := include "dpgateway.onDra" $values | fromJsonArray -}}
+{{- $names := include "dpgateway.withFront" (dict "values" $values "fronts" (list "dra" "auto")) | fromJsonArray -}}
+{{- $always := include "dpgateway.withFront" (dict "values" $values "fronts" (list "dra")) | fromJsonArray -}}
 {{- $driver := dig "dra" "driver" "" $values.config | default "" -}}
 {{- if not $dra.enabled -}}
 {{- if $names -}}
-{{- fail (printf "config.resources of %s: %s has front: dra, expected dra.enabled: true with dra.driver, because a gateway needs rights and directories for it" $component (first $names)) -}}
+{{- fail (printf "config.resources of %s: %s has front: %s, expected dra.enabled: true with dra.driver, because a gateway needs rights and directories for it" $component (first $names) (ternary "dra" "auto" (has (first $names) $always))) -}}
 {{- end -}}
 {{- if $driver -}}
 {{- fail (printf "config.dra.driver of %s: found %s, expected dra.enabled: true with dra.driver, because a gateway needs rights and directories for it" $component $driver) -}}
@@ -49,14 +56,37 @@
 {{- if and (dig "cluster" "events" false $values.config) (not $.Values.events.enabled) -}}
 {{- fail (printf "config.cluster.events of %s: found true, expected events.enabled: true, because a gateway needs rights for it" $component) -}}
 {{- end -}}
-{{- if and $dra.enabled $names -}}
-{{- include "dpgateway.checkNodes" (dict "component" $component "values" $values "name" (first $names)) -}}
+{{- if and $dra.enabled $always -}}
+{{- include "dpgateway.checkNodes" (dict "component" $component "values" $values "name" (first $always)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* Fails if a gateway would have to offer a resource by DRA on a kubelet before 1.36, where it offers nothing, or to a
-containerd that drops the names of CDI devices. `helm template` sees no nodes. */ -}}
+{{- /* Fails if claims have devices of the driver that is installed: without a gateway of that driver their pods can't end.
+`helm template` sees none. */ -}}
+{{- define "dpgateway.checkClaims" -}}
+{{- $drivers := list -}}
+{{- range (lookup "v1" "ConfigMap" .Release.Namespace "").items -}}
+{{- if and (eq (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name) (hasKey (default dict .data) "config.yaml") -}}
+{{- $drivers = append $drivers (dig "dra" "driver" "" (get .data "config.yaml" | fromYaml)) -}}
+{{- end -}}
+{{- end -}}
+{{- $drivers = without $drivers "" nil -}}
+{{- $claims := list -}}
+{{- if and $drivers (.Capabilities.APIVersions.Has "resource.k8s.io/v1") -}}
+{{- range $claim := (lookup "resource.k8s.io/v1" "ResourceClaim" "" "").items -}}
+{{- range dig "status" "allocation" "devices" "results" list $claim -}}
+{{- if has .driver $drivers }}{{ $claims = append $claims (printf "%s/%s" $claim.metadata.namespace $claim.metadata.name) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $claims -}}
+{{- fail (printf "%s: found claims with devices by DRA: %s; expected none, because without the gateways their pods stay Terminating: set dra.withdraw: true with dra.enabled: true first, and end these pods" (ternary "cleanUp" "dra.enabled: false" .Values.cleanUp) (uniq $claims | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Fails if a gateway would have to offer a resource by DRA, and only so, on a kubelet before 1.36, where it offers
+nothing, or to a containerd that drops the names of CDI devices. `helm template` sees no nodes. */ -}}
 {{- define "dpgateway.checkNodes" -}}
 {{- range (lookup "v1" "Node" "" "").items -}}
 {{- $labels := .metadata.labels -}}
@@ -74,13 +104,33 @@ containerd that drops the names of CDI devices. `helm template` sees no nodes. *
 {{- end -}}
 {{- $fits = or $fits $all -}}
 {{- end -}}
-{{- $minor := regexReplaceAll "^v?1[.]([0-9]+).*$" .status.nodeInfo.kubeletVersion "${1}" | atoi -}}
-{{- if and $selected $fits (lt $minor 36) -}}
-{{- fail (printf "%s of %s has front: dra, and node %s has kubelet %s: expected 1.36 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name .status.nodeInfo.kubeletVersion) -}}
+{{- $obstacle := include "dpgateway.obstacle" .status.nodeInfo -}}
+{{- if and $selected $fits $obstacle -}}
+{{- fail (printf "%s of %s has front: dra, and node %s has %s, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name $obstacle) -}}
 {{- end -}}
-{{- if and $selected $fits (regexMatch "^containerd://1[.]([0-6][.]|7[.][01]([^0-9]|$))" .status.nodeInfo.containerRuntimeVersion) -}}
-{{- fail (printf "%s of %s has front: dra, and node %s has %s: expected containerd 1.7.2 at least, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name .status.nodeInfo.containerRuntimeVersion) -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* What keeps a node from DRA, as far as its Node tells; empty if nothing does. Takes its nodeInfo. */ -}}
+{{- define "dpgateway.obstacle" -}}
+{{- if lt (regexReplaceAll "^v?1[.]([0-9]+).*$" .kubeletVersion "${1}" | atoi) 36 -}}
+kubelet {{ .kubeletVersion }}: expected 1.36 at least
+{{- else if regexMatch "^containerd://1[.]([0-6][.]|7[.][01]([^0-9]|$))" .containerRuntimeVersion -}}
+{{ .containerRuntimeVersion }}: expected containerd 1.7.2 at least
+{{- end -}}
+{{- end -}}
+
+{{- /* How many nodes of the cluster have which kubelet and runtime, and what keeps these from DRA: a list of lines. */ -}}
+{{- define "dpgateway.kindsOfNodes" -}}
+{{- $count := dict -}}
+{{- $front := dict -}}
+{{- range (lookup "v1" "Node" "" "").items -}}
+{{- $kind := printf "kubelet %s, %s" .status.nodeInfo.kubeletVersion .status.nodeInfo.containerRuntimeVersion -}}
+{{- $_ := set $count $kind (add1 (default 0 (get $count $kind))) -}}
+{{- $_ := set $front $kind (ternary "DRA" "the device plugin" (empty (include "dpgateway.obstacle" .status.nodeInfo))) -}}
+{{- end -}}
+{{- range $kind := keys $count | sortAlpha }}
+  {{ $kind }} ({{ get $count $kind }}): {{ get $front $kind }}
 {{- end -}}
 {{- end -}}
 

@@ -24,8 +24,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{- /* Values that a chart before DRA had not, which `helm upgrade --reuse-values` leaves out. */ -}}
+{{- define "dpgateway.complete" -}}
+{{- $dra := dict "enabled" false "driver" "" "withdraw" false "deviceClasses" true "rights" (dict "listClaims" false) -}}
+{{- $_ := set .Values "dra" (mergeOverwrite $dra (default dict .Values.dra)) -}}
+{{- $_ := set .Values "events" (default (dict "enabled" false) .Values.events) -}}
+{{- end -}}
+
 {{- /* The values of each DaemonSet, by its component: "gateway", and the names of the profiles. */ -}}
 {{- define "dpgateway.profiles" -}}
+{{- include "dpgateway.complete" . -}}
 {{- $common := omit .Values "profiles" -}}
 {{- range $name, $own := .Values.profiles }}
 {{ $name }}: {{ mergeOverwrite (deepCopy $common) (deepCopy $own) | toJson }}
