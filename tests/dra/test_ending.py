@@ -17,6 +17,7 @@ from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
 from tests.support.resources import NAME
 from tests.support.specs import own
+from tests.support.time import hurry
 from tests.support.waiting import until
 
 
@@ -155,6 +156,31 @@ class NotedFiles(ClaimFiles):
     def write(self, one: ClaimRecord) -> None:
         self.written.append(one.phase)
         super().write(one)
+
+
+class FaultyFiles(ClaimFiles):
+    """Fails twice in a way that nobody expects."""
+
+    faults = 2
+
+    def remove(self, uid: str) -> None:
+        if self.faults:
+            self.faults -= 1
+            raise LookupError(uid)
+        super().remove(uid)
+
+
+async def test_an_end_goes_on_after_a_bug(node: ClaimNode, caplog: pytest.LogCaptureFixture) -> None:
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims, asked = await node.gateway(resource, disk=(FaultyFiles(node.folder), own(node.specs))), node.allocate("c", "a")
+    await claims.prepare([asked])
+    await claims.unprepare([asked])
+    assert node.records["c"]["phase"] == "ending"
+    hurry(20)
+    await until(lambda: not node.records)
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == [
+        f"a bug: the end of claim default/c failed, and is tried again: LookupError({asked.uid!r})"
+    ]
 
 
 async def test_an_end_that_goes_on_is_not_recorded_again(node: ClaimNode) -> None:

@@ -38,6 +38,7 @@ from tests.node.lister import Lister, encoded
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.specs import own
+from tests.support.time import hurry
 from tests.support.waiting import until
 
 US = Us("dra.example.com", "n1")
@@ -338,9 +339,7 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
     make(scripted(release=release))
 
     # The newer gateway gets the driver once the older one's has hung for 40 s, which pass in 2 s here.
-    loop = asyncio.get_running_loop()
-    now, began = loop.time, loop.time()
-    loop.time = lambda: began + 20 * (now() - began)  # type: ignore[method-assign]
+    hurry(20)
     await until(lambda: len(node.sockets) == 2)
     await node.register(next(one for one in node.sockets if one != node.registered))
     assert await ending == ""

@@ -23,6 +23,8 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.dra.claims.store import ClaimStore
 from dpgateway.errors import GatewayError
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.tasks import retry
 
 
 class ClaimEnds:
@@ -99,7 +101,9 @@ class ClaimEnds:
         """The claim's end, begun if it isn't under way."""
         if (known := self._endings.get(record.uid)) is not None:
             return known
-        ending = asyncio.create_task(self._end(record), name=f"end of {record}")
+        bug = Complaint(self._log, f"a bug: the end of {record} failed, and is tried again: %s", level=logging.ERROR)
+        end = retry(partial(self._end, record), lambda error: bug.say(repr(error), error=error))
+        ending = asyncio.create_task(end, name=f"end of {record}")
         self._endings[record.uid] = ending
         ending.add_done_callback(lambda _: self._endings.pop(record.uid))
         return ending
