@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,14 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.preparing import Asked
+from dpgateway.errors import DriverError
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+from tests.support.resource import FakeLanes
 from tests.support.resources import NAME
 from tests.support.specs import own
 from tests.support.time import hurry
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 @pytest.fixture
@@ -89,6 +93,37 @@ async def test_a_driver_that_hangs_in_release_holds_up_no_handover_for_ever(node
     await node.gateway(resource)
     await until(lambda: not node.records)
     assert resource.lanes.released == ["a"]
+
+
+class SlowLanes(FakeLanes):
+    """Refuses to prepare what it has allocated. A release is over when the test says so."""
+
+    over: Callable[[], None] | None = None
+
+    def release(self, devices: Any, free: Any, told: Callable[[], None]) -> None:
+        super().release(devices, free, lambda: None)
+        self.over = told
+
+    def refuse(self) -> None:
+        if self.prepared:
+            raise DriverError("no")
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_handover_waits_for_what_a_failed_preparation_owes(node: ClaimNode, *, hangs: bool) -> None:
+    slow = SlowLanes("prepare", "release")
+    slow.meanwhile = slow.refuse
+    claims = await node.gateway(ClaimedResource(slow, Device("a")), patience=40)
+    assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
+    idle = asyncio.create_task(claims.idle())
+    await turns()
+    assert (slow.released, idle.done()) == (["a"], False)
+    if hangs:
+        hurry(100)
+    else:
+        assert slow.over is not None
+        slow.over()
+    await until(idle.done)
 
 
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:
@@ -172,7 +207,8 @@ class FaultyFiles(ClaimFiles):
 
 async def test_an_end_goes_on_after_a_bug(node: ClaimNode, caplog: pytest.LogCaptureFixture) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(resource, disk=(FaultyFiles(node.folder), own(node.specs))), node.allocate("c", "a")
+    disk, asked = (FaultyFiles(node.folder), own(node.specs)), node.allocate("c", "a")
+    claims = await node.gateway(resource, disk=disk)
     await claims.prepare([asked])
     await claims.unprepare([asked])
     assert node.records["c"]["phase"] == "ending"

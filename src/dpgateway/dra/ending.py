@@ -36,6 +36,8 @@ class ClaimEnds:
         self._store, self._specs, self._boot, self._patience, self._log = store, specs, boot, patience, log
         self._endings: dict[str, asyncio.Task[None]] = {}
         """`_endings` contains the ends under way, keyed by the claim's uid."""
+        self._undoing: set[asyncio.Future[list[None]]] = set()
+        """The releases after failed preparations."""
         self._steps: set[asyncio.Future[None]] = set()
         """The steps under way for which a handover waits."""
 
@@ -84,10 +86,19 @@ class ClaimEnds:
             if not over.done():
                 over.set_result(None)
 
+    def undo(self, record: ClaimRecord) -> None:
+        """What drivers gave for a preparation that failed is being released, of which no record says anything more."""
+        offered = self._store.offerings
+        undoing = asyncio.gather(*[self._released(one) for one in record.given if one.resource in offered])
+        self._undoing.add(undoing)
+        undoing.add_done_callback(self._undoing.discard)
+
     def rest(self) -> None:
-        """Another gateway goes on with the ends under way here: the records are its own."""
+        """Another gateway goes on with what is under way here: the records are its own, and it reads the journals."""
         for ending in self._endings.values():
             ending.cancel()
+        for undoing in self._undoing:
+            undoing.cancel()
 
     def resume(self) -> None:
         """Goes on with the ends that an earlier gateway has begun: perhaps nobody asks for them any more. The

@@ -154,7 +154,7 @@ class NodeClaims:
             await asyncio.wait(running)
 
     async def idle(self) -> None:
-        """Returns once no call is under way, and no end of a claim is at a driver, but at one that hangs."""
+        """Returns once no call is under way, and no driver is releasing what a claim had, but one that hangs."""
         while running := self.lanes.running | self.ends.running:
             await asyncio.wait(running)
 
@@ -205,6 +205,7 @@ class NodeClaims:
                 await self.store.write(record)
             elif damaged is None:
                 await self.store.forget(new)
+                self.ends.undo(new)
             raise
         extra = {**new.fields, "seconds": round(time.monotonic() - began, 6)}
         devices = "device" if extra["count"] == 1 else "devices"
