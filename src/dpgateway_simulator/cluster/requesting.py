@@ -1,8 +1,9 @@
 """What a pod asks a node for: device-plugin resources, and claims. Pure (noderesources and dynamicresources, 1.37).
 
 Which way an extended resource goes is decided for each node: allocatable above 0 is the device plugin's; else, if a
-DeviceClass has the name, it is DRA's. The newest class of a name counts. On the device plugin's side the requests of
-all the node's pods count, those that have their devices by DRA as well (seen).
+DeviceClass has the name, it is DRA's. The newest class of a name counts, and of two made in the same second the one
+whose own name comes first (dynamic-resource-allocation/deviceclass/extendedresourcecache). On the device plugin's side
+the requests of all the node's pods count, those that have their devices by DRA as well (seen).
 """
 
 from collections import Counter
@@ -58,7 +59,7 @@ def total(pod: Object) -> Counter[str]:
 def by_resource(classes: Iterable[Object]) -> dict[str, str]:
     """The class of each extended resource."""
     found: dict[str, str] = {}
-    for one in sorted(classes, key=_age):
+    for one in sorted(sorted(classes, key=_name, reverse=True), key=_made):
         name = one["metadata"]["name"]
         found[f"{IMPLICIT}{name}"] = name
         if extended := one.get("spec", {}).get("extendedResourceName"):
@@ -66,9 +67,12 @@ def by_resource(classes: Iterable[Object]) -> dict[str, str]:
     return found
 
 
-def _age(one: Object) -> tuple[str, int, str]:
-    metadata = one["metadata"]
-    return metadata["creationTimestamp"], int(metadata["resourceVersion"]), metadata["name"]
+def _made(one: Object) -> str:
+    return str(one["metadata"]["creationTimestamp"])
+
+
+def _name(one: Object) -> str:
+    return str(one["metadata"]["name"])
 
 
 def ways(pod: Object, node: Object, others: Iterable[Object], classes: Mapping[str, str]) -> Ways:
