@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Mapping
 
-from dpgateway.cluster.server import GONE, ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.server import FORBIDDEN, GONE, NOT_FOUND, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
@@ -23,6 +23,10 @@ MOST_DELETED = 1000
 WATCHED = range(300, 600)
 """Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""
 
+SETTLING = 2.0
+"""Seconds after which a watch that was refused before isn't any more: an accepted one says nothing until something
+changes."""
+
 
 class WatchedObjects:
     """The objects of one kind with these fields. Used from the event loop."""
@@ -32,18 +36,26 @@ class WatchedObjects:
         """By name; None before the first list. While the server is away it stays as it was."""
         self.failure = Observable("")
         """Why the objects may have changed unseen; empty if they are up to date."""
+        self.status = 0
+        """The failure's status of HTTP; 0 without an answer."""
         self._server, self._kind, self._fields, self._complaint = server, kind, fields, complaint
         self._deleted: deque[str] = deque(maxlen=MOST_DELETED)
         """The names of the objects deleted last."""
 
     async def run(self) -> None:
         """Never returns."""
-        failures = 0
+        failures, refused = 0, False
         while True:
+            listing = settling = None
             try:
                 listing = await self._server.list(self._kind, self._fields)
-                failures = 0
-                self._publish({one["metadata"]["name"]: one for one in listing.objects})
+                found = {one["metadata"]["name"]: one for one in listing.objects}
+                if refused:  # whoever may list, but not watch, would be up to date for a moment after each list
+                    self.objects.set(found)
+                    settling = asyncio.get_running_loop().call_later(SETTLING, self._up_to_date)
+                else:
+                    failures = 0
+                    self._publish(found)
                 seconds = random.choice(WATCHED)  # noqa: S311
                 async for change, one in self._server.changes(self._kind, self._fields, listing.version, seconds):
                     self._changed(change, one)
@@ -51,10 +63,16 @@ class WatchedObjects:
                 # A version too old is the usual end of a watch; all else keeps the objects from being known.
                 if error.status != GONE:
                     failures += 1
+                    refused = listing is not None and error.status in {FORBIDDEN, NOT_FOUND}
+                    self.status = error.status
                     self.failure.set(str(error))
                     self._complaint.say(str(error))
                 pause = backoff(max(1, failures), LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
-                await asyncio.sleep(max(pause, error.after))
+                pause = max(pause, error.after)
+            finally:
+                if settling is not None:
+                    settling.cancel()
+            await asyncio.sleep(pause)
 
     def wrote(self, one: Object) -> None:
         """The server's answer to a write of our own, which the watch may not have shown yet."""
@@ -76,9 +94,13 @@ class WatchedObjects:
             self._publish({**found, name: one})
 
     def _publish(self, found: Mapping[str, Object]) -> None:
+        self._up_to_date()
+        self.objects.set(found)
+
+    def _up_to_date(self) -> None:
+        self.status = 0
         self.failure.set("")
         self._complaint.over()
-        self.objects.set(found)
 
 
 def _version(one: Object) -> int:
