@@ -51,6 +51,13 @@ async def test_classes_that_may_not_be_listed(configuration, api):
     api.forbidden.add(("list", "deviceclasses"))
     found = await front_facts.look(configuration, "n1", "dra")
     assert (found.classes, found.served) == (None, None)
+    assert (found.denied, found.unasked) == (("list deviceclasses",), ())
+
+
+async def test_classes_that_arent_listed(configuration, api):
+    api.faults.append(("GET deviceclasses", 500, {}))
+    found = await front_facts.look(configuration, "n1", "dra")
+    assert (found.classes, found.served) == (None, None)
     assert "which classes there are" in found.unasked[0]
 
 

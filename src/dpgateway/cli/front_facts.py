@@ -15,8 +15,9 @@ DEADLINE = 5.0
 """Seconds for an answer of the API server."""
 RIGHTS = (
     *((verb, ObjectKind.SLICE) for verb in ("get", "list", "watch", "create", "update", "delete")),
-    ("get", ObjectKind.NODE),
+    *((verb, ObjectKind.NODE) for verb in ("get", "list", "watch")),
     ("get", ObjectKind.CLAIM),
+    *((verb, ObjectKind.CLASS) for verb in ("list", "watch")),
 )
 """What the front does: docs/reference/dra.md."""
 
@@ -53,7 +54,7 @@ async def _asked(server: ApiServer, configuration: Configuration, node: str) -> 
         classes, served = frozenset(filter(None, names)), True
     except ClusterError as error:
         served = False if error.status == NOT_FOUND else None
-        if served is None:  # the gateway itself needs no right to see classes
+        if served is None and "list deviceclasses" not in denied:
             unasked.append(f"which classes there are: {error}")
     return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), runtime)
 
