@@ -18,6 +18,7 @@ cluster       the API server, for a front that needs it
 registry      sockets in the kubelet's plugins_registry
 deviceplugin  the front that speaks the device-plugin API
 dra           the front for Dynamic Resource Allocation
+switching     which of the two a resource has, if it may have either
 fronts        both of them, and the parts that they share
 status        everything there is to know of a gateway, as one value
 web           the pages and metrics made of it

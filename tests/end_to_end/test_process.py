@@ -74,7 +74,8 @@ async def test_modules_that_it_never_loads(process, directory):
     process.environment["NEEDLESS"] = needless = (
         "ruamel.yaml importlib.metadata grpc_reflection.v1alpha.reflection rich uvicorn "
         "lightkube lightkube.models httpx2 httpcore2 h11 anyio msgspec "
-        "dpgateway.cluster dpgateway.cluster.server dpgateway.dra dpgateway.events dpgateway.registry"
+        "dpgateway.cluster dpgateway.cluster.server dpgateway.dra dpgateway.events dpgateway.registry "
+        "dpgateway.switching"
     )
     process.imported = False
     look = (

@@ -145,7 +145,7 @@ class DraFront:
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
         self.publisher.state.subscribe(self._stand)
         self.instance.ownership.other.subscribe(self._stand)
-        self._seen = seen
+        self.seen = seen
         self._ending, self._withdrawn = False, False
         self._going: set[str] = set()
         """The resources that are about to free their locks."""
@@ -179,7 +179,7 @@ class DraFront:
             self._stand()
             async with asyncio.TaskGroup() as group:
                 working = [
-                    group.create_task(self._seen.run(), name="watch slices"),
+                    group.create_task(self.seen.run(), name="watch slices"),
                     group.create_task(self.publisher.run(), name="publish slices"),
                     group.create_task(self._reconciling.run(), name="reconcile claims"),
                     group.create_task(self.instance.keep(), name="keep the driver registered"),

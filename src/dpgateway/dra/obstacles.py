@@ -19,17 +19,43 @@ _VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})\b")
 
 def obstacle(node: Object) -> str:
     """The first obstacle on this Node; empty if it has none, as far as it says."""
-    info, name = (node.get("status") or {}).get("nodeInfo") or {}, node["metadata"]["name"]
-    kubelet, runtime = (str(info.get(key) or "") for key in ("kubeletVersion", "containerRuntimeVersion"))
+    kubelet, kind, version = _software(node)
+    name = node["metadata"]["name"]
     if (match := _VERSION.match(kubelet)) is not None and (int(match[1]), int(match[2])) < FIRST:
         return (
             f"kubelet {kubelet} of node {name} starts pods of an extended resource without their claims' devices: "
             f"expected {FIRST[0]}.{FIRST[1]} or later, or the resource with front: deviceplugin"
         )
-    kind, _, version = runtime.partition("://")
     if knows_cdi(kind, version) is False:
         return (
             f"{kind} {version} of node {name} drops CDI names, so containers run without their devices: expected "
             "containerd 1.7.2 with enable_cdi = true, CRI-O 1.23, or later; or the resource with front: deviceplugin"
         )
     return ""
+
+
+def suits(node: Object, cdi: bool | None = None) -> tuple[bool | None, str]:
+    """Whether it can give devices by DRA, None if that isn't known, and why not. ``cdi``: whether the runtime gives
+    devices by CDI names, if it was asked itself.
+    """
+    if text := obstacle(node):
+        return False, text
+    kubelet, kind, version = _software(node)
+    name = node["metadata"]["name"]
+    if cdi is False:
+        return False, f"{kind} {version} of node {name} has CDI switched off: expected enable_cdi = true"
+    if _VERSION.match(kubelet) is None:
+        return None, f"the version of the kubelet of node {name} isn't known: found {kubelet!r}, expected v1.36.0"
+    if cdi is None and knows_cdi(kind, version) is None:
+        return None, (
+            f"whether {kind} {version} of node {name} handles CDI names isn't known: expected containerd 2, "
+            "CRI-O 1.28, or a socket of the runtime that the gateway can ask (runtime.socket)"
+        )
+    return True, ""
+
+
+def _software(node: Object) -> tuple[str, str, str]:
+    """The kubelet's version, and the runtime's name and version; empty if the Node doesn't say them."""
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    kind, _, version = str(info.get("containerRuntimeVersion") or "").partition("://")
+    return str(info.get("kubeletVersion") or ""), kind, version

@@ -1,0 +1,212 @@
+"""The facts of this node: what the kubelet and the API server say of DRA, kept up to date.
+
+Theory of operation. Nothing is asked again and again: the Node and the DeviceClasses are watched, the rest is what the
+DRA front's own parts say anyway. Each change makes all facts anew, which is cheap; they are news only if one differs.
+
+- A fact that was known stays as it was while the API server is away. Only a refusal (403), or an API that isn't served
+  (404), is an answer, and makes it false.
+- The fields that a server keeps are known of pools whose slices were tried. What was refused is remembered after the
+  pool has left DRA, or it would go back at once; until the slices were listed anew, by what may be another server.
+- The Node says the runtime's version. Whether CDI is switched on, only the runtime itself says, if it can be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from dpgateway.cluster.server import FORBIDDEN, NOT_FOUND, ApiServer, Object, ObjectKind
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.obstacles import FIRST, suits
+from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.slices.attributes import resource_value
+from dpgateway.kit.clock import Clock
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable, Signal
+from dpgateway.node.runtime import CdiSupport
+from dpgateway.resource.front import Standing
+from dpgateway.switching.classes import why_not
+from dpgateway.switching.facts import UNKNOWN, DraFacts, Fact
+
+SUFFIXES = {"": 1, "k": 10**3, "M": 10**6}
+"""Of a number of devices: the API server has 1000 as ``1k`` (apimachinery, pkg/api/resource)."""
+_QUANTITY = re.compile(r"([0-9]{1,9})([kM]?)")
+
+_log = bind(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FactSources:
+    """Who tells what is seen on the node and by the DRA front."""
+
+    kubelet: Observable[bool]
+    """Whether there is a kubelet."""
+    standing: Observable[Standing]
+    """The registration of the DRA driver."""
+    publisher: Publisher
+    seen: WatchedObjects
+    """The slices."""
+    cdi: Callable[[], Awaitable[CdiSupport]]
+    """Asks the container runtime."""
+
+
+class WatchedFacts:
+    """Used from the event loop."""
+
+    def __init__(self, server: ApiServer, us: Us, sources: FactSources, clock: Clock = time) -> None:
+        self.facts: Observable[DraFacts] = Observable(DraFacts())
+        self._us, self._sources, self._clock = us, sources, clock
+        mine, heard = {"metadata.name": us.node}, Complaint(_log, "the Node isn't seen: %s")
+        self._node = WatchedObjects(server, ObjectKind.NODE, mine, heard)
+        self._classes = WatchedObjects(server, ObjectKind.CLASS, {}, Complaint(_log, "DeviceClasses aren't seen: %s"))
+        self._names: frozenset[str] = frozenset()
+        """The resources whose classes are looked for."""
+        self._cdi: bool | None = None
+        """Whether the runtime gives devices by CDI names, as it says itself."""
+        self._runtime, self._asked_for = Signal(), object()
+        """Notified when it has to be asked again; and what was seen of the node when it was asked."""
+        self._failed = False
+        """Whether the slices have to be listed anew."""
+        publisher, seen = sources.publisher, sources.seen
+        of_watches = [value for one in (self._node, self._classes, seen) for value in (one.objects, one.failure)]
+        for value in (sources.kubelet, sources.standing, publisher.state, *of_watches):
+            value.subscribe(self._look)
+
+    def need(self, names: Iterable[str]) -> None:
+        """The resources whose classes are looked for, from now on. Of others nothing is known."""
+        self._names = frozenset(names)
+        self._look()
+
+    async def run(self) -> None:
+        """Never returns."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._node.run(), name="watch the Node")
+            group.create_task(self._classes.run(), name="watch DeviceClasses")
+            group.create_task(self._ask_runtime(), name="ask the runtime for CDI")
+
+    async def _ask_runtime(self) -> None:
+        while True:
+            version = self._runtime.version
+            self._cdi = (await self._sources.cdi()).by_name
+            self._look()
+            await self._runtime.wait(version)
+
+    def _look(self) -> None:
+        """Makes the facts anew."""
+        before = self.facts.value
+        made = DraFacts(
+            registered=self._registered(before.registered),
+            node=self._suits(before.node),
+            slices=self._slices(before.slices),
+            rights=self._rights(before.rights),
+            fields=self._fields(before.fields),
+            classes=self._selected(before.classes),
+            allocatable=before.allocatable if (node := self._own) is None else extended(node),
+        )
+        if made != before:
+            self.facts.set(made)
+
+    def _fact(self, before: Fact, value: bool | None, text: str = "") -> Fact:
+        return before.now(value, text, self._clock.monotonic())
+
+    def _known(self, before: Fact, value: bool | None, text: str) -> Fact:
+        """The same, but a fact that was known stays as it was."""
+        return before if value is None and before.value is not None else self._fact(before, value, text)
+
+    # of the node
+
+    @property
+    def _own(self) -> Object | None:
+        return (self._node.objects.value or {}).get(self._us.node)
+
+    def _registered(self, before: Fact) -> Fact:
+        standing = self._sources.standing.value
+        if standing.registered:
+            return self._fact(before, True)
+        driver = self._us.driver
+        if not self._sources.kubelet.value:
+            return self._fact(before, None, f"there is no kubelet that could register {driver}")
+        if standing.state == "unready":
+            why = standing.failure or "it isn't served yet"
+            return self._fact(before, None, f"the kubelet doesn't see {driver}: {why}")
+        if standing.failure:
+            return self._fact(before, False, f"the kubelet refuses {driver}: {standing.failure}")
+        text = f"the kubelet hasn't registered {driver}: expected one of {FIRST[0]}.{FIRST[1]} or later, with DRA on"
+        return self._fact(before, False, text)
+
+    def _suits(self, before: Fact) -> Fact:
+        if (node := self._own) is None:
+            there_is_none = f"there is no node {self._us.node}: is it the name that the kubelet has (--node-name)?"
+            text = there_is_none if self._node.objects.value is not None else self._node.failure.value
+            return self._known(before, None, text)
+        # The runtime is asked again when it may be another one: a kubelet starts with it, or the Node names it.
+        seen = (node.get("status") or {}).get("nodeInfo"), self._sources.standing.value.registered
+        if seen != self._asked_for:
+            self._asked_for = seen
+            self._runtime.notify()
+        return self._known(before, *suits(node, self._cdi))
+
+    # of the API server
+
+    def _slices(self, before: Fact) -> Fact:
+        seen = self._sources.seen
+        if text := _refusal(seen, "resourceslices"):
+            return self._fact(before, False, text)
+        if seen.objects.value is not None and not seen.failure.value:
+            return self._fact(before, True)
+        return self._known(before, None, seen.failure.value or "the API server hasn't said yet which slices it has")
+
+    def _rights(self, before: Fact) -> Fact:
+        both = (self._node, "nodes"), (self._classes, "deviceclasses")
+        if texts := list(filter(None, (_refusal(*one) for one in both))):
+            return self._fact(before, False, "; ".join(texts))
+        if all(one.objects.value is not None and not one.failure.value for one, _ in both):
+            return self._fact(before, True)
+        away = self._node.failure.value or self._classes.failure.value
+        return self._known(before, None, away or "the API server hasn't said yet what it has")
+
+    def _fields(self, before: Mapping[str, Fact]) -> Mapping[str, Fact]:
+        publisher, failed = self._sources.publisher, bool(self._sources.seen.failure.value)
+        wanted, state = publisher.wanted.value or {}, publisher.state.value
+        anew, self._failed = self._failed and not failed, failed
+        found = {name: one for name, one in before.items() if not anew or name in wanted}
+        for name in (name for name, content in wanted.items() if content):
+            if text := (state.refused or {}).get(name):
+                found[name] = self._fact(found.get(name, UNKNOWN), False, text)
+            elif state.right or state.refused:
+                found[name] = self._fact(found.get(name, UNKNOWN), True)
+        return found
+
+    def _selected(self, before: Mapping[str, Fact] | None) -> Mapping[str, Fact] | None:
+        if (classes := self._classes.objects.value) is None:
+            return before
+        found = {}
+        for name in sorted(self._names):
+            why = why_not(classes.values(), name, resource_value(name), self._us.driver)
+            found[name] = self._fact((before or {}).get(name, UNKNOWN), not why, why)
+        return found
+
+
+def _refusal(watched: WatchedObjects, plural: str) -> str:
+    """What the API server refuses to show, and why; empty if it doesn't refuse."""
+    said = watched.failure.value
+    if said and watched.status == FORBIDDEN:
+        return f"{said}: expected the right to list and watch {plural}, which the chart's ClusterRole has"
+    if said and watched.status == NOT_FOUND:
+        return f"{said}: expected an API server that has resource.k8s.io/v1, which are those of 1.34 and later"
+    return ""
+
+
+def extended(node: Object) -> Mapping[str, int]:
+    """The extended resources of a Node: the larger of its ``allocatable`` and ``capacity``."""
+    found: dict[str, int] = {}
+    status = node.get("status") or {}
+    for name, text in (one for kind in ("allocatable", "capacity") for one in (status.get(kind) or {}).items()):
+        match = _QUANTITY.fullmatch(str(text))
+        if "/" in name and match is not None:
+            found[name] = max(found.get(name, 0), int(match[1]) * SUFFIXES[match[2]])
+    return found

@@ -1,0 +1,259 @@
+"""The facts of a node at a simulated API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.slices.layout import contents
+from dpgateway.dra.slices.offered import Offered, pool
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.node.runtime import CdiSupport
+from dpgateway.resource.front import Standing
+from dpgateway.switching.facts import DraFacts, Fact
+from dpgateway.switching.watching import FactSources, WatchedFacts, extended
+from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.time import Clock
+from tests.support.waiting import until
+
+DRIVER, NAME, POOL = "dra.example.com", "example.com/serial", "n1/example.com/serial"
+US = Us(DRIVER, "n1")
+SOFTWARE = {"kubeletVersion": "v1.37.1", "containerRuntimeVersion": "containerd://2.1.4"}
+SELECTOR = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].resource == "{NAME}"'
+
+
+class Rig:
+    """The facts, and what they are made of."""
+
+    def __init__(self, server: ApiServer, simulated: Simulated) -> None:
+        complaint = Complaint(bind("test"))
+        self.simulated, self.store = simulated, simulated.store
+        self.kubelet, self.standing = Observable(True), Observable(Standing("dra", "unready"))
+        self.seen = WatchedObjects(server, ObjectKind.SLICE, US.fields, complaint)
+        self.publisher = Publisher(server, US, self.seen, Observable(True), complaint)
+        self.clock, self.cdi = Clock(), CdiSupport(None)
+        sources = FactSources(self.kubelet, self.standing, self.publisher, self.seen, self._asked)
+        self.watched = WatchedFacts(server, US, sources, self.clock)
+        self.watched.need([NAME])
+
+    async def _asked(self) -> CdiSupport:
+        return self.cdi
+
+    @property
+    def facts(self) -> DraFacts:
+        return self.watched.facts.value
+
+    async def until(self, holds: Callable[[DraFacts], object]) -> None:
+        async with asyncio.timeout(20):
+            await self.watched.facts.wait_for(holds)
+
+    def node(self, name: str = "n1", **status: Any) -> None:
+        status = {"nodeInfo": SOFTWARE, **status}
+        self.store.update(("nodes", "", name), lambda one: one.update({"status": status}))
+
+    def device_class(self, name: str, expression: str = SELECTOR) -> None:
+        spec = {"extendedResourceName": NAME, "selectors": [{"cel": {"expression": expression}}]}
+        self.store.create("deviceclasses", "", {"metadata": {"name": name}, "spec": spec})
+
+    def want(self, *, shares: int = 1) -> None:
+        offered = [Offered(Device("a"), NAME, "a", frozenset({"a"}), "", shares)]
+        self.publisher.wanted.set({POOL: contents(pool(offered, DRIVER, {}))})
+
+
+@pytest.fixture
+async def rig(server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
+    one = Rig(server, simulated)
+    runs = one.seen.run, one.publisher.run, one.watched.run
+    tasks = [asyncio.create_task(run()) for run in runs]
+    yield one
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+def class_of(facts: DraFacts) -> Fact:
+    return (facts.classes or {}).get(NAME, Fact(None))
+
+
+async def test_nothing_is_known_before_anybody_said_something(server: ApiServer, simulated: Simulated) -> None:
+    facts = Rig(server, simulated).facts
+    known = {one.value for one in (facts.registered, facts.node, facts.slices, facts.rights)}
+    assert (known, facts.fields, facts.classes, facts.allocatable) == ({None}, {}, None, None)
+    assert all(one.text for one in (facts.registered, facts.slices, facts.rights))
+
+
+async def test_all_becomes_known(rig: Rig) -> None:
+    rig.node()
+    rig.device_class("serial")
+    rig.standing.set(replace(rig.standing.value, state="registered", registered=True))
+    rig.want()
+    await rig.until(lambda it: [*it.fields.values(), class_of(it)] == [Fact(True, "", rig.clock.now)] * 2)
+    await rig.until(lambda it: (it.registered.value, it.node.value, it.slices.value, it.rights.value) == (True,) * 4)
+
+
+async def test_a_fact_has_the_time_since_which_it_is_so(rig: Rig) -> None:
+    await rig.until(lambda it: class_of(it).value is False)
+    assert "no DeviceClass has" in class_of(rig.facts).text
+    began, rig.clock.now = rig.clock.now, rig.clock.now + 100
+    rig.device_class("serial", "true")
+    await rig.until(lambda it: "DeviceClass serial" in class_of(it).text)
+    assert class_of(rig.facts)[::2] == (False, began)
+    rig.store.update(
+        ("deviceclasses", "", "serial"),
+        lambda one: one["spec"].update({"selectors": [{"cel": {"expression": SELECTOR}}]}),
+    )
+    await rig.until(lambda it: class_of(it).value)
+    assert class_of(rig.facts) == (True, "", began + 100)
+    rig.store.delete(("deviceclasses", "", "serial"))
+    await rig.until(lambda it: class_of(it).value is False)
+
+
+class TestNode:
+    @pytest.mark.parametrize(
+        ("software", "value", "said"),
+        [
+            ({}, True, ""),
+            ({"kubeletVersion": "v1.34.2"}, False, "kubelet v1.34.2 of node n1"),
+            ({"containerRuntimeVersion": "containerd://1.6.20"}, False, "containerd 1.6.20 of node n1"),
+            ({"kubeletVersion": ""}, None, "the version of the kubelet"),
+            ({"containerRuntimeVersion": "containerd://1.7.20"}, None, "handles CDI names isn't known"),
+        ],
+    )
+    async def test_what_it_says(self, rig: Rig, software: dict[str, str], value: bool | None, said: str) -> None:
+        rig.node(nodeInfo=SOFTWARE | software)
+        await rig.until(lambda it: it.node.value is value and said in it.node.text)
+
+    @pytest.mark.parametrize("by_name", [True, False])
+    async def test_the_runtime_itself_knows_better(self, rig: Rig, by_name: bool) -> None:
+        rig.cdi = CdiSupport(by_name)
+        rig.node(nodeInfo=SOFTWARE | {"containerRuntimeVersion": "containerd://1.7.20"})
+        await rig.until(lambda it: it.node.value is by_name)
+        rig.node()
+        rig.cdi = CdiSupport(not by_name)
+        await rig.until(lambda it: it.node.value is not by_name)
+
+    async def test_another_kubelet(self, rig: Rig) -> None:
+        rig.node()
+        await rig.until(lambda it: it.node.value)
+        rig.node(nodeInfo=SOFTWARE | {"kubeletVersion": "v1.34.0"})
+        await rig.until(lambda it: it.node.value is False)
+
+    async def test_there_is_none(self, rig: Rig) -> None:
+        rig.store.delete(("nodes", "", "n1"))
+        await rig.until(lambda it: "--node-name" in it.node.text)
+        assert (rig.facts.node.value, rig.facts.allocatable) == (None, None)
+        rig.store.create("nodes", "", {"metadata": {"name": "n1"}, "status": {"nodeInfo": SOFTWARE}})
+        await rig.until(lambda it: it.node.value and it.allocatable == {})
+        rig.store.delete(("nodes", "", "n1"))
+        rig.device_class("later")
+        await rig.until(lambda it: "later" in class_of(it).text or class_of(it).value)
+        assert rig.facts.node.value
+
+    async def test_its_extended_resources(self, rig: Rig) -> None:
+        rig.node(allocatable={NAME: "2", "cpu": "4", "memory": "1Ki"}, capacity={NAME: "3"})
+        await rig.until(lambda it: it.allocatable == {NAME: 3})
+        rig.node(allocatable={NAME: "0"}, capacity={NAME: "0"})
+        await rig.until(lambda it: it.allocatable == {NAME: 0})
+
+
+def test_many_devices_have_a_suffix() -> None:
+    many = {"example.com/a": "1k", "example.com/b": "12k", "example.com/c": "1001", "example.com/d": "x"}
+    found = extended({"status": {"capacity": many, "allocatable": {"example.com/a": "999"}}})
+    assert found == {"example.com/a": 1000, "example.com/b": 12000, "example.com/c": 1001}
+
+
+class TestRegistration:
+    @pytest.mark.parametrize(
+        ("kubelet", "standing", "value", "said"),
+        [
+            (True, Standing("dra", "registered", registered=True), True, ""),
+            (True, Standing("dra", "waiting"), False, "hasn't registered"),
+            (True, Standing("dra", "waiting", failure="too old"), False, "refuses dra.example.com: too old"),
+            (True, Standing("dra", "unready", failure="another gateway"), None, "another gateway"),
+            (False, Standing("dra", "waiting"), None, "there is no kubelet"),
+        ],
+    )
+    async def test_what_is_known(
+        self, rig: Rig, kubelet: bool, standing: Standing, value: bool | None, said: str
+    ) -> None:
+        rig.standing.set(standing)
+        rig.kubelet.set(kubelet)
+        await rig.until(lambda it: it.registered.value is value and said in it.registered.text)
+
+
+class TestAway:
+    async def test_what_was_known_stays(self, rig: Rig) -> None:
+        rig.node(allocatable={NAME: "2"})
+        rig.device_class("serial")
+        await rig.until(lambda it: it.node.value and class_of(it).value and it.slices.value and it.rights.value)
+        before = rig.facts
+        await rig.simulated.down()
+        await until(lambda: rig.seen.failure.value)
+        assert rig.facts == before
+        await rig.simulated.up()
+        rig.node(nodeInfo=SOFTWARE | {"kubeletVersion": "v1.34.0"})
+        await rig.until(lambda it: it.node.value is False)
+
+    async def test_nothing_is_known_of_a_server_that_was_never_there(self, rig: Rig) -> None:
+        await rig.simulated.down()
+        await rig.until(lambda it: rig.simulated.url in it.slices.text and rig.simulated.url in it.rights.text)
+        assert (rig.facts.slices.value, rig.facts.rights.value, rig.facts.classes) == (None, None, None)
+
+
+class TestRefused:
+    @pytest.mark.parametrize("verb", ["list", "watch"])
+    @pytest.mark.parametrize(
+        ("plural", "fact"), [("nodes", "rights"), ("deviceclasses", "rights"), ("resourceslices", "slices")]
+    )
+    async def test_a_right_that_is_missing(self, rig: Rig, verb: str, plural: str, fact: str) -> None:
+        rig.node()
+        history: list[bool | None] = [None]
+
+        def note() -> None:
+            if (value := getattr(rig.facts, fact).value) is not history[-1]:
+                history.append(value)
+
+        rig.watched.facts.subscribe(note)
+        rig.simulated.forbidden.add((verb, plural))
+        await rig.until(lambda it: getattr(it, fact).value is False)
+        assert f"the right to list and watch {plural}" in getattr(rig.facts, fact).text
+        # A list between two watches makes nothing right, not even for a moment.
+        asks = f"GET {plural} watch" if verb == "watch" else f"GET {plural}"
+        count = rig.simulated.asked.count(asks)
+        await until(lambda: rig.simulated.asked.count(asks) > count)
+        assert history[history.index(False) :] == [False]
+        rig.simulated.forbidden.clear()
+        await rig.until(lambda it: getattr(it, fact).value)
+
+    async def test_an_api_that_isnt_served(self, rig: Rig) -> None:
+        rig.simulated.faults += [("GET resourceslices", 404, {})] * 5
+        await rig.until(lambda it: it.slices.value is False)
+        assert "1.34 and later" in rig.facts.slices.text
+
+
+class TestFields:
+    async def test_what_the_server_drops(self, rig: Rig) -> None:
+        rig.store.off.add("DRAConsumableCapacity")
+        rig.want(shares=4)
+        await rig.until(lambda it: it.fields.get(POOL, Fact(None)).value is False)
+        assert "the API server drops" in rig.facts.fields[POOL].text
+
+    async def test_it_is_remembered_until_another_server_may_be_there(self, rig: Rig) -> None:
+        rig.store.off.add("DRAConsumableCapacity")
+        rig.want(shares=4)
+        await rig.until(lambda it: it.fields)
+        rig.publisher.wanted.set({})
+        await rig.publisher.state.wait_for(lambda state: not state.refused)
+        assert rig.facts.fields[POOL].value is False
+        rig.simulated.hang_up()
+        await rig.until(lambda it: not it.fields)
