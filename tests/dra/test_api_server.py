@@ -21,6 +21,7 @@ from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.time import hurry
 from tests.support.waiting import until
 
 NODE = ObjectKind.NODE
@@ -364,6 +365,18 @@ async def test_a_watch_in_which_nothing_happens_goes_on(simulated: Simulated, tm
     simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
     assert (await watch)[1]["metadata"]["name"] == "n2"
     await server.close()
+
+
+async def test_watches_that_end_at_once_are_begun_again_after_pauses(raw: RawServer, of_raw: Any) -> None:
+    raw.answers += [CHUNKED + b"0\r\n\r\n"] * 4 + [CHUNKED + chunk(line("n1"))]
+    watch = of_raw(deadline=30.0).changes(NODE, {}, "7", 300)
+    hurry(10)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    first = asyncio.ensure_future(anext(watch))
+    await until(first.done)
+    assert first.result()[1]["metadata"]["name"] == "n1"
+    assert loop.time() - began >= (1 + 2 + 4 + 8) / 2
 
 
 async def test_a_silent_watch_is_given_up(raw: RawServer, of_raw: Any) -> None:

@@ -6,22 +6,32 @@
   that forgets a connection, or a server without power, says nothing.
 - A watch that is silent for longer than the server was told to let it last, and some, is dead, too. Each answer has a
   time of its own: the client asks for the next without a change in between.
+- The client asks for the next at once, so where something ends each watch early, the end of its answer is delayed.
 - No proxy of the environment is used, and no redirect followed: neither may have the token.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from ssl import SSLContext, create_default_context
 
 import httpx2
 
+from dpgateway.kit.tasks import backoff
+
 LARGEST = 16 << 20
 """Bytes of an answer: 500 claims have about 1.5 MB, and etcd holds no object over 1.5 MiB."""
 LONGEST_LINE = 4 << 20
 """Bytes of one line of a watch: one object."""
+EARLY = 30.0
+"""Seconds. A watch that ended earlier, and than asked for, is followed by a pause, which is on average no longer."""
 USER_AGENT = "dpgateway"
 ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -47,12 +57,14 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
         """``deadline``: seconds for which a watch may be silent after its end."""
         self._inner = httpx2.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=ALIVE)
         self._answered, self._deadline = answered, deadline
+        self._early: Counter[str] = Counter()
+        """How often in a row watches have ended early, by plural."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
         verb, plural = _asked(request)
+        lasts, began = int(request.url.params.get("timeoutSeconds") or 0), asyncio.get_running_loop().time()
         if verb == "watch":
-            lasts = int(request.url.params.get("timeoutSeconds") or 0)
             request.extensions["timeout"] = {**request.extensions["timeout"], "read": lasts + self._deadline}
         try:
             response = await self._inner.handle_async_request(request)
@@ -61,8 +73,19 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
             raise
         self._answered(verb, plural, response.status_code)
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Limited(response.stream, by_line=verb == "watch")
+            begun = verb == "watch" and response.status_code == HTTPStatus.OK
+            ended = partial(self._ended, plural, began, lasts) if begun else None
+            response.stream = _Limited(response.stream, ended, by_line=verb == "watch")
         return response
+
+    async def _ended(self, plural: str, began: float, lasts: int) -> None:
+        """A watch has ended without an error. Returns when the next one may begin."""
+        if asyncio.get_running_loop().time() - began >= min(lasts, EARLY):
+            del self._early[plural]
+            return
+        self._early[plural] += 1
+        # At random: a thousand nodes have the same server, or balancer.
+        await asyncio.sleep(backoff(self._early[plural], EARLY) * random.uniform(0.5, 1.5))  # noqa: S311
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -71,8 +94,11 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
 class _Limited(httpx2.AsyncByteStream):
     """An answer's bytes, as long as there aren't too many."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, *, by_line: bool) -> None:
-        self._inner, self._by_line = inner, by_line
+    def __init__(
+        self, inner: httpx2.AsyncByteStream, ended: Callable[[], Awaitable[None]] | None, *, by_line: bool
+    ) -> None:
+        """``ended`` is awaited after the last byte."""
+        self._inner, self._ended, self._by_line = inner, ended, by_line
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size, most = 0, LONGEST_LINE if self._by_line else LARGEST
@@ -82,6 +108,8 @@ class _Limited(httpx2.AsyncByteStream):
             if size > most:
                 raise AnswerTooLarge(f"found over {most} bytes in {'a line of ' if self._by_line else ''}its answer")
             yield some
+        if self._ended is not None:
+            await self._ended()
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -2,7 +2,7 @@
 
 A watch that ends in an error is followed by another list, never resumed: the server may have forgotten the version
 (410), or be another one with a backup's state. Pauses between the two are random, because a thousand nodes see the same
-server come back.
+server come back. A watch that ends without one goes on in the next answer (``transport``).
 """
 
 from __future__ import annotations
