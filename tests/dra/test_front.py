@@ -39,7 +39,7 @@ from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.specs import own
 from tests.support.time import hurry
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 US = Us("dra.example.com", "n1")
 POOL = f"n1/{NAME}"
@@ -354,6 +354,30 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
     assert released == ["b"]
     assert not record.exists()
     hangs.set()
+
+
+async def test_a_gateway_that_ends_keeps_the_driver_for_calls_under_way(
+    node: Node, make: Any, simulated: Simulated
+) -> None:
+    """Also for those that the kubelet waits for no more."""
+    gateway = make()
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    simulated.hang()
+    asking = asyncio.create_task(node.prepare(node.allocate("c", "b")))
+    await until(lambda: simulated.asked[-1] == "GET resourceclaims c")
+    hurry(0.02)
+    ending = asyncio.create_task(gateway.end())
+    await until(asking.done)
+    await until(lambda: not gateway.plugin.resource.ownership.undivided)
+    await turns()
+    assert gateway.front.instance.ownership.undivided
+    assert gateway.front.claims.lanes.running
+    simulated.resume()
+    await until(lambda: not gateway.front.instance.ownership.undivided)
+    assert not gateway.front.claims.lanes.running
+    hurry(50)
+    await ending
 
 
 async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any) -> None:

@@ -33,6 +33,8 @@ TYPE = "DRAPlugin"
 """The type of the plugin in its registration (pkg/kubelet/pluginmanager)."""
 RESTING = 5.0
 """Seconds that calls under way have to end; then the newer gateway has to ask again."""
+LEAVING = 0.3
+"""Seconds that calls which the kubelet waits for no more have at the end of the process, which takes 2 s (daemon)."""
 LOOK = 5.0
 """Seconds between two looks whether the sockets are still there."""
 QUIET, LONGEST_CALL = 1.0, 45.0
@@ -216,6 +218,7 @@ class DriverInstance:
         await self._leave()
         if self._service is not None:
             await self._service.close(0)
+        await self._claims.leave(LEAVING)
         self.ownership.end()  # last: from now on the records are another gateway's
         self._handover.close()
 

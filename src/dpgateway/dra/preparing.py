@@ -148,6 +148,14 @@ class NodeClaims:
         self.ends.rest()
         self.store.rest()
 
+    async def leave(self, seconds: float) -> None:
+        """Leaves the claims to another gateway, at the end of the process. Calls under way have so many seconds to
+        bring their records up to date: what they write later might be less than that gateway has written.
+        """
+        self.ends.rest()
+        if running := self.lanes.running:
+            await asyncio.wait(running, timeout=seconds)
+
     async def turned_over(self) -> None:
         """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
         if running := self.lanes.running | self.ends.running:
