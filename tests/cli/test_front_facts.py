@@ -10,7 +10,7 @@ from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
 from dpgateway.preflight import ClaimedDevices
 from dpgateway_simulator.apiserver import SimulatedApiServer
 
-NAME = "example.com/thing"
+NAME, DRIVER = "example.com/thing", "dra.example.com"
 
 
 @pytest.fixture
@@ -19,8 +19,10 @@ async def api():
     await simulated.up()
     status = {"nodeInfo": {"kubeletVersion": "v1.36.2", "containerRuntimeVersion": "containerd://2.0.1"}}
     simulated.store.create("nodes", "", {"metadata": {"name": "n1"}, "status": status})
-    spec = {"extendedResourceName": NAME}
-    simulated.store.create("deviceclasses", "", {"metadata": {"name": "thing"}, "spec": spec})
+    for name, resource in ((NAME, NAME), ("example.com/other", NAME)):
+        text = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].resource == "{resource}"'
+        spec = {"extendedResourceName": name, "selectors": [{"cel": {"expression": text}}]}
+        simulated.store.create("deviceclasses", "", {"metadata": {"name": name.replace("/", ".")}, "spec": spec})
     yield simulated
     await simulated.down()
 
@@ -29,13 +31,17 @@ async def api():
 def configuration(api, tmp_path):
     (tmp_path / "token").write_text("first")
     cluster = ClusterSettings(server=api.url, token=tmp_path / "token")
-    dra = DraSettings("dra.example.com")
+    dra = DraSettings(DRIVER)
     return Configuration((), KubeletSettings(), tmp_path / "state", dra=dra, cluster=cluster)
 
 
 async def test_all_is_there(configuration):
     found = await front_facts.look(configuration, "n1", "dra")
-    assert (found.driver, found.kubelet, found.classes) == ("dra.example.com", "v1.36.2", frozenset({NAME}))
+    assert (found.driver, found.kubelet) == (DRIVER, "v1.36.2")
+    classes = found.classes or {}
+    assert set(classes) == {NAME, "example.com/other"}
+    assert classes[NAME] == ""
+    assert "may select other devices" in classes["example.com/other"]
     assert found.runtime == "containerd://2.0.1"
     assert (found.served, found.denied, found.unasked) == (True, (), ())
 

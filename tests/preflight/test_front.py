@@ -13,7 +13,7 @@ R = "example.com/thing"
 NEW, OLD = kubelet_version("1.36"), kubelet_version("1.35")
 CDI = RuntimeFacts("containerd", "2.0", cdi=True)
 FACTS = Facts(Span(NEW, NEW), NEW, served=(OfferedResource(R, "fake"),), runtime=CDI, site=Site())
-GOOD = FrontFacts("dra", "dra.example.com", "v1.36.2", frozenset({R}), served=True)
+GOOD = FrontFacts("dra", "dra.example.com", "v1.36.2", {R: ""}, served=True)
 
 
 def found(facts=FACTS, front=GOOD):
@@ -40,7 +40,8 @@ def test_a_resource_that_is_ready():
         ({}, {"served": False}, "dra-api", "waits"),
         ({}, {"denied": ("create resourceslices",)}, "dra-rights", "waits"),
         ({}, {"unasked": ("no answer",), "classes": None}, "dra-unasked", "unknown"),
-        ({}, {"classes": frozenset()}, "dra-class", "waits"),
+        ({}, {"classes": {}}, "dra-class", "waits"),
+        ({}, {"classes": {R: "it selects others"}}, "dra-class-unsure", "unknown"),
         ({"served": (OfferedResource(R, "fake", prepares=True),)}, {}, "dra-prepare", "changes"),
         ({"served": (OfferedResource(R, "fake", prefers=True),)}, {}, "dra-preference", "changes"),
         ({"served": (OfferedResource(R, "fake", numa=True),)}, {}, "dra-topology", "changes"),

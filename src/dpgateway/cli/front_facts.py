@@ -8,8 +8,10 @@ from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, ObjectKind
 from dpgateway.config import Configuration
 from dpgateway.dra.claims.records import Phase, record
+from dpgateway.dra.slices.attributes import resource_value
 from dpgateway.preflight import ClaimedDevices
 from dpgateway.preflight.front import FrontFacts, FrontName
+from dpgateway.switching.classes import why_not
 
 DEADLINE = 5.0
 """Seconds for an answer of the API server."""
@@ -50,8 +52,9 @@ async def _asked(server: ApiServer, configuration: Configuration, node: str) -> 
             unasked.append(str(error))
     try:
         some = (await server.list(ObjectKind.CLASS, {})).objects
-        names = (str((one.get("spec") or {}).get("extendedResourceName") or "") for one in some)
-        classes, served = frozenset(filter(None, names)), True
+        names = {str((one.get("spec") or {}).get("extendedResourceName") or "") for one in some} - {""}
+        classes = {name: why_not(some, name, resource_value(name), driver) if driver else "" for name in names}
+        served = True
     except ClusterError as error:
         served = False if error.status == NOT_FOUND else None
         if served is None and "list deviceclasses" not in denied:

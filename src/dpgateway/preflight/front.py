@@ -37,8 +37,10 @@ class FrontFacts:
     """That of DRA, in the configuration."""
     kubelet: str = ""
     """The version of the kubelet, as its Node says; empty if unknown."""
-    classes: frozenset[str] | None = None
-    """The extended resources of DeviceClasses; None if unknown."""
+    classes: Mapping[str, str] | None = None
+    """`classes` contains why the DeviceClass that counts may give other devices, keyed by extended resource; an empty
+    text if it gives ours. None if unknown.
+    """
     served: bool | None = None
     """Whether the API server has resource.k8s.io/v1; None if unknown."""
     denied: tuple[str, ...] = ()
@@ -155,6 +157,9 @@ def _of_resource(facts: Facts, one: OfferedResource, front: FrontFacts) -> Itera
     if front.classes is not None and name not in front.classes:
         text = "no DeviceClass has its name as extendedResourceName: pods that ask for it would stay Pending"
         yield Finding("waits", "dra-class", text, "make one, as the chart does (docs/how-to/use-dra.md)", name)
+    if text := (front.classes or {}).get(name, ""):
+        advice = "delete that class, or change its selector; `front: dra` takes it as it is, `front: auto` doesn't"
+        yield Finding("unknown", "dra-class-unsure", text, advice, name)
     note = facts.held.notes.get(name, {})
     pods = Counter(uid for noted in note.values() for uid in noted.pods)
     if large := sorted(uid for uid, count in pods.items() if count > MOST_IN_A_CLAIM):
