@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dpgateway_simulator.kubelet import store
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.errors import Crashed, RefusedError
+from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError, RefusedError
 from dpgateway_simulator.kubelet.ledger import DeviceLedger
 from dpgateway_simulator.kubelet.node import SimulatedNode
 
@@ -73,8 +73,8 @@ class Incarnation:
 
 
 class Tasks:
-    """Tasks that end with their owner. `end` raises the first error of a task; a simulated crash isn't an error, and a
-    refused registration is its caller's.
+    """Tasks that end with their owner. `end` raises the first error of a task. A simulated crash isn't an error, nor is
+    a call that found the kubelet ended; a refused registration is its caller's.
 
     asyncio.TaskGroup must be entered and left by the same task; a kubelet may be started by one and stopped by another.
     """
@@ -94,7 +94,7 @@ class Tasks:
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None and not isinstance(error, Crashed | RefusedError):
+        if error is not None and not isinstance(error, Crashed | NotRunningError | RefusedError):
             self._errors.append(error)
 
     def cancel(self) -> None:

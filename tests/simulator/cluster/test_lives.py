@@ -281,3 +281,20 @@ async def test_claims_of_templates_live_as_long_as_their_pod(site: Site) -> None
     assert (site.cluster.nodes_of("p1"), len(store.list("resourceclaims"))) == ({"/dev/d0"}, 1)
     await site.cluster.end("p1")
     await until(lambda: not store.list("resourceclaims"))
+
+
+async def test_a_kubelet_may_end_while_it_starts_a_container(site: Site) -> None:
+    kubelet, _ = await site.start()
+    plugin = await site.plugin("example.com/y").start()
+    await until(lambda: site.cluster.allocatable("n1", "example.com/y") == 2)
+    starting = asyncio.Event()
+
+    async def hangs(ids: tuple[str, ...]) -> None:
+        starting.set()
+        await asyncio.Event().wait()
+
+    plugin.hooks["PreStartContainer"] = hangs
+    site.cluster.create("p1", {"c": {"example.com/y": 1}})
+    await starting.wait()
+    await kubelet.restart()
+    assert kubelet.running
