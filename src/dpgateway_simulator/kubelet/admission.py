@@ -64,7 +64,7 @@ class Admission:
         # The general predicate comes last, so a refused pod's plugins have been called already.
         others = [one for name, one in self._pods.items() if name != pod.name]
         counts = status.capacity(self._incarnation, self._connections)["allocatable"]
-        node = pods.allocatable(self._ledger, counts, pod.name)
+        node = pods.allocatable(self._ledger, counts, pod.uid)
         short = pods.short_of(pod, others, node, missing_is_fine=self._behaviour.ignores_unknown)
         if short is not None:
             raise PodRefusedError(f"OutOf{short[0]}", short[1])
@@ -72,7 +72,9 @@ class Admission:
     async def start(self, pod: Pod, container: PodContainer) -> starting.RunOptions | None:
         """The options that the container runs with; None without devices. Raises AllocationError."""
         if self._behaviour.allocates == "start":
-            if self._ledger.keep_only(self._pods):  # 1.8 frees devices without waiting for the pod sources
+            if self._ledger.keep_only(
+                one.uid for one in self._pods.values()
+            ):  # 1.8 frees devices without waiting for the pod sources
                 self._ledger.recount()
             return await starting.allocate(self._incarnation, self._connections, pod, container)
 
@@ -83,14 +85,14 @@ class Admission:
             if not self._ledger.is_plugin_resource(resource) or not (number or self._behaviour.zero_pre_starts):
                 continue
             if self._behaviour.pre_start:
-                request = Request(pod.name, container.name, resource, number)
+                request = Request(pod.uid, container.name, resource, number, pod.name)
                 await starting.pre_start(self._incarnation, self._connections, request)
-            again |= self._ledger.held(pod.name, container.name, resource) is None
+            again |= self._ledger.held(pod.uid, container.name, resource) is None
 
         # A plugin that registered after the pod's admission leaves the container without holdings.
         if again:
             await self._reallocate(pod, container)
-        holdings = self._ledger.of_container(pod.name, container.name)
+        holdings = self._ledger.of_container(pod.uid, container.name)
         answers = [one.answer for one in holdings if one.answer is not None]
         return starting.merged(self._behaviour, answers, f"{pod.name}-{container.name}") if holdings else None
 
@@ -137,7 +139,7 @@ class Admission:
         nodes = {device.id: device.nodes for device in self._ledger.known.get(resource, {}).values()}
 
         # A container that is admitted again (kubelet restart) can only get its own devices.
-        held = frozenset(self._ledger.held(pod.name, container.name, resource) or ())
+        held = frozenset(self._ledger.held(pod.uid, container.name, resource) or ())
         if held:
             return topology.Candidates(nodes, held, frozenset(), number, possible=len(held) == number)
         available = frozenset(self._ledger.available(resource))
@@ -146,7 +148,7 @@ class Admission:
 
     def _collect(self) -> None:
         """UpdateAllocatedDevices: frees devices of removed pods, but not before all pod sources have been read."""
-        if self._incarnation.sources_ready and self._ledger.keep_only(self._pods):
+        if self._incarnation.sources_ready and self._ledger.keep_only(one.uid for one in self._pods.values()):
             self._ledger.recount()
 
     async def _allocate(
@@ -161,7 +163,7 @@ class Admission:
         # Up to 1.18 the checkpoint is written for every container, also for one without devices.
         changed = self._behaviour.checkpoint_each_container
         for resource, number in wanted:
-            request = Request(pod.name, container.name, resource, number)
+            request = Request(pod.uid, container.name, resource, number, pod.name)
             choice = Choice(self._incarnation, self._connections, request)
             if ids := await choice.choose(reusable.get(resource, set()), affinity):
                 changed = True
@@ -171,7 +173,7 @@ class Admission:
 
         # A sidecar keeps running beside the app containers, so from 1.29 on its devices aren't reused.
         keeps = container in pod.init and not (container.restartable and self._behaviour.sidecars)
-        for one in self._ledger.of_container(pod.name, container.name):
+        for one in self._ledger.of_container(pod.uid, container.name):
             before = reusable.get(one.resource, set())
             reusable[one.resource] = before | one.ids if keeps else before - one.ids
 

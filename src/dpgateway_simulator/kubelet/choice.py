@@ -16,17 +16,18 @@ _SHORT = "requested number of devices unavailable for {}. Requested: {}, Availab
 
 @dataclass(frozen=True)
 class Request:
-    """A container's request for `number` devices of one resource."""
+    """A container's request for `number` devices of one resource. `pod`: the pod's uid."""
 
     pod: str
     container: str
     resource: str
     number: int
+    pod_name: str
 
     @property
     def about(self) -> dict[str, str]:
         """For events."""
-        return {"resource": self.resource, "pod": self.pod, "container": self.container}
+        return {"resource": self.resource, "pod": self.pod_name, "container": self.container}
 
 
 class Choice:
@@ -71,12 +72,12 @@ class Choice:
         # A container admitted again holds its devices from the checkpoint and needs no Allocate.
         held = self._ledger.held(pod, container, resource)
         if held is not None and len(held) != number:
-            text = f'pod "{pod}" container "{container}" changed request for resource "{resource}"'
+            text = f'pod "{self._request.pod_name}" container "{container}" changed request for resource "{resource}"'
             raise AllocationError(f"{text} from {len(held)} to {number}")
         self._needed -= len(held or ())
 
         # kubernetes #118635: a container that the runtime found running passes before its plugin is back.
-        running = (pod, container) in self._incarnation.found_running
+        running = (self._request.pod_name, container) in self._incarnation.found_running
         if does.spares_running and running and not self._incarnation.sources_ready:
             return False
 

@@ -114,6 +114,7 @@ def take(incarnation: Incarnation, endpoint: PluginEndpoint, devices: tuple[Devi
     if behaviour.health_status:
         known = ledger.known[resource].values()
         changed = {one.id for one in known if one.id not in before or one.health != before[one.id].health}
-        pods = {one.pod for one in ledger.holdings.values() if one.resource == resource and one.ids & changed}
+        uids = {one.pod for one in ledger.holdings.values() if one.resource == resource and one.ids & changed}
+        pods = {incarnation.node.pod_names.get(uid, uid) for uid in uids}
         if pods:
             incarnation.emit("health changed", resource=resource, pods=tuple(sorted(pods)))

@@ -47,7 +47,8 @@ class Kubelet(Restartable):
         in no list is "gone".
         """
         manager = self._running()
-        return status.resources(manager.incarnation, manager.connections, manager.workload.pods)
+        pods = {one.uid for one in manager.workload.pods.values()}
+        return status.resources(manager.incarnation, manager.connections, pods)
 
     async def admit(self, pod: str, containers_: Spec, init: Spec = (), start: bool = True) -> Reply:
         """Admits a pod and starts its containers: {"ok", "error", "reason", "stage": "admit"|"start", "containers"}."""
@@ -89,7 +90,9 @@ class Kubelet(Restartable):
 
     def devices(self, pod: str, container: str) -> Reply:
         """{"container": {resource: {id: ...}}, "allocatable": {...}, "status": [...] from 1.31 on}."""
-        return status.devices(self._running().incarnation, pod, container)
+        manager = self._running()
+        uid = manager.workload.pods[pod].uid if pod in manager.workload.pods else pod
+        return status.devices(manager.incarnation, uid, container)
 
     def given(self, pod: str) -> Reply:
         """{container: options} of a pod's running containers: what each was started with, CDI names resolved if the

@@ -17,7 +17,7 @@ Held = dict[int, list[str]]  # ids by NUMA node
 
 @dataclass(frozen=True)
 class Holding:
-    """A container's devices of one resource, and the plugin's answer to their Allocate."""
+    """A container's devices of one resource, and the plugin's answer to their Allocate. `pod`: the pod's uid."""
 
     pod: str
     container: str
@@ -105,7 +105,7 @@ class DeviceLedger:
             self.allocated.setdefault(one.resource, set()).update(one.ids)
 
     def keep_only(self, pods: Iterable[str]) -> bool:
-        """Drops the holdings of all pods but these; returns whether any were dropped."""
+        """Drops the holdings of all pods but these, by uid; returns whether any were dropped."""
         active = set(pods)
         gone = [key for key in self.holdings if key[0] not in active]
         for key in gone:

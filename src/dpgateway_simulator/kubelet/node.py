@@ -60,6 +60,7 @@ class SimulatedNode:
     policy: str = "none"
     numa: tuple[int, ...] = (0,)
     pod_directories: set[str] = field(default_factory=set)  # of pods, by uid, that simulated kubelets made
+    pod_names: dict[str, str] = field(default_factory=dict)  # of the pods that were ever here, by uid
     given: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """What each running (pod, container) was started with: the container runtime's memory."""
     cluster: ClusterNode | None = None

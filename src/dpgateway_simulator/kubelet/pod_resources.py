@@ -66,7 +66,7 @@ class PodResourcesServer:
 
         # UpdateAllocatedDevices: List frees the devices of deleted pods, without writing the checkpoint.
         ledger = self._incarnation.ledger
-        if self._incarnation.sources_ready and ledger.keep_only(self._pods):
+        if self._incarnation.sources_ready and ledger.keep_only(one.uid for one in self._pods.values()):
             ledger.recount()
 
         # Of init containers only restartable ones are listed, and those from 1.29 on.
@@ -75,7 +75,7 @@ class PodResourcesServer:
             sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
             names = [one.name for one in (*sidecars, *pod.containers)]
             containers = [
-                v1.ContainerResources(name, self._devices(pod.name, name, api), self._claims(pod, name, api))
+                v1.ContainerResources(name, self._devices(pod.uid, name, api), self._claims(pod, name, api))
                 for name in names
             ]
             listed.append(v1.PodResources(pod.name, NAMESPACE, containers))

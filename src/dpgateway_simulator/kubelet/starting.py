@@ -67,9 +67,9 @@ async def allocate(
             continue
 
         # The ids that the container holds already are filled up to its request.
-        ledger, request = incarnation.ledger, Request(pod.name, container.name, resource, number)
+        ledger, request = incarnation.ledger, Request(pod.uid, container.name, resource, number, pod.name)
         ledger.recount()
-        held = ledger.held(pod.name, container.name, resource) or set()
+        held = ledger.held(pod.uid, container.name, resource) or set()
         available, missing = ledger.available(resource), number - len(held)
         if len(available) < missing:
             text = f"requested number of devices unavailable for {resource}. Requested: {missing}"
@@ -77,7 +77,7 @@ async def allocate(
         ids = [*sorted(held), *sorted(available)[:missing]]
 
         # The holding is stored before Allocate, so a failed start keeps its devices for the next one.
-        ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
+        ledger.hold(Holding(pod.uid, container.name, resource, {0: ids}, None))
         answers.append(await ask(incarnation, connections, request, ids) or Answer())
         incarnation.emit("allocated", **request.about, devices=tuple(sorted(ids)))
     incarnation.save()

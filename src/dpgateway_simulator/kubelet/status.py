@@ -36,8 +36,10 @@ def capacity(incarnation: Incarnation, connections: PluginConnections) -> dict[s
 
 
 def resources(incarnation: Incarnation, connections: PluginConnections, pods: Container[str]) -> dict[str, Any]:
-    """Every resource's plugin, counts, devices and holders now. Unlike `capacity` it forgets nothing."""
-    ledger, reply = incarnation.ledger, {}
+    """Every resource's plugin, counts, devices and holders now. Unlike `capacity` it forgets nothing. `pods`: the uids
+    of the active pods.
+    """
+    ledger, names, reply = incarnation.ledger, incarnation.node.pod_names, {}
     for name in sorted(ledger.healthy.keys() | ledger.unhealthy.keys() | ledger.allocated.keys()):
         healthy, unhealthy = ledger.healthy.get(name, set()), ledger.unhealthy.get(name, set())
 
@@ -46,7 +48,7 @@ def resources(incarnation: Incarnation, connections: PluginConnections, pods: Co
         for one in ledger.holdings.values():
             gone = "" if one.pod in pods else " (deleted)"
             for device in one.ids if one.resource == name else ():
-                holders.setdefault(device, []).append(f"{one.pod}/{one.container}{gone}")
+                holders.setdefault(device, []).append(f"{names.get(one.pod, one.pod)}/{one.container}{gone}")
 
         known, found = ledger.known.get(name, {}), []
         for device in sorted(healthy | unhealthy | holders.keys(), key=natural):
@@ -70,7 +72,9 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 
 def devices(incarnation: Incarnation, pod: str, container: str) -> dict[str, Any]:
-    """A container's ids, all healthy devices, and the container's `allocatedResourcesStatus` (from 1.31 on)."""
+    """A container's ids, all healthy devices, and the container's `allocatedResourcesStatus` (from 1.31 on). `pod`: its
+    uid.
+    """
     ledger = incarnation.ledger
     allocatable: dict[str, dict[str, Any]] = {}
     for resource, healthy in ledger.healthy.items():

@@ -41,6 +41,7 @@ class Workload:
             self.pods.pop(pod.name, None)
             self.finished.pop(pod.name, None)
             self.pods[pod.name] = pod
+            self._incarnation.node.pod_names[pod.uid] = pod.name
             try:
                 await self._admission.admit(pod)
             except PodRefusedError as error:

@@ -86,3 +86,18 @@ async def test_a_rollback_under_pods_by_dra(site: Site) -> None:
     assert driver.count("unprepare") == 0
     kubelet.clock.advance(61)
     await kubelet.wait_for_event("unprepared")
+
+
+async def test_the_checkpoint_names_pods_by_their_uids(site: Site) -> None:
+    """Their directories have these names, too."""
+    kubelet, _ = await site.start()
+    await plugin(site, "example.com/y", d0="Healthy")
+    pod = await site.cluster.run("p1", {"c": {"example.com/y": 1}})
+    checkpoint = json.loads((kubelet.directory / "kubelet_internal_checkpoint").read_text())
+    (entry,) = checkpoint["Data"]["PodDeviceEntries"]
+    assert entry["PodUID"] == pod["metadata"]["uid"]
+    assert kubelet.resources()["example.com/y"]["devices"][0]["holders"] == ["p1/c"]
+    assert kubelet.devices("p1", "c")["container"] == {"example.com/y": {"d0": {}}}
+    await kubelet.restart()
+    await site.cluster.end("p1")
+    assert "p1/c (deleted)" in kubelet.resources()["example.com/y"]["devices"][0]["holders"]
