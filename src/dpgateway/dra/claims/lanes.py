@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,5 +33,12 @@ class ClaimLanes:
 
         lane = asyncio.create_task(after(), name=f"claim {uid}")
         self._last[uid] = lane
-        lane.add_done_callback(lambda _: self._last.pop(uid) if self._last.get(uid) is lane else None)
+        lane.add_done_callback(partial(self._over, uid))
         return lane
+
+    def _over(self, uid: str, lane: asyncio.Future[Any]) -> None:
+        if self._last.get(uid) is lane:
+            del self._last[uid]
+        # Nobody may be waiting any more, as after the kubelet's end: asyncio would log such a failure as unnoticed.
+        if not lane.cancelled():
+            lane.exception()
