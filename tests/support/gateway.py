@@ -18,14 +18,14 @@ LONGEST_END = 60.0
 """Seconds. It is to end within 2, but a busy machine takes its time."""
 
 
-def run(folder: Path, device_plugins_dir: Path, config: Mapping[str, Any]) -> list[str]:
+def run(folder: Path, device_plugins_dir: Path, config: Mapping[str, Any], node: str = "node") -> list[str]:
     """The words after ``dpgateway`` that run it with a configuration, which is written into the folder."""
     file = folder / "config.yaml"
     new = folder / "config.yaml.new"
     new.write_text(json.dumps(config))  # JSON is YAML
     new.rename(file)  # a gateway that runs reads the whole of one or the other
     control = f"--control-socket={folder / 'control.sock'}"
-    return ["run", f"--config={file}", f"--device-plugins-dir={device_plugins_dir}", "--node-name=node", control]
+    return ["run", f"--config={file}", f"--device-plugins-dir={device_plugins_dir}", f"--node-name={node}", control]
 
 
 class Gateway:
@@ -36,6 +36,7 @@ class Gateway:
 
     log_format = "json"
     log_level = "info"
+    node_name = "node"
     imported = True
     """It begins with its modules imported, which saves half a second; False for tests of its start."""
 
@@ -64,7 +65,7 @@ class Gateway:
         """Returns when it has been started, which isn't when it serves. Without resources it has those of before."""
         assert not self.running, "it runs already"
         self.resources = list(resources) or self.resources
-        words = run(self.folder, self.device_plugins_dir, self._config())
+        words = run(self.folder, self.device_plugins_dir, self._config(), self.node_name)
         words += [f"--log-format={self.log_format}", f"--log-level={self.log_level}"]
         environment = os.environ | self.environment
         if self.imported and self.command == COMMAND:

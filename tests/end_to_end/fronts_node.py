@@ -1,0 +1,146 @@
+"""A node of the random lives of both fronts: a simulated kubelet, gateways as processes, hardware that may fail.
+
+Two resources offer the same boards, and one has cards with shares. What a pod has is in its environment, whichever
+front it came from.
+"""
+
+import json
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dpgateway_simulator import Kubelet
+from dpgateway_simulator.cluster import SHORT, SimulatedCluster
+from tests.support.gateway import Gateway
+
+DRIVER = "dra.example.com"
+BOARD, ALIAS, CARD = NAMES = ("example.com/board", "example.com/alias", "example.com/card")
+BOARDS, CARDS = ("b0", "b1", "b2"), ("c0", "c1")
+SHARES = 2
+DEVICES = {BOARD: BOARDS, ALIAS: BOARDS, CARD: CARDS}
+PAUSES = replace(SHORT, ending=0.05, status=0.1)
+"""Containers take a moment to end: a pod that is deleted by force is gone for the scheduler before."""
+AGENT = "agent"
+"""A pod without devices: a kubelet that lists no pod may not know its pods yet."""
+LOGGED = 25
+"""Lines of each gateway's log that are shown when something is wrong."""
+
+
+class FrontsNode:
+    """Used from the event loop. `fronts`: the front of each resource, as configured."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, root: Path, name: str, version: str, fronts: Mapping[str, str]
+    ) -> None:
+        self.cluster, self.root, self.name, self.fronts = cluster, root, name, dict(fronts)
+        self.kubelet: Kubelet = cluster.node(version, root=root, name=name, pauses=PAUSES)
+        self.gateways: list[Gateway] = []
+        self.ended: list[Gateway] = []
+        self.ill: dict[str, str] = {}
+        """What is wrong with a device: `absent` or `unhealthy`."""
+        self._number = 0
+
+    # the gateways
+
+    def resources(self) -> list[dict[str, object]]:
+        return [self._resource(name) for name in NAMES]
+
+    def _resource(self, name: str) -> dict[str, object]:
+        options = {
+            "ids": list(DEVICES[name]),
+            "env_prefix": "HAS",
+            "prepare": True,
+            "release": True,
+            "control_file": str(self.root / "control.json"),
+        }
+        more = {"shares": SHARES} if name == CARD else {"pool": "boards"}
+        return {"name": name, "driver": "simulated", "front": self.fronts[name], "options": options, **more}
+
+    async def start_gateway(self) -> None:
+        gateway = Gateway(self.root, self.root / "device-plugins")
+        gateway.node_name = self.name
+        gateway.log_format, gateway.log_level = "text", "info"
+        gateway.runtime = {"cdi_dirs": [str(self.root / "cdi")]}
+        gateway.more = {"dra": {"driver": DRIVER}, "cluster": self.cluster.account(self.root)}
+        self.gateways.append(gateway)
+        await gateway.start(*self.resources())
+
+    async def end_gateway(self, gateway: Gateway, number: signal.Signals) -> None:
+        self.gateways.remove(gateway)
+        self.ended.append(gateway)
+        await gateway.end(number)
+
+    async def close(self) -> None:
+        for gateway in self.gateways:
+            await gateway.close()
+
+    def reload(self) -> None:
+        for gateway in self.gateways:
+            gateway.reload(*self.resources())
+
+    # the hardware
+
+    def suffer(self) -> None:
+        """The driver's devices are as ill as `ill` says."""
+        kinds: dict[str, dict[str, object]] = {"absent": {"absent": True}, "unhealthy": {"unhealthy": "it smells"}}
+        faults = [{"devices": [device]} | kinds[how] for device, how in self.ill.items()]
+        new = self.root / "control.json.new"
+        new.write_text(json.dumps({"faults": faults}))
+        new.rename(self.root / "control.json")
+
+    # what there is
+
+    def has(self) -> Iterator[tuple[str, Counter[str]]]:
+        """Each running pod and the devices that it has; of a card it may have several shares, which look like one."""
+        for pod in self.kubelet.running_pods:
+            found: Counter[str] = Counter()
+            for options in self.kubelet.given(pod).values():
+                found.update(re.sub("^HAS_", "", name) for name in options["envs"] if name.startswith("HAS_"))
+            yield pod, found
+
+    def used(self) -> Counter[str]:
+        """How many running pods have each device."""
+        return sum((Counter(found.keys()) for _, found in self.has()), Counter[str]())
+
+    def unfit(self, resource: str) -> bool:
+        """Whether the kubelet can't offer it on its front."""
+        return self.fronts[resource] == "dra" and self.kubelet.behaviour.dra != "extended"
+
+    def offered(self, resource: str) -> Counter[str]:
+        """How often each device is offered to pods now, on the front of the resource, without what pods have."""
+        if self.fronts[resource] == "dra":
+            return self._in_slices(resource)
+        devices = self.kubelet.resources().get(resource, {"devices": []})["devices"]
+        free = [one["id"] for one in devices if one["health"] == "Healthy" and not one["holders"]]
+        return Counter(id_.partition("::")[0] for id_ in free)
+
+    def _in_slices(self, resource: str) -> Counter[str]:
+        found: Counter[str] = Counter()
+        store = self.cluster.server.store
+        taken = Counter((one["pool"], one["device"]) for it in store.list("resourceclaims") for one in _results(it))
+        for spec in (one["spec"] for one in store.list("resourceslices")):
+            for device in spec.get("devices", ()) if spec.get("nodeName") == self.name else ():
+                attributes = {key.rpartition("/")[2]: value for key, value in device["attributes"].items()}
+                if attributes["resource"].get("string") == resource and not device.get("taints"):
+                    shares = SHARES if device.get("allowMultipleAllocations") else 1
+                    found[attributes["id"]["string"]] = shares - taken[spec["pool"]["name"], device["name"]]
+        return +found
+
+    def story(self) -> str:
+        lines = [f"--- node {self.name}, kubelet {self.kubelet.version}: {self.fronts}, ill: {self.ill}"]
+        lines += [f"{pod} has {dict(found)}" for pod, found in self.has()]
+        if self.kubelet.running:
+            lines += [f"{name}: {one}" for name, one in self.kubelet.resources().items()]
+        lines += [f"event {one}" for one in self.kubelet.events[-LOGGED:]]
+        for gateway in (*self.ended[-2:], *self.gateways):
+            lines += [f"--- gateway {gateway.pid}, {'runs' if gateway in self.gateways else 'ended'}"]
+            lines += gateway.log[-LOGGED:]
+        return "\n".join(lines)
+
+
+def _results(claim: dict[str, object]) -> list[dict[str, str]]:
+    status: dict[str, dict[str, dict[str, list[dict[str, str]]]]] = claim.get("status") or {}  # type: ignore[assignment]
+    return (status.get("allocation") or {}).get("devices", {}).get("results", [])

@@ -1,0 +1,37 @@
+"""Random lives of both fronts (`fronts_walk`).
+
+`DPGATEWAY_SEED=n` lives one again, `DPGATEWAY_SEQUENCES` says how many there are, `DPGATEWAY_STEPS` how long they are.
+With `DPGATEWAY_PATIENT=1` everything has to be offered again, also what takes some minutes because a kubelet or a
+gateway was killed.
+"""
+
+import os
+
+import pytest
+
+from dpgateway_simulator.cluster import SimulatedCluster
+from tests.end_to_end.fronts_walk import Life
+
+SEED, COUNT = os.environ.get("DPGATEWAY_SEED"), int(os.environ.get("DPGATEWAY_SEQUENCES", "2"))
+STEPS, PATIENT = int(os.environ.get("DPGATEWAY_STEPS", "40")), bool(os.environ.get("DPGATEWAY_PATIENT"))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [int(SEED)] if SEED else range(COUNT))
+async def test_random_life(seed, short_path):
+    versions = ("1.37",) if seed % 4 else ("1.37", "1.34")
+    async with SimulatedCluster() as cluster:
+        life = Life(cluster, short_path, seed, versions)
+        life.patient = PATIENT
+        try:
+            await life.live(STEPS)
+        except BaseException as error:
+            error.add_note(life.story())
+            raise
+        finally:
+            for node in life.nodes:
+                await node.close()
+    for node in life.nodes:
+        for gateway in (*node.ended, *node.gateways):
+            bugs = [n for n, line in enumerate(gateway.log) if "Traceback" in line or "a bug:" in line]
+            assert not bugs, "\n".join(gateway.log[max(0, bugs[0] - 5) : bugs[0] + 60])
