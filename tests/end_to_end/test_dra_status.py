@@ -113,6 +113,21 @@ async def test_a_claim_in_status_table_pages_and_metrics(node, kubelet, gateway)
     assert not [line for line in metrics if line.startswith("dpgateway_resource_streaming{")]
 
 
+async def test_metrics_name_the_pod_of_a_claim(node, kubelet, gateway):
+    gateway.web = {"listen": "127.0.0.1:0", "metrics": "full"}
+    await gateway.start(resource())
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    await node.prepare(node.allocate("own", "node-0", "encoder"))
+    await node.prepare(node.allocate("shared", "node-1", "one", "other"))
+    metrics = (await page(gateway, "/metrics")).body.decode().splitlines()
+    labels = f'container="",namespace="default",pod="%s",resource="{NAME}"'
+    assert sorted(line for line in metrics if line.startswith("dpgateway_holdings")) == [
+        f'dpgateway_holdings{{claim="own",{labels % "encoder"}}} 1.0',
+        f'dpgateway_holdings{{claim="shared",{labels % ""}}} 1.0',
+    ]
+
+
 async def test_no_word_of_dra_without_it(kubelet, gateway):
     gateway.web, gateway.more = {"listen": "127.0.0.1:0"}, {}
     await gateway.start(resource("deviceplugin"))

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dpgateway import Allocation, Device, DriverError, Health
-from dpgateway.node.holders import Holder
 from dpgateway.status import Figures
+from dpgateway.status.figures import HolderLabels
 from dpgateway.status.values import Counts
 from dpgateway.web.metrics import Metrics
 from dpgateway.web.pages import Sources
@@ -238,7 +238,7 @@ async def test_holdings_name_any_pod(short_path):
         shown: list[Figures] = []
         page = Metrics(shown.pop, lambda: True).answer
         for names in ([odd], [odd, "encoder"], ["encoder"], []):
-            holders = {Holder("default", name, "main"): 1 for name in names}
+            holders = {HolderLabels("default", name, "main"): 1 for name in names}
             shown.append(replace(whole, resources=(replace(whole.resources[0], holders=holders),)))
             families = text_string_to_metric_families((await page()).body.decode())
             (family,) = [one for one in families if one.name == "dpgateway_holdings"]

@@ -6,21 +6,29 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
-from dpgateway.node.holders import Holder
 from dpgateway.resource.front import InUse, Standing
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.published import DraFigures
 from dpgateway.resource.shares import Offers
 from dpgateway.status.values import Counts, Reloads, unserved
 
-UNNAMED = Holder("", "", "")
-"""The holder of an id that PodResources doesn't list."""
+
+class HolderLabels(NamedTuple):
+    """What is known of who holds an id; empty texts for what isn't."""
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    claim: str = ""
+    """By DRA the claim that has the id: which containers of its pods use it isn't known."""
+
 
 Moment = float
 """Seconds since 1970."""
@@ -40,7 +48,7 @@ class ResourceFigures:
     listed: Moment | None = None
     """When its driver last listed its devices."""
     counts: Counts = Counts()  # noqa: RUF009  it is frozen
-    holders: Mapping[Holder, int] = field(default_factory=dict)
+    holders: Mapping[HolderLabels, int] = field(default_factory=dict)
     """Numbers of ids, by holder."""
     updates: int = 0
     """Changes of its list."""
@@ -106,7 +114,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
     if plugin is None:
         return ResourceFigures(name, driver, (unserved(config.front),))
     holdings = plugin.resource.inventory.usage.value
-    holder = {id_: one.listed.get(id_) for one in (*others, holdings) for id_ in one.last_known}
+    holder = {id_: _holder(one, id_) for one in (*others, holdings) for id_ in one.last_known}
     used, ledger, calls = frozenset(holder), plugin.resource.inventory.ledger, plugin.resource.driver.calls
     return ResourceFigures(
         name,
@@ -116,7 +124,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         bool(plugin.resource.failure),
         _moment(plugin.resource.driver.state.value.listed),
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
-        {holder or UNNAMED: count for holder, count in Counter(holder.values()).items()},
+        Counter(holder.values()),
         plugin.resource.inventory.list.version,
         ledger.losses,
         ledger.returns,
@@ -125,6 +133,17 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         calls.preparing.running if calls is not None else 0,
         len(plugin.outdated.value),
     )
+
+
+def _holder(in_use: InUse, id_: str) -> HolderLabels:
+    if (listed := in_use.listed.get(id_)) is not None:
+        return HolderLabels(*listed)
+    found = [one for one in in_use.holders(id_) if one.claim]
+    claims = {(one.namespace or "", one.claim or "") for one in found}
+    if len(claims) != 1:
+        return HolderLabels()
+    ((namespace, claim),) = claims
+    return HolderLabels(namespace, (found[0].pod or "") if len(found) == 1 else "", claim=claim)
 
 
 def figures(

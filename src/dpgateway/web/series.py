@@ -170,9 +170,9 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
     Row(
         "dpgateway_holdings",
         "gauge",
-        "Ids that a container holds.",
+        "Ids that a container or a claim holds.",
         lambda it: list(it.holders.items()),
-        ("namespace", "pod", "container"),
+        ("namespace", "pod", "container", "claim"),
         brief="none",
     ),
     Row("dpgateway_list_updates_total", "counter", "Changes of the resource's list.", lambda it: it.updates),
