@@ -20,6 +20,7 @@ from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.remainder import Remainders
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
@@ -58,6 +59,7 @@ class NodeFronts:
         directory, state_dir = configuration.kubelet.device_plugins_dir, configuration.state_dir
         self.holdings = NodeHoldings(self._node, places, names, self.threads)
         self.client = KubeletClient(directory, only(configuration.kubelet.apis), group)
+        self._remainders = Remainders(self.holdings, self.client)
         orphans = Orphans(self.holdings, directory, state_dir, self.threads)
         self.pools = Pools(orphans, self.after_close)
 
@@ -82,6 +84,7 @@ class NodeFronts:
             ("know what containers hold", self.holdings.run),
             ("follow the pools", self.pools.run),
             ("keep CDI specs", self._keeper.run),
+            ("tell the kubelet of what DRA offers", self._remainders.run),
         )
 
     def add_dra(self, configuration: Configuration) -> DraFront | None:
@@ -107,11 +110,14 @@ class NodeFronts:
 
     def moved(self, config: ResourceConfig) -> None:
         """The resource has this front from now on: the other one isn't going to offer it any more."""
+        if config.front == FRONT:
+            self._remainders.remove(config.name)
         if self.dra is not None and config.front != self.dra.name:
             self.dra.forget(config.name)
 
     def forget(self, resource: str) -> None:
         """It isn't going to be offered any more."""
+        self._remainders.remove(resource)
         if self.dra is not None:
             self.dra.forget(resource)
 
@@ -132,7 +138,9 @@ class NodeFronts:
         from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  18 MB with its libraries
 
         assert self.dra is not None  # noqa: S101  the configuration has its driver
-        return DraPlugin(config, driver, self.dra, group)
+        plugin = DraPlugin(config, driver, self.dra, group)
+        self._remainders.add(plugin.resource)
+        return plugin
 
     def _unsure(self, ids: Sequence[str]) -> bool:
         """Whether a claim may have the CDI spec of these ids, although none is known."""

@@ -1,6 +1,7 @@
 """The front for every kubelet since 1.8: the device-plugin API, in all its versions.
 
 plugin          one resource: its parts, its run and its end
+remainder       what the kubelet has to see of a resource that DRA offers
 registration    registers the resource with the kubelet
 server          the resource's socket, with every API on it
 handover        hands the resource over to a newer gateway, or takes it over from an older one

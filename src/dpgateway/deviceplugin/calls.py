@@ -8,7 +8,7 @@ limit of answers, and the check, before a start, that the kubelet's stored answe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from dpgateway.deviceplugin.api import LARGEST, Api, Call
@@ -27,7 +27,15 @@ NOTHING = Allocation()
 class KubeletCalls:
     """Used from the event loop."""
 
-    def __init__(self, granting: Granting, holdings: ResourceHoldings, cdi: CdiDelivery, api: Api) -> None:
+    def __init__(
+        self,
+        granting: Granting,
+        holdings: ResourceHoldings,
+        cdi: CdiDelivery,
+        api: Api,
+        claimed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``claimed``: whether containers have devices of the resource by claims, from another front."""
         self.granting, self.inventory, self.releases = granting, granting.inventory, granting.releases
         self.name, self.driver = granting.inventory.name, granting.driver
         self._config, self._log, self._cdi = granting.config, granting.log, cdi
@@ -35,6 +43,7 @@ class KubeletCalls:
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
         """The user agent of the kubelet that opened the last stream."""
+        self._claimed, self._unasked = claimed, False
         self._preferred = PreferredAllocation(self._config, self.inventory.ledger, self.driver, self._log)
         self.answers = StoredAnswers(granting, holdings, cdi, api=lambda: self.api)
 
@@ -59,14 +68,26 @@ class KubeletCalls:
             return timeouts.prepare.total_seconds()
         if call is Call.ALLOCATE:
             allocate = timeouts.allocate.total_seconds()
-            return allocate if Call.PREPARE in api.by_call else allocate + timeouts.prepare.total_seconds()
+            return allocate + timeouts.prepare.total_seconds() if self._prepares(api) else allocate
         return timeouts.prefer.total_seconds()
 
     # the calls
 
     def options(self) -> Options:
-        """The options. PreStartContainer is always wanted, because the kubelet's stored answer may be outdated."""
-        return Options(prepare=True, prefer=self._preferred.available)
+        """The options. PreStartContainer is wanted, because the kubelet's stored answer may be outdated; but not while
+        claims have devices. With it no container starts that has the resource by a claim (``remainder``).
+        """
+        # Until the next kubelet, or the end of this plugin: another registration takes all devices away for a second.
+        self._unasked = self._unasked or self._claimed()
+        return Options(prepare=not self._unasked, prefer=self._preferred.available)
+
+    def new_kubelet(self) -> None:
+        """Another kubelet asks for the options anew."""
+        self._unasked = False
+
+    def _prepares(self, api: Api) -> bool:
+        """Whether Allocate prepares, because the kubelet doesn't ask for it before a start."""
+        return self._unasked or Call.PREPARE not in api.by_call
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
         """The best ids for each container. Never raises: an empty answer leaves the choice to the kubelet."""
@@ -81,7 +102,7 @@ class KubeletCalls:
             ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
             if ids:
                 deliver = partial(self._deliver, ids, api, tuple(grants))
-                terms = Terms(self.api.name, deliver, api.repeats, Call.PREPARE not in api.by_call)
+                terms = Terms(self.api.name, deliver, api.repeats, self._prepares(api))
                 allocation = await self.granting.grant(ids, terms)
             grants.append(Grant(ids, allocation))
         return tuple(grants)

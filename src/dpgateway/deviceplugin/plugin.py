@@ -71,7 +71,10 @@ class Plugin:
         self._front, self._group, self._follows = front, group, follows
         self._holdings = holdings = front.holdings.by_resource[name]
         self.resource = resource = Resource(config, driver, holdings, front.common, log)
-        self._calls = KubeletCalls(resource.granting, holdings, front.cdi, front.client.apis[0])
+        left = front.common.pools.left
+        self._calls = KubeletCalls(
+            resource.granting, holdings, front.cdi, front.client.apis[0], claimed=lambda: name in left.value
+        )
         self._handlers = Handlers(self._calls, front.client.apis, self._stream_opened, front.throttle, log)
         self.rpcs = self._handlers.rpcs
         """Statistics of the answered calls."""
@@ -118,6 +121,8 @@ class Plugin:
 
     def kubelet(self, change: Change) -> None:
         """The kubelet's socket has changed."""
+        if change is Change.NEW:
+            self._calls.new_kubelet()
         self.registrar.kubelet(change)
 
     @property
@@ -150,6 +155,7 @@ class Plugin:
             ("holdings", partial(follow, self._holdings, resource.inventory, resource.releases)),
             ("answers", answers.follow),
             ("notes of answers", answers.follow_notes),
+            ("claims", self._follow_claims),
             ("rival", partial(self._rival.follow, registered, resource.inventory, self.registrar.record)),
         ):
             self._group.create_task(following(), name=f"{self.name} {name}")
@@ -164,6 +170,13 @@ class Plugin:
             self.taken_back, given = True, False
         resource.went("another gateway has taken it over" if given else "a handover failed")
         return given
+
+    async def _follow_claims(self) -> None:
+        """The options depend on claims of an earlier front, which may be known only after the registration."""
+        left, seen = self._front.common.pools.left, 0
+        while True:
+            seen = await left.wait(seen)
+            self.registrar.options_changed()
 
     async def _serve(self) -> None:
         # Each step may be repeated, because any failure starts over from the first one.

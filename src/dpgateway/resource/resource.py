@@ -183,6 +183,10 @@ class Resource:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._known.driver, self._known.where)
 
+    async def begun(self) -> None:
+        """Returns once :meth:`begin` has."""
+        await self._begun.wait()
+
     async def warm(self) -> bool:
         """Waits until the resource could be served at once. Returns whether it has a healthy device."""
         await self.inventory.list.wait(0)

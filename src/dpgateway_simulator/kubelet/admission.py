@@ -81,13 +81,15 @@ class Admission:
         # GetDeviceRunContainerOptions: PreStartContainer runs at every start, per resource, before the missing
         # holdings are noticed.
         again = False
-        for resource, number in container.resources.items():
+        for resource, number in {**container.resources, **dict.fromkeys(sorted(container.by_claim), 1)}.items():
             if not self._ledger.is_plugin_resource(resource) or not (number or self._behaviour.zero_pre_starts):
                 continue
             if self._behaviour.pre_start:
                 request = Request(pod.uid, container.name, resource, number, pod.name)
                 await starting.pre_start(self._incarnation, self._connections, request)
-            again |= self._ledger.held(pod.uid, container.name, resource) is None
+            # Only the allocation leaves to DRA what a claim has given (isDRAExtendedResource).
+            unheld = self._ledger.held(pod.uid, container.name, resource) is None
+            again |= unheld and resource not in container.by_claim
 
         # A plugin that registered after the pod's admission leaves the container without holdings.
         if again:

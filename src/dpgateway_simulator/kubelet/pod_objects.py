@@ -28,7 +28,8 @@ def pod(one: Object, behaviour: Behaviour) -> Pod:
 def _container(one: Mapping[str, Any], by_claim: set[tuple[str, str]]) -> PodContainer:
     limits = one.get("resources", {}).get("limits", {})
     wanted = {name: int(n) for name, n in limits.items() if "/" in name and (one["name"], name) not in by_claim}
-    return PodContainer(one["name"], wanted, one.get("restartPolicy") == "Always")
+    claimed = frozenset(name for container, name in by_claim if container == one["name"])
+    return PodContainer(one["name"], wanted, one.get("restartPolicy") == "Always", claimed)
 
 
 def _claims(spec: Object, status: Object) -> list[PodClaim]:

@@ -21,6 +21,7 @@ class PodContainer:
     name: str
     resources: Mapping[str, int]
     restartable: bool = False
+    by_claim: frozenset[str] = frozenset()  # extended resources that it has by a claim
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,18 @@ from tests.simulator.cluster.conftest import Site
 from tests.simulator.drivers import X
 from tests.simulator.rig import PluginRig
 
+UNKNOWN = "no devices found allocated in local cache"
 GONE = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices"
 
 
-async def plugin(site: Site, resource: str = X, **health: str) -> PluginRig:
+async def plugin(site: Site, resource: str = X, *, prestart: bool = False, **health: str) -> PluginRig:
     """A device plugin whose devices the Node shows. It answers with CDI names, so there is a spec of them."""
     (site.root / "cdi").mkdir(exist_ok=True)
     devices = [{"name": name, "containerEdits": {"env": [f"CDI_{name}=1"]}} for name in health]
     (site.root / "cdi" / "plugin.json").write_text(json.dumps({"kind": X, "devices": devices}))
-    made = await site.plugin(resource, **health).start()
+    made = site.plugin(resource, **health)
+    made.options["pre_start_required"] = prestart
+    await made.start()
     await shown(site, len([one for one in health.values() if one == "Healthy"]), resource)
     return made
 
@@ -61,6 +64,19 @@ async def test_a_name_that_a_plugin_had_before(site: Site, version: str, fails: 
             await site.cluster.run("p1", {"c": {X: 1}})
     else:
         await site.cluster.run("p1", {"c": {X: 1}})
+
+
+@pytest.mark.parametrize("version", ["1.37", "1.36"])
+async def test_a_plugin_that_wants_to_prepare_keeps_containers_of_claims_from_starting(
+    site: Site, version: str
+) -> None:
+    """Seen on both, with 1.37.1 and 1.36.4: also after its end, for 5 min."""
+    await site.start(version)
+    rig = await plugin(site, prestart=True, d0="Healthy")
+    await rig.stop()
+    await shown(site, 0)
+    site.cluster.create("p1", {"c": {X: 1}})
+    await site.cluster.until("p1", "Pending", because=UNKNOWN)
 
 
 async def test_a_pod_that_was_sent_by_an_old_node_status_fails(site: Site) -> None:

@@ -1,0 +1,163 @@
+"""What the kubelet's device manager has to see of a resource that DRA offers.
+
+Theory of operation. The device manager doesn't know which pods have a resource by DRA. Whenever a container starts, it
+looks at each resource that it knows, by a registration or by an id that a container holds (GetDeviceRunContainerOptions
+in pkg/kubelet/cm/devicemanager/manager.go, 1.36 and 1.37):
+
+- The plugin asked for PreStartContainer: a container by DRA fails, ``no devices found allocated in local cache``. The
+  options of a plugin that has gone count for another 5 min.
+- No plugin is known any more, 5 min after its end, and an id is held: every container with the resource fails,
+  ``endpoint not found in cache for a registered resource``; those by DRA, and those with the id that start again.
+- Otherwise it leaves containers by DRA alone (isDRAExtendedResource).
+
+So a resource that has gone to DRA is registered again, with an empty list, and without PreStartContainer: until the
+kubelet has heard of that once, and for as long as a container holds an id of the device plugin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+import grpc
+import grpc.aio
+
+from dpgateway.deviceplugin.api.table import Call
+from dpgateway.deviceplugin.api.v1beta1 import API
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
+from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.server.handlers import KUBELET_AGENT, ServicerContext
+from dpgateway.deviceplugin.server.serving import Server
+from dpgateway.deviceplugin.values import Options, Registration
+from dpgateway.errors import KubeletError
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Signal
+from dpgateway.kit.tasks import backoff, first
+from dpgateway.resource.ownership import FOLDER
+from dpgateway.resource.resource import Resource
+
+STREAM_DUE = 15.0
+"""Timeout in seconds from Register's success to ListAndWatch, as of each registration (``registration.registrar``)."""
+LONGEST = 60.0
+"""Seconds between two attempts."""
+
+_NOTHING = Options()
+_log = bind(__name__)
+
+
+class Remainders:
+    """Those of all resources that DRA offers. Used from the event loop."""
+
+    def __init__(self, holdings: NodeHoldings, client: KubeletClient) -> None:
+        self._holdings, self._client = holdings, client
+        self._resources: dict[str, Resource] = {}
+        self._heard: set[str] = set()
+        """The resources of which the kubelet has heard what it has to."""
+        self._changed = Signal()
+        holdings.reader.registered.subscribe(self._changed.notify)
+
+    def add(self, resource: Resource) -> None:
+        """DRA offers this resource from now on, perhaps anew."""
+        self._resources[resource.name] = resource
+        if (holdings := self._holdings.by_resource.get(resource.name)) is not None:
+            holdings.subscribe(self._changed.notify)
+        self._changed.notify()
+
+    def remove(self, name: str) -> None:
+        """DRA doesn't offer it any more."""
+        self._heard.discard(name)
+        if self._resources.pop(name, None) is not None:
+            self._changed.notify()
+
+    async def run(self) -> None:
+        """Never returns."""
+        running: dict[Resource, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                version, wanted = self._changed.version, set(self._wanted())
+                for one in running.keys() - wanted:
+                    running.pop(one).cancel()
+                for one in wanted - running.keys():
+                    running[one] = group.create_task(self._serve(one), name=f"{one.name} remainder")
+                await self._changed.wait(version)
+
+    def _wanted(self) -> Iterator[Resource]:
+        """Those that the kubelet may know as a device plugin's. Its checkpoint names each that it knows."""
+        registered, _ = self._holdings.reader.registered.value
+        for name, one in self._resources.items():
+            holdings = self._holdings.by_resource.get(name)
+            held = holdings is not None and holdings.value.last_known
+            if held or (name in registered and name not in self._heard):
+                yield one
+
+    async def _serve(self, resource: Resource) -> None:
+        """Keeps it registered until it is cancelled."""
+        await resource.begun()  # until then another gateway may serve it, and has a remainder of its own
+        remainder, log, failures = _Remainder(resource), bind(_log, resource=resource.name), 0
+        log.info("the kubelet knows the resource as a device plugin's, so it is registered without devices")
+        while True:
+            appeared, began = self._holdings.node.appeared.version, time.monotonic()
+            try:
+                await remainder.registered(self._client, partial(self._tell, resource.name))
+                reason = "the kubelet ended the stream"
+            except (KubeletError, OSError, RuntimeError, TimeoutError) as error:
+                reason = str(error)
+            failures = 1 if time.monotonic() - began > LONGEST else failures + 1
+            log.debug("the resource without devices is registered again: %s", reason)
+            await first(self._holdings.node.appeared.wait(appeared), within=backoff(failures, LONGEST, 0.25))
+
+    def _tell(self, name: str) -> None:
+        self._heard.add(name)
+        self._changed.notify()
+
+
+class _Remainder:
+    """One resource without devices. Each registration is a server of its own, at a path that no other one had."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.name, ownership = resource.name, resource.ownership
+        # The numbers of the socket's names are those of ``server.sockets``: the owner of the resource owns them all.
+        self._folder, self._hash = ownership.folder, ownership.hash
+        self._numbers = itertools.count(time.time_ns() // 1_000_000)
+
+    async def registered(self, client: KubeletClient, heard: Callable[[], object]) -> None:
+        """Registers it, and returns when the kubelet ends the stream. ``heard``: the kubelet has options and list.
+        Raises KubeletError, OSError, RuntimeError, TimeoutError.
+        """
+        path = self._folder / f"{self._hash}-{next(self._numbers)}.sock"
+        opened, ended = asyncio.Event(), asyncio.Event()
+
+        async def watch(_: bytes, context: ServicerContext) -> AsyncIterator[bytes]:
+            agent = next((str(value) for key, value in context.invocation_metadata() or () if key == "user-agent"), "")
+            if agent.startswith(KUBELET_AGENT):
+                opened.set()
+            try:
+                yield b""
+                heard()
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async def options(_: bytes, __: ServicerContext) -> bytes:
+            return API.by_call[Call.OPTIONS].encode(_NOTHING)
+
+        methods = {
+            API.by_call[Call.OPTIONS].name: grpc.unary_unary_rpc_method_handler(options),
+            API.by_call[Call.WATCH].name: grpc.unary_stream_rpc_method_handler(watch),
+        }
+        server = Server(path, [grpc.method_handlers_generic_handler(API.service, methods)])
+        try:
+            await server.start()
+            path.chmod(0o600)
+            await client.register(API, Registration(self.name, f"{FOLDER}/{path.name}", _NOTHING))
+            async with asyncio.timeout(STREAM_DUE):
+                await opened.wait()
+            await ended.wait()
+        finally:
+            await server.stop(0)
+            with suppress(OSError):
+                path.unlink()

@@ -1,0 +1,93 @@
+"""A resource goes from one front to the other under pods, as the kubelet's device manager sees it."""
+
+import signal
+
+import pytest
+
+from dpgateway_simulator.cluster import SimulatedCluster
+from tests.support.gateway import Gateway
+from tests.support.waiting import until
+
+DRIVER, THING = "dra.example.com", "example.com/thing"
+
+
+def thing(front):
+    return {"name": THING, "driver": "simulated", "front": front, "options": {"count": 4, "env_prefix": "THING"}}
+
+
+@pytest.fixture
+async def cluster():
+    async with SimulatedCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def kubelet(cluster, short_path):
+    kubelet = cluster.node("1.37", root=short_path, name="node")
+    await kubelet.start()
+    return kubelet
+
+
+@pytest.fixture
+async def gateway(cluster, kubelet, short_path):
+    async with Gateway(short_path, short_path / "device-plugins") as gateway:
+        cluster.device_class("thing", DRIVER, resource=THING, attributes={"resource": THING})
+        await cluster.run("agent", {"c": {}})
+        gateway.runtime = {"cdi_dirs": [str(short_path / "cdi")]}
+        gateway.more = {"dra": {"driver": DRIVER}, "cluster": cluster.account(short_path)}
+        yield gateway
+
+
+def device_of(cluster, pod):
+    (found,) = [name for name in cluster.given(pod)["c"]["envs"] if name.startswith("THING_")]
+    return found
+
+
+async def shown(cluster, count):
+    while (cluster.allocatable("node", THING) or 0) != count:
+        await cluster.server.store.changed()
+
+
+async def without_devices(kubelet):
+    """Until the resource is registered, with an empty list."""
+    await until(lambda: kubelet.resources()[THING]["plugin"] == "connected" and kubelet.counts(THING) == (0, 0))
+
+
+async def test_pods_of_both_fronts_start_again_whichever_front_there_is(cluster, gateway, kubelet):
+    await gateway.start(thing("deviceplugin"))
+    await shown(cluster, 4)
+    await cluster.run("plugin", {"c": {THING: 1}})
+    gateway.reload(thing("dra"))
+    await without_devices(kubelet)
+    await shown(cluster, 0)
+    await cluster.run("claim", {"c": {THING: 1}})
+    assert device_of(cluster, "claim") != device_of(cluster, "plugin")
+    for restarted in (False, True):
+        if restarted:
+            since = len(kubelet.events)
+            await kubelet.restart()
+            for pod in ("plugin", "claim"):
+                await kubelet.wait_for_event("pod admitted", since, pod=pod)
+            await without_devices(kubelet)
+        for pod in ("plugin", "claim"):
+            had = device_of(cluster, pod)
+            assert (await kubelet.start_container(pod, "c"))["ok"]
+            assert device_of(cluster, pod) == had
+        kubelet.clock.advance(301)  # by then a plugin that is gone is forgotten
+
+    gateway.reload(thing("deviceplugin"))
+    await shown(cluster, 3)
+    assert (await kubelet.start_container("claim", "c"))["ok"]
+    await cluster.run("next", {"c": {THING: 1}})
+    assert len({device_of(cluster, pod) for pod in ("plugin", "claim", "next")}) == 3
+
+
+async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet):
+    await gateway.start(thing("deviceplugin"))
+    await shown(cluster, 4)
+    await gateway.end(signal.SIGKILL)
+    await gateway.start(thing("dra"))
+    await kubelet.wait_for_event("list received", devices=())
+    await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
+    await shown(cluster, 0)
+    await cluster.run("claim", {"c": {THING: 1}})
