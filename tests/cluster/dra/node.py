@@ -23,6 +23,7 @@ CHOSEN = "chosen"
 GROUP = "/apis/resource.k8s.io/v1"
 CLASSES, RULES = f"{GROUP}/deviceclasses", f"{GROUP}/devicetaintrules"
 CLAIMS, TEMPLATES = (f"{GROUP}/namespaces/default/{name}" for name in ("resourceclaims", "resourceclaimtemplates"))
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}%2Cspec.nodeName%3D"
 EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
 WAITS = ["sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done"]
@@ -97,7 +98,8 @@ class DraNode:
         self._token, self._faults = token, self.folder / "faults.json"
         self._gone = set()
         self._config = self.folder / "config.json"
-        self._config.write_text(json.dumps(self._configuration()))
+        self._fronts = {}
+        self._write()
 
     def prepare(self):
         """Makes the device nodes, which are gone with the node's power."""
@@ -121,9 +123,13 @@ class DraNode:
 
     def fault(self, *faults):
         """The faults of CLAIMED's driver from now on."""
-        new = self._faults.with_name("new")
-        new.write_text(json.dumps({"faults": faults}))
-        new.rename(self._faults)
+        _replace(self._faults, {"faults": faults})
+
+    def change_fronts(self, **fronts):
+        """The fronts of these resources, by the last part of their names; others are by DRA. It reloads them."""
+        if fronts != self._fronts:
+            self._fronts = fronts
+            self._write()
 
     def restore(self):
         """All runs again, and what a test made is deleted; :meth:`ready` waits until nothing is left of it."""
@@ -132,8 +138,9 @@ class DraNode:
         if not self.node.runs("gateway"):
             self.start()
         self.fault()
+        self.change_fronts()
         api = self.cluster.control.api
-        for path in (TEMPLATES, RULES):
+        for path in (TEMPLATES, RULES, QUOTAS):
             for one in api("GET", path)["items"]:
                 api("DELETE", f"{path}/{one['metadata']['name']}")
         self._gone |= self.cluster.delete()
@@ -213,6 +220,13 @@ class DraNode:
 
         until(f"event of {name} with {' or '.join(texts)!r}", told)
 
+    def _write(self):
+        configuration = self._configuration()
+        for one in configuration["resources"]:
+            if front := self._fronts.get(one["name"].rpartition("/")[2]):
+                one["front"] = front
+        _replace(self._config, configuration)
+
     def _configuration(self):
         def simulated(name, **options):
             prefix = name.rpartition("/")[2].upper()
@@ -255,3 +269,10 @@ class DraNode:
             "state_dir": str(self.folder / "fpga"),
         }
         return {"name": name, "driver": "fpga", "pool": "boards", "options": options}
+
+
+def _replace(file, content):
+    """At once, because others may read it at any time."""
+    new = file.with_name("new")
+    new.write_text(json.dumps(content))
+    new.rename(file)

@@ -11,6 +11,7 @@ from tests.cluster.dra.node import (
     FFT,
     IDS,
     MANY,
+    QUOTAS,
     RULES,
     SHARED,
     TEMPLATES,
@@ -24,6 +25,7 @@ from tests.cluster.dra.node import (
     request,
     with_function,
 )
+from tests.cluster.dra.second import SecondDriver
 from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import PODS
 
@@ -73,6 +75,24 @@ def test_one_board_isn_t_given_under_two_names(cluster, dra):
     dra.until_told("fft", "cannot allocate all claims")
     cluster.until_gone(cluster.delete("aes"))
     cluster.wait_for_pod("fft")
+
+
+@pytest.mark.parametrize("dra", ["new"], indirect=True)
+def test_a_quota_counts_pods_by_dra(cluster, dra):
+    spec = {"hard": {f"requests.{CLAIMED}": "2"}}
+    path = f"{QUOTAS}/devices"
+    cluster.control.api("POST", QUOTAS, {"metadata": {"name": "devices"}, "spec": spec})
+
+    def used():
+        return cluster.control.api("GET", path).get("status", {}).get("used", {}).get(f"requests.{CLAIMED}")
+
+    until("quota", lambda: used() == "0")
+    cluster.create(pod("both", dra.name, {CLAIMED: 2}))
+    with pytest.raises(ClusterError, match=r"exceeded quota: devices, requested: requests.example.com/claimed=1"):
+        cluster.create(pod("more", dra.name, {CLAIMED: 1}))
+    assert len(dra.given("both")) == 2
+    cluster.delete("both")
+    until("quota", lambda: used() == "0")
 
 
 # claims by hand
@@ -140,6 +160,26 @@ def test_a_claim_for_monitoring_sees_devices_that_others_have(cluster, dra):
     cluster.control.api("DELETE", f"/api/v1/namespaces/{space}")
 
 
+def test_a_claim_of_two_drivers_is_prepared_once_both_succeed(cluster, dra):
+    before = dra.log.count("released ")
+    with SecondDriver(cluster, dra.node) as second:
+        cluster.control.api("POST", TEMPLATES, template("two", request(CLAIMED), second.request))
+        dra.fault({"call": "allocate", "error": "the board is hot"})
+        cluster.create(claiming("both", dra.name, template="two"))
+        dra.until_told("both", "the board is hot")
+        second.error = "the other one is hot"
+        dra.fault()
+        dra.touch("both")
+        dra.until_told("both", second.error)
+        second.error = ""
+        dra.touch("both")
+        assert len(dra.given("both")) == 1
+        assert len(second.prepared) == 1
+        cluster.control.api("DELETE", f"{PODS}/both?gracePeriodSeconds=1")
+        until("end of the claim", lambda: not second.prepared and not cluster.pod("both"))
+        until("release", lambda: dra.log.count("released ") > before)
+
+
 # health
 
 
@@ -162,6 +202,18 @@ def test_a_rule_by_hand_keeps_a_device_from_pods(cluster, dra):
     cluster.control.api("POST", RULES, {"metadata": {"name": "service"}, "spec": spec})
     cluster.create(pod("both", dra.name, {CLAIMED: 2}))
     assert dra.given("both") == {"b", "c"}
+
+
+@pytest.mark.parametrize("dra", ["new"], indirect=True)
+def test_a_rule_by_hand_evicts_pods_with_claims(cluster, dra):
+    cluster.create(claiming_one(cluster, dra, "claiming", has_id("a")))
+    assert dra.given("claiming") == {"a"}
+    cluster.create(pod("extended", dra.name, {CLAIMED: 1}))
+    had = dra.given("extended")
+    spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "example.com/service", "effect": "NoExecute"}}
+    cluster.control.api("POST", RULES, {"metadata": {"name": "service"}, "spec": spec})
+    until("eviction", lambda: not cluster.pod("claiming"))
+    assert dra.given("extended") == had, "Kubernetes evicts no pod whose claim it made for an extended resource"
 
 
 def template(name, *requests):

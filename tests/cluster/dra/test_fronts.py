@@ -1,0 +1,48 @@
+"""A resource goes from one front to the other, on real nodes of 1.36 and 1.37 and under pods."""
+
+from tests.cluster.dra.node import CLAIMED, IDS, pod
+from tests.cluster.machine.box import until
+from tests.cluster.machine.cluster import PODS
+
+
+def test_a_resource_goes_to_the_device_plugin_and_back_under_pods(cluster, dra):
+    cluster.create(pod("first", dra.name, {CLAIMED: 1}))
+    first = dra.given("first")
+    dra.change_fronts(claimed="deviceplugin")
+    until("devices of a plugin", lambda: dra.node.allocatable(CLAIMED) == 2)
+    assert not dra.devices(CLAIMED)
+    cluster.create(pod("plugin", dra.name, {CLAIMED: 1}))
+    second = dra.given("plugin")
+    assert not second & first
+    assert not claim_of(cluster, "plugin")
+    restart(cluster, "first")
+    assert dra.given("first") == first
+    cluster.control.api("DELETE", f"{PODS}/first?gracePeriodSeconds=1")
+    until("the device of the pod that has ended", lambda: dra.node.allocatable(CLAIMED) == 3)
+
+    dra.change_fronts()
+    until("devices by DRA", lambda: dra.healthy(CLAIMED) == set(IDS) - second)
+    until("none of a plugin", lambda: not dra.node.allocatable(CLAIMED))
+    cluster.create(pod("both", dra.name, {CLAIMED: 2}))
+    assert dra.given("both") == set(IDS) - second
+    assert claim_of(cluster, "both")
+    restart(cluster, "plugin")
+    assert dra.given("plugin") == second
+    cluster.delete("plugin")
+    until("the device of the pod that has ended", lambda: dra.healthy(CLAIMED) == set(IDS))
+
+
+def claim_of(cluster, name):
+    """The claim that the scheduler made for the pod, if any."""
+    return cluster.pod(name)["status"].get("extendedResourceClaimStatus")
+
+
+def restart(cluster, name):
+    """Ends the pod's container; returns when another one runs."""
+    cluster.kubectl("exec", name, "--", "touch", "/tmp/end")
+
+    def restarted():
+        (one,) = cluster.pod(name)["status"]["containerStatuses"]
+        return one["restartCount"] == 1 and one["ready"]
+
+    until(f"restart of {name}", restarted, 30)
