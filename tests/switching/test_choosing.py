@@ -64,7 +64,7 @@ def test_classes_that_werent_listed_are_unknown() -> None:
         assert NAME in text
 
 
-def test_a_pool_that_was_never_tried_may_go_to_dra() -> None:
+def test_a_pool_of_which_nothing_is_said_may_go_to_dra() -> None:
     assert choose(replace(ALL, fields={}), GROUP, "deviceplugin", NOW).front == "dra"
 
 

@@ -23,6 +23,7 @@ from dpgateway.resource.front import Standing
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.watching import FactSources, WatchedFacts, extended
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.resources import configured
 from tests.support.time import Clock
 from tests.support.waiting import until
 
@@ -44,7 +45,7 @@ class Rig:
         self.clock, self.cdi = Clock(), CdiSupport(None)
         sources = FactSources(self.kubelet, self.standing, self.publisher, self.seen, self._asked)
         self.watched = WatchedFacts(server, US, sources, self.clock)
-        self.watched.need([NAME])
+        self.watched.need([configured(name=NAME)])
 
     async def _asked(self) -> CdiSupport:
         return self.cdi
@@ -88,8 +89,9 @@ def class_of(facts: DraFacts) -> Fact:
 async def test_nothing_is_known_before_anybody_said_something(server: ApiServer, simulated: Simulated) -> None:
     facts = Rig(server, simulated).facts
     known = {one.value for one in (facts.registered, facts.node, facts.slices, facts.rights)}
-    assert (known, facts.fields, facts.classes, facts.allocatable) == ({None}, {}, None, None)
-    assert all(one.text for one in (facts.registered, facts.slices, facts.rights))
+    assert (known, facts.classes, facts.allocatable) == ({None}, None, None)
+    assert facts.fields[POOL].value is None
+    assert all(one.text for one in (facts.registered, facts.slices, facts.rights, facts.fields[POOL]))
 
 
 async def test_all_becomes_known(rig: Rig) -> None:
@@ -195,7 +197,7 @@ class TestAway:
     async def test_what_was_known_stays(self, rig: Rig) -> None:
         rig.node(allocatable={NAME: "2"})
         rig.device_class("serial")
-        await rig.until(lambda it: it.node.value and class_of(it).value and it.slices.value and it.rights.value)
+        await rig.until(lambda it: it.node.value and class_of(it).value and it.rights.value and it.fields[POOL].value)
         before = rig.facts
         await rig.simulated.down()
         await until(lambda: rig.seen.failure.value)
@@ -242,18 +244,50 @@ class TestRefused:
 
 
 class TestFields:
-    async def test_what_the_server_drops(self, rig: Rig) -> None:
-        rig.store.off.add("DRAConsumableCapacity")
-        rig.want(shares=4)
-        await rig.until(lambda it: it.fields.get(POOL, Fact(None)).value is False)
-        assert "the API server drops" in rig.facts.fields[POOL].text
+    """Whether the API server keeps what slices need."""
 
-    async def test_it_is_remembered_until_another_server_may_be_there(self, rig: Rig) -> None:
+    @pytest.mark.parametrize(
+        ("gate", "config", "lost"),
+        [
+            ("DRADeviceTaints", {}, "taints"),
+            ("DRAConsumableCapacity", {"shares": 4}, "allowMultipleAllocations"),
+            ("DRAPartitionableDevices", {"pool": "boards"}, "sharedCounters"),
+            ("DRAConsumableCapacity", {"pool": "boards"}, ""),
+            ("DRAPartitionableDevices", {"shares": 4}, ""),
+        ],
+    )
+    async def test_it_is_known_before_there_are_slices(
+        self, rig: Rig, gate: str, config: dict[str, Any], lost: str
+    ) -> None:
+        rig.store.off.add(gate)
+        rig.watched.need([configured(name=NAME, **config)])
+        pool_ = f"n1/{config.get('pool', NAME)}"
+        await rig.until(lambda it: it.fields[pool_].value is (not lost))
+        assert lost in rig.facts.fields[pool_].text
+        assert not rig.store.list("resourceslices")
+
+    async def test_a_server_that_is_back_is_tried_again(self, rig: Rig) -> None:
+        rig.store.off.add("DRADeviceTaints")
+        await rig.until(lambda it: it.fields[POOL].value is False)
+        rig.store.off.clear()
+        rig.simulated.hang_up()
+        await rig.until(lambda it: it.fields[POOL].value)
+
+    @pytest.mark.parametrize(("status", "value"), [(403, False), (422, False), (500, None)])
+    async def test_a_slice_that_may_not_be_written(self, rig: Rig, status: int, value: bool | None) -> None:
+        rig.simulated.faults += [("POST resourceslices", status, {})]
+        await rig.until(lambda it: it.fields[POOL].value is value and str(status) in it.fields[POOL].text)
+        await rig.until(lambda it: it.fields[POOL].value)
+
+    async def test_what_the_publisher_found_is_remembered(self, rig: Rig) -> None:
+        """Shares aren't in the configuration here: so is hardware that only the driver knows."""
         rig.store.off.add("DRAConsumableCapacity")
+        await rig.until(lambda it: it.fields[POOL].value)
         rig.want(shares=4)
-        await rig.until(lambda it: it.fields)
+        await rig.until(lambda it: "isn't published" in it.fields[POOL].text)
         rig.publisher.wanted.set({})
         await rig.publisher.state.wait_for(lambda state: not state.refused)
         assert rig.facts.fields[POOL].value is False
+        rig.store.off.clear()
         rig.simulated.hang_up()
-        await rig.until(lambda it: not it.fields)
+        await rig.until(lambda it: it.fields[POOL].value)

@@ -119,6 +119,7 @@ class Publisher:
         self._changed = Signal()
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
+        seen.failure.subscribe(self._kept.clear)  # the server that is back may be another one
 
     def registered(self) -> None:
         """A kubelet has registered the driver, perhaps one of another version."""
@@ -243,16 +244,24 @@ class Publisher:
         """Why pools can't be published, by name: the server would drop fields of theirs."""
         found = {}
         for name, some in wanted.items():
-            for one in some or ():
-                features, probe = specimen(one, self._identity(name))
-                if not features:
-                    continue
-                if features not in self._kept:
-                    kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
-                    self._kept[features] = dropped(probe, kept)
-                if self._kept[features]:
-                    found[name] = f"pool {name} isn't published: the API server drops {self._kept[features]}"
+            if lost := await self.dropped(name, some or ()):
+                found[name] = f"pool {name} isn't published: the API server drops {lost}"
         return found
+
+    async def dropped(self, pool: str, contents: Iterable[Content]) -> str:
+        """The fields of slices with these contents that the API server drops, by a dry run; empty if it keeps all.
+        Raises ClusterError.
+        """
+        if not self._uid:
+            await self._identify()
+        for one in contents:
+            features, probe = specimen(one, self._identity(pool))
+            if features and features not in self._kept:
+                kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
+                self._kept[features] = dropped(probe, kept)
+            if features and self._kept[features]:
+                return self._kept[features]
+        return ""
 
     def _say(
         self,

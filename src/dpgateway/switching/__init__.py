@@ -1,6 +1,7 @@
 """``front: auto``: which front a node's resources have, and how they come from one to the other.
 
 watching   the facts of this node, as the kubelet and the API server tell them
+trying     whether the API server keeps what the slices of a pool need
 choosing   decides over them which front a group of resources is to have
 classes    whether the scheduler's DeviceClass of a resource selects our devices
 facts      what DRA needs, as plain values: known, false or unknown

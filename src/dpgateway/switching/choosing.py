@@ -168,7 +168,7 @@ def _needs(facts: DraFacts, group: Group) -> Iterator[_Need]:
     for name in group.names:
         known = UNKNOWN if facts.classes is None else facts.classes.get(name, UNKNOWN)
         yield _Need(known, f"a DeviceClass of {name}", read=True)
-    if group.pool in facts.fields:  # one that was never tried is tried by its slices
+    if group.pool in facts.fields:
         yield _Need(facts.fields[group.pool], f"all that the slices of {group.pool} need at the API server")
     yield _Need(facts.registered, "the kubelet's registration of the DRA driver", REGISTRATION_LASTS)
 

@@ -38,9 +38,7 @@ class DraFacts:
     rights: Fact = UNKNOWN
     """The node and the classes may be read. While that is false, these aren't unknown, but refused."""
     fields: Mapping[str, Fact] = field(default_factory=dict)
-    """`fields` contains whether the API server keeps the fields of a pool's slices, keyed by the pool's name in slices;
-    nothing of a pool that was never tried.
-    """
+    """`fields` contains whether the API server keeps what a pool's slices need, keyed by the pool's name in slices."""
     classes: Mapping[str, Fact] | None = None
     """`classes` contains whether the DeviceClass that counts for a resource selects our devices, keyed by the
     resource's name; None before the first list.

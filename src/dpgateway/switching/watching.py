@@ -5,8 +5,6 @@ DRA front's own parts say anyway. Each change makes all facts anew, which is che
 
 - A fact that was known stays as it was while the API server is away. Only a refusal (403), or an API that isn't served
   (404), is an answer, and makes it false.
-- The fields that a server keeps are known of pools whose slices were tried. What was refused is remembered after the
-  pool has left DRA, or it would go back at once; until the slices were listed anew, by what may be another server.
 - The Node says the runtime's version. Whether CDI is switched on, only the runtime itself says, if it can be asked.
 """
 
@@ -20,9 +18,11 @@ from dataclasses import dataclass
 
 from dpgateway.cluster.server import FORBIDDEN, NOT_FOUND, ApiServer, Object, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.config import ResourceConfig
 from dpgateway.dra.obstacles import FIRST, suits
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.slices.attributes import resource_value
+from dpgateway.dra.slices.names import pool_name
 from dpgateway.kit.clock import Clock
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
@@ -31,6 +31,7 @@ from dpgateway.node.runtime import CdiSupport
 from dpgateway.resource.front import Standing
 from dpgateway.switching.classes import why_not
 from dpgateway.switching.facts import UNKNOWN, DraFacts, Fact
+from dpgateway.switching.trying import TriedFields
 
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6}
 """Of a number of devices: the API server has 1000 as ``1k`` (apimachinery, pkg/api/resource)."""
@@ -63,22 +64,26 @@ class WatchedFacts:
         mine, heard = {"metadata.name": us.node}, Complaint(_log, "the Node isn't seen: %s")
         self._node = WatchedObjects(server, ObjectKind.NODE, mine, heard)
         self._classes = WatchedObjects(server, ObjectKind.CLASS, {}, Complaint(_log, "DeviceClasses aren't seen: %s"))
-        self._names: frozenset[str] = frozenset()
-        """The resources whose classes are looked for."""
+        self._pools: dict[str, tuple[ResourceConfig, ...]] = {}
+        """`_pools` contains the resources that may have either front, keyed by the name of their pool in slices."""
         self._cdi: bool | None = None
         """Whether the runtime gives devices by CDI names, as it says itself."""
         self._runtime, self._asked_for = Signal(), object()
         """Notified when it has to be asked again; and what was seen of the node when it was asked."""
-        self._failed = False
-        """Whether the slices have to be listed anew."""
-        publisher, seen = sources.publisher, sources.seen
-        of_watches = [value for one in (self._node, self._classes, seen) for value in (one.objects, one.failure)]
-        for value in (sources.kubelet, sources.standing, publisher.state, *of_watches):
+        self._fields = TriedFields(us.driver, sources.publisher, sources.seen)
+        watches = self._node, self._classes, sources.seen
+        of_watches = [value for one in watches for value in (one.objects, one.failure)]
+        parts = sources.kubelet, sources.standing, sources.publisher.state, self._fields.trial
+        for value in (*parts, *of_watches):
             value.subscribe(self._look)
 
-    def need(self, names: Iterable[str]) -> None:
-        """The resources whose classes are looked for, from now on. Of others nothing is known."""
-        self._names = frozenset(names)
+    def need(self, configs: Iterable[ResourceConfig]) -> None:
+        """The resources that may have either front, from now on. Of others nothing is known."""
+        pools: dict[str, list[ResourceConfig]] = {}
+        for one in configs:
+            pools.setdefault(pool_name(self._us.node, one.pool or one.name), []).append(one)
+        self._pools = {name: tuple(some) for name, some in pools.items()}
+        self._fields.need(self._pools)
         self._look()
 
     async def run(self) -> None:
@@ -87,6 +92,7 @@ class WatchedFacts:
             group.create_task(self._node.run(), name="watch the Node")
             group.create_task(self._classes.run(), name="watch DeviceClasses")
             group.create_task(self._ask_runtime(), name="ask the runtime for CDI")
+            group.create_task(self._fields.run(), name="try what slices need")
 
     async def _ask_runtime(self) -> None:
         while True:
@@ -97,13 +103,16 @@ class WatchedFacts:
 
     def _look(self) -> None:
         """Makes the facts anew."""
+        self._fields.look()
         before = self.facts.value
         made = DraFacts(
             registered=self._registered(before.registered),
             node=self._suits(before.node),
             slices=self._slices(before.slices),
             rights=self._rights(before.rights),
-            fields=self._fields(before.fields),
+            fields={
+                name: self._known(before.fields.get(name, UNKNOWN), *self._fields.said(name)) for name in self._pools
+            },
             classes=self._selected(before.classes),
             allocatable=before.allocatable if (node := self._own) is None else extended(node),
         )
@@ -169,23 +178,11 @@ class WatchedFacts:
         away = self._node.failure.value or self._classes.failure.value
         return self._known(before, None, away or "the API server hasn't said yet what it has")
 
-    def _fields(self, before: Mapping[str, Fact]) -> Mapping[str, Fact]:
-        publisher, failed = self._sources.publisher, bool(self._sources.seen.failure.value)
-        wanted, state = publisher.wanted.value or {}, publisher.state.value
-        anew, self._failed = self._failed and not failed, failed
-        found = {name: one for name, one in before.items() if not anew or name in wanted}
-        for name in (name for name, content in wanted.items() if content):
-            if text := (state.refused or {}).get(name):
-                found[name] = self._fact(found.get(name, UNKNOWN), False, text)
-            elif state.right or state.refused:
-                found[name] = self._fact(found.get(name, UNKNOWN), True)
-        return found
-
     def _selected(self, before: Mapping[str, Fact] | None) -> Mapping[str, Fact] | None:
         if (classes := self._classes.objects.value) is None:
             return before
         found = {}
-        for name in sorted(self._names):
+        for name in sorted(one.name for some in self._pools.values() for one in some):
             why = why_not(classes.values(), name, resource_value(name), self._us.driver)
             found[name] = self._fact((before or {}).get(name, UNKNOWN), not why, why)
         return found

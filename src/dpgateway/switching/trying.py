@@ -1,0 +1,125 @@
+"""Whether the API server keeps the fields that the slices of a pool need, tried before there are any.
+
+A dry run has what the configuration says of the pool; of what only its devices need, such as hardware that several of
+them have, the publisher tells once they are in slices. What that refused is remembered after the pool has left DRA, or
+it would go back at once. Both are looked at again when the slices were listed anew: it may be another server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+
+from dpgateway.cluster.server import FORBIDDEN, ClusterError
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.config import ResourceConfig
+from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.slices.layout import Content, contents
+from dpgateway.dra.slices.names import key
+from dpgateway.dra.slices.offered import Offered, pool
+from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.tasks import backoff
+from dpgateway.model import Device
+
+REFUSED = frozenset({FORBIDDEN, 422})
+"""What RBAC answers, and an admission policy."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two tries that fail."""
+NAMES = "specimen-a", "specimen-b"
+
+
+class TriedFields:
+    """Used from the event loop."""
+
+    def __init__(self, driver: str, publisher: Publisher, seen: WatchedObjects) -> None:
+        """``seen``: the slices; before they are seen nothing is tried, because the driver is another gateway's."""
+        self._driver, self._publisher, self._seen = driver, publisher, seen
+        self._pools: Mapping[str, tuple[ResourceConfig, ...]] = {}
+        self._untried = Signal()
+        """Notified when pools may have to be tried."""
+        self._failed = False
+        """Whether the slices have to be listed anew."""
+        self._dropped: dict[str, str] = {}
+        """`_dropped` contains the fields that the server drops, keyed by the pools that were tried."""
+        self._refused: dict[str, str] = {}
+        """`_refused` contains why the publisher couldn't publish a pool, keyed by its name."""
+        self.trial: Observable[ClusterError | int] = Observable(0)
+        """Why the last try failed; else the number of tries."""
+
+    def need(self, pools: Mapping[str, tuple[ResourceConfig, ...]]) -> None:
+        """``pools``: the resources of each pool, by its name in slices."""
+        self._pools = pools
+        self._dropped.clear()
+
+    def look(self) -> None:
+        """The slices, or what is published, may have changed."""
+        anew, self._failed = self._failed and not self._seen.failure.value, bool(self._seen.failure.value)
+        published = {name for name, some in (self._publisher.wanted.value or {}).items() if some}
+        if anew:
+            self._dropped.clear()
+            self._refused = {name: text for name, text in self._refused.items() if name in published}
+        if (state := self._publisher.state.value).right:
+            self._refused = {name: text for name, text in self._refused.items() if name not in published}
+        self._refused |= state.refused or {}
+        if self._to_try():
+            self._untried.notify()
+
+    def said(self, name: str) -> tuple[bool | None, str]:
+        """Whether the server keeps what the slices of this pool need, None if that is unknown, and why not."""
+        error = self.trial.value
+        if text := self._refused.get(name):
+            return False, text
+        if name in self._dropped:
+            lost = self._dropped[name]
+            text = f"the API server drops {lost}, which the slices of {name} need: switch its feature gates on"
+            return not lost, text if lost else ""
+        if isinstance(error, ClusterError) and error.status in REFUSED:
+            return False, f"{error}: expected the right to create slices of this node"
+        text = str(error) if isinstance(error, ClusterError) else "it wasn't tried yet"
+        return None, f"whether the API server keeps what the slices of {name} need: {text}"
+
+    async def run(self) -> None:
+        """Never returns."""
+        failures = tries = 0
+        while True:
+            version = self._untried.version
+            try:
+                while names := self._to_try():
+                    pools, name = self._pools, names[0]
+                    lost = await self._publisher.dropped(name, specimens(pools[name], self._driver))
+                    if pools is self._pools:  # else it may need something else by now
+                        self._dropped[name] = lost
+                    tries += 1
+                failures = 0
+                self.trial.set(tries)
+            except ClusterError as error:
+                failures += 1
+                self.trial.set(error)
+                pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
+                await asyncio.sleep(max(pause, error.after))
+                continue
+            await self._untried.wait(version)
+
+    def _to_try(self) -> list[str]:
+        up_to_date = self._seen.objects.value is not None and not self._seen.failure.value
+        return [name for name in self._pools if name not in self._dropped] if up_to_date else []
+
+
+def specimens(configs: Iterable[ResourceConfig], driver: str) -> tuple[Content, ...]:
+    """The contents of slices with every field that devices of these resources may have, as far as the configuration
+    says: taints, of Unhealthy ones; shares; and in a pool counters, of hardware that two devices have.
+    """
+    offered = [
+        Offered(
+            Device(name),
+            config.name,
+            key(config.name, config.pool, name),
+            frozenset({NAMES[0] if config.pool else name}),
+            "specimen",
+            config.shares.count,
+        )
+        for config in configs
+        for name in NAMES
+    ]
+    return contents(pool(offered, driver, {}))
