@@ -26,5 +26,22 @@ def test_old_kubelets_and_runtimes_are_named(kubelet: str, runtime: str, found: 
     assert bool(said) is bool(found)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "cdi", "found"),
+    [
+        ("containerd://1.7.24", False, "containerd 1.7.24 of node n1 has CDI switched off"),
+        ("containerd://2.1.4", False, "containerd 2.1.4 of node n1 has CDI switched off"),
+        ("containerd://1.7.24", True, ""),
+        ("containerd://1.7.24", None, ""),
+        ("containerd://1.7.1", False, "containerd 1.7.1 of node n1 drops CDI names"),
+    ],
+)
+def test_a_runtime_may_have_cdi_switched_off(runtime: str, *, cdi: bool | None, found: str) -> None:
+    info = {"kubeletVersion": "v1.36.0", "containerRuntimeVersion": runtime}
+    said = obstacle({"metadata": {"name": "n1"}, "status": {"nodeInfo": info}}, cdi)
+    assert said.startswith(found)
+    assert bool(said) is bool(found)
+
+
 def test_a_node_without_a_status_says_nothing() -> None:
     assert obstacle({"metadata": {"name": "n1"}}) == ""

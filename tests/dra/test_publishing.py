@@ -16,7 +16,10 @@ from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
+from dpgateway.node.runtime import CdiSupport
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.time import hurry
+from tests.support.waiting import until
 
 DRIVER, POOL = "dra.example.com", "n1/example.com/serial"
 US = Us(DRIVER, "n1")
@@ -90,6 +93,25 @@ async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) ->
     rig.version("v1.37.0")
     rig.publisher.registered()
     await rig.has("a")
+
+
+async def test_a_runtime_that_is_mended_is_noticed_without_its_kubelet(rig: Rig) -> None:
+    node = rig.store.get(("nodes", "", "n1"))
+    info = {"kubeletVersion": "v1.36.4", "containerRuntimeVersion": "containerd://1.7.24"}
+    rig.store.replace(("nodes", "", "n1"), {**node, "status": {"nodeInfo": info}})
+    switched = [False]
+
+    async def asked() -> CdiSupport:
+        return CdiSupport(switched[0])
+
+    rig.publisher.runtime = asked
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: "has CDI switched off" in state.failure)
+    assert not rig.devices
+    switched[0] = True
+    hurry(50)
+    await until(lambda: rig.devices == ["a"])
 
 
 async def test_slices_belong_to_their_node(rig: Rig) -> None:

@@ -11,6 +11,7 @@ from dpgateway.dra.publishing import Us
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.apiserver import SimulatedApiServer
 from tests.dra.test_front import Node
+from tests.support.containerd import containerd
 from tests.support.gateway import Gateway
 from tests.support.waiting import until
 
@@ -92,6 +93,23 @@ async def test_a_pod_gets_its_device_by_a_claim(node, kubelet, gateway):
     assert await node.unprepare(claim) == ""
     assert await gateway.end() == 0
     assert len(node.devices) == 2, "the slices stay for a successor"
+
+
+async def test_nothing_is_published_while_the_runtime_has_cdi_switched_off(node, kubelet, gateway, short_path):
+    info = {"kubeletVersion": "v1.36.4", "containerRuntimeVersion": "containerd://1.7.24"}
+    found = node.store.get(("nodes", "", US.node))
+    node.store.replace(("nodes", "", US.node), {**found, "status": {"nodeInfo": info}})
+    async with containerd(short_path / "containerd.sock", "v1.7.24", cdi=False) as socket:
+        gateway.runtime["socket"] = str(socket)
+        await gateway.start(resource())
+        await node.register()
+        await gateway.said("containerd 1.7.24 of node node has CDI switched off")
+        assert not node.slices
+
+    # It is configured anew, and restarted: the next registration tells, or the next look.
+    async with containerd(short_path / "containerd.sock", "v1.7.24"):
+        await node.register()
+        await until(lambda: len(node.devices) == 2)
 
 
 async def test_what_a_device_plugin_gave_is_not_in_slices(node, kubelet, gateway):

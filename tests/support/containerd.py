@@ -1,5 +1,6 @@
-"""A container runtime that knows CDI, and does nothing but say so."""
+"""A container runtime that does nothing but say whether it knows CDI."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,14 +13,14 @@ from dpgateway_simulator.wire.runtime import v1
 
 
 @asynccontextmanager
-async def containerd(socket: Path) -> AsyncIterator[Path]:
-    """Serves on this socket."""
+async def containerd(socket: Path, release: str = "v2.1.4", *, cdi: bool = True) -> AsyncIterator[Path]:
+    """Serves on this socket. ``cdi``: whether CDI is switched on."""
 
     async def version(request: Any, context: Any) -> bytes:
-        return bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="v2.1.4"))
+        return bytes(v1.VersionResponse(runtime_name="containerd", runtime_version=release))
 
     async def status(request: Any, context: Any) -> bytes:
-        return bytes(v1.StatusResponse(info={"config": '{"enableCDI": true}'}))
+        return bytes(v1.StatusResponse(info={"config": json.dumps({"enableCDI": cdi})}))
 
     server = grpc.aio.server()
     answers = {"Version": version, "Status": status}

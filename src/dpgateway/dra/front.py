@@ -28,7 +28,7 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.instance import DriverInstance
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
-from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.publishing import AskRuntime, Publisher, Us, unasked
 from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.report import FrontParts, Reporting, Unpublished
 from dpgateway.dra.slices.attributes import pci_address
@@ -44,6 +44,7 @@ from dpgateway.kit.tasks import retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
+from dpgateway.node.runtime import Runtime
 from dpgateway.resource.front import Standing
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.published import DraFigures, DraStatus
@@ -79,10 +80,12 @@ class PublishedResource(Offering, Protocol):
 
 
 class Cluster(NamedTuple):
-    """What the front writes to."""
+    """What the front writes to, and who reads it."""
 
     server: ApiServer
     specs: OwnSpecs
+    runtime: AskRuntime = unasked
+    """Asks whether it reads the specs."""
 
 
 class NodeState(NamedTuple):
@@ -104,7 +107,7 @@ def dra_front(
     """
     name, there = node
     us = Us(configuration.dra.driver or ClaimFiles(common.state_dir).driver() or UNKNOWN, name)
-    cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs)
+    cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs, Runtime(configuration.runtime.socket).cdi)
     # Journals of the two fronts have names of their own: what one of them gave, the other one can't release.
     common = replace(common, front=FRONT)
     state = NodeState(there, boot(), configuration.kubelet.pod_resources_socket)
@@ -143,6 +146,7 @@ class DraFront:
         seen = WatchedObjects(cluster.server, ObjectKind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
         complaint = Complaint(_log, "slices aren't as they should be: %s")
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
+        self.publisher.runtime = cluster.runtime
         self.publisher.state.subscribe(self._stand)
         self.instance.ownership.other.subscribe(self._stand)
         self.seen = seen

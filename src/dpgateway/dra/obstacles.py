@@ -1,7 +1,8 @@
-"""Why a node can't give devices by DRA, as its Node says.
+"""Why a node can't give devices by DRA, as its Node and its container runtime say.
 
 Kubelet and runtime drop in silence what they don't know: a pod would run without its device. So nothing is published on
-such a node.
+such a node. The Node has the versions; whether CDI is switched on, by default not in containerd 1.7, only the runtime
+itself says, if the gateway can ask it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ FIRST = 1, 36
 _VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})\b")
 
 
-def obstacle(node: Object) -> str:
-    """The first obstacle on this Node; empty if it has none, as far as it says."""
+def obstacle(node: Object, cdi: bool | None = None) -> str:
+    """The first obstacle on this Node; empty if it has none, as far as it says. ``cdi``: whether the runtime gives
+    devices by CDI names, if it was asked itself.
+    """
     kubelet, kind, version = _software(node)
     name = node["metadata"]["name"]
     if (match := _VERSION.match(kubelet)) is not None and (int(match[1]), int(match[2])) < FIRST:
@@ -31,19 +34,20 @@ def obstacle(node: Object) -> str:
             f"{kind} {version} of node {name} drops CDI names, so containers run without their devices: expected "
             "containerd 1.7.2 with enable_cdi = true, CRI-O 1.23, or later; or the resource with front: deviceplugin"
         )
+    if cdi is False:
+        return (
+            f"{kind} {version} of node {name} has CDI switched off, so containers run without their devices: expected "
+            "enable_cdi = true in its configuration, and a restart of it; or the resource with front: deviceplugin"
+        )
     return ""
 
 
 def suits(node: Object, cdi: bool | None = None) -> tuple[bool | None, str]:
-    """Whether it can give devices by DRA, None if that isn't known, and why not. ``cdi``: whether the runtime gives
-    devices by CDI names, if it was asked itself.
-    """
-    if text := obstacle(node):
+    """Whether it can give devices by DRA, None if that isn't known, and why not. ``cdi``: as for :func:`obstacle`."""
+    if text := obstacle(node, cdi):
         return False, text
     kubelet, kind, version = _software(node)
     name = node["metadata"]["name"]
-    if cdi is False:
-        return False, f"{kind} {version} of node {name} has CDI switched off: expected enable_cdi = true"
     if _VERSION.match(kubelet) is None:
         return None, f"the version of the kubelet of node {name} isn't known: found {kubelet!r}, expected v1.36.0"
     if cdi is None and knows_cdi(kind, version) is None:

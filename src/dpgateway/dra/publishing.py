@@ -11,8 +11,9 @@ own. What decides when:
   given any more doesn't wait.
 - The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
   so the uid is read again whenever slices are missing.
-- Where kubelet or runtime are too old (``obstacles``), nothing is published, and what was is deleted. The Node says
-  their versions some seconds after the kubelet has started, so it is read at each registration, and twice later.
+- Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
+  deleted. The Node says their versions some seconds after the kubelet has started, so it is read at each registration,
+  and twice later; while there is an obstacle again and again, because a runtime is mended without the kubelet.
 - The server drops the fields of features that are off, silently. A pool with counters or shares is first created as a
   dry run; if fields are missing in the answer, the pool isn't published: without its counters the scheduler would give
   one board to two pods.
@@ -24,7 +25,7 @@ import asyncio
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.timestamp import timestamp
+from dpgateway.node.runtime import CdiSupport
 
 PAUSE = 1.0
 """Seconds between two writes that can wait."""
@@ -52,13 +54,23 @@ LONGEST_PAUSE = 60.0
 """Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
 LATER = 15.0, 60.0
 """Seconds after a registration until the Node is read again."""
+AGAIN = 60.0
+"""Seconds until a Node with an obstacle is read again, at random between half and one and a half of it."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
+
+AskRuntime = Callable[[], Awaitable[CdiSupport]]
+"""Asks the container runtime."""
 
 Wanted = Mapping[str, tuple[Content, ...] | None]
 """The contents of the slices of each pool, by the pool's name; None for one whose devices aren't known yet: its slices
 stay as an earlier gateway left them. The slices of all other pools are deleted.
 """
+
+
+async def unasked() -> CdiSupport:
+    """The container runtime can't be asked."""
+    return CdiSupport(None)
 
 
 class Us(NamedTuple):
@@ -103,12 +115,14 @@ class Publisher:
         self.wanted: Observable[Wanted | None] = Observable(None)
         """None until the resources have said what they offer: then nothing is touched."""
         self.state = Observable(Published())
+        self.runtime: AskRuntime = unasked
         self._server, self._seen, self._allowed, self._complaint = server, seen, allowed, complaint
         (self._driver, self._node), self._uid = us, ""
         self._kept: dict[str, str] = {}
         """Why the server can't keep a pool's fields, or an empty text, by the features that the pool uses."""
         self._obstacle = ""
         """Why nothing may be published on this node."""
+        self._again: asyncio.TimerHandle | None = None
         self._wiped: deque[float] = deque(maxlen=WIPES + 1)
         self.deleted = 0
         """How often others have deleted slices; a kubelet does when it starts."""
@@ -189,7 +203,14 @@ class Publisher:
         found = await self._server.get(ObjectKind.NODE, self._node)
         if found is None:
             raise ClusterError(f"there is no node {self._node}: is it the name that the kubelet has (--node-name)?")
-        self._uid, self._obstacle = str(found["metadata"]["uid"]), obstacle(found)
+        support = await self.runtime()
+        self._uid, self._obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._obstacle:
+            pause = AGAIN * random.uniform(0.5, 1.5)  # noqa: S311
+            self._again = asyncio.get_running_loop().call_later(pause, self._forget_node)
 
     def _identity(self, pool: str) -> Identity:
         return Identity(self._driver, self._node, self._uid, pool)
