@@ -89,6 +89,8 @@ class Node:
     """A kubelet that registers what it finds, and the scheduler's half of a claim."""
 
     us = US
+    pool = NAME
+    """Of the slices of its claims' devices, on this node."""
 
     def __init__(self, root: Path, simulated: Simulated) -> None:
         self.root, self.store = root, simulated.store
@@ -120,7 +122,7 @@ class Node:
         return {device["name"]: device for one in self.slices for device in one["spec"].get("devices", ())}
 
     def allocate(self, name: str, device: str, *pods: str) -> wire.Claim:
-        pool = f"{self.us.node}/{NAME}"
+        pool = f"{self.us.node}/{self.pool}"
         result = {"request": "r", "driver": self.us.driver, "pool": pool, "device": device}
         reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}

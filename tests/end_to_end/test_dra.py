@@ -251,3 +251,31 @@ async def test_sockets_of_killed_gateways_go(node, kubelet, gateway, short_path)
     await gateway.start(resource())
     await registered_again(node)
     assert len(list((short_path / "plugins" / US.driver).glob("dra-*.sock"))) == 1
+
+
+async def test_a_pool_on_both_fronts_is_handed_over(node, kubelet, gateways, short_path):
+    """Each front hands over what it has of the pool, in whichever order."""
+    control, other = short_path / "control.json", "example.com/other"
+    control.write_text('{"faults": [{"call": "prepare", "hang": true}]}')
+    options = {"count": 2, "prepare": True, "control_file": str(control)}
+    resources = resource(pool="things", options=options), resource("deviceplugin", name=other, pool="things")
+    first, second = gateways(), gateways()
+    await first.start(*resources)
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    await kubelet.wait_for(lambda: kubelet.counts(other) == (2, 2))
+
+    # A claim under way holds up the handover by DRA, so the device plugin's is asked for before.
+    node.pool = "things"
+    preparing = asyncio.create_task(node.prepare(node.allocate("c", next(iter(node.devices)))))
+    await until(lambda: list((short_path / "state/dra/claims").glob("*.json")))
+    await second.start(*resources)
+    await second.said(f"waiting because another gateway serves {other}")
+    control.unlink()
+    assert (await preparing).devices
+    await until(lambda: len(node.sockets) == 2)
+    await node.register(next(one for one in node.sockets if one != node.registered))
+    await first.said("handed dra.example.com over")
+    await first.said("handed over to another gateway", seconds=20)
+    assert await first.end() == 0
+    assert (await kubelet.admit("one", {"c": {other: 1}}))["ok"]

@@ -251,9 +251,12 @@ class Pools:
             await self._of[name].known.wait()
 
     def together(self, name: str) -> tuple[str, ...]:
-        """The resource and the members of its pool, without those that another gateway serves already."""
+        """The resource and the members of its pool that the device plugin hands over, without those that another
+        gateway serves already. Those by DRA go with their driver.
+        """
         members = self._of[name].members if name in self._of else (name,)
-        return tuple([one for one in members if one == name or one not in self.elsewhere.served])
+        others = self.elsewhere.served.keys() | self._orphans.on_another_front
+        return tuple([one for one in members if one == name or one not in others])
 
     def remove(self, name: str) -> None:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
