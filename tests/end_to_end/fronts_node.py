@@ -41,7 +41,8 @@ class FrontsNode:
         self.ended: list[Gateway] = []
         self.ill: dict[str, str] = {}
         """What is wrong with a device: `absent` or `unhealthy`."""
-        self._number = 0
+        self.slow: dict[str, object] | None = None
+        """What is wrong with a call of the drivers."""
 
     # the gateways
 
@@ -87,6 +88,7 @@ class FrontsNode:
         """The driver's devices are as ill as `ill` says."""
         kinds: dict[str, dict[str, object]] = {"absent": {"absent": True}, "unhealthy": {"unhealthy": "it smells"}}
         faults = [{"devices": [device]} | kinds[how] for device, how in self.ill.items()]
+        faults += [self.slow] if self.slow else []
         new = self.root / "control.json.new"
         new.write_text(json.dumps({"faults": faults}))
         new.rename(self.root / "control.json")

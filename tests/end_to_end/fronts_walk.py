@@ -10,6 +10,7 @@ And whenever all is calm again: every deleted pod has ended, and what no pod has
 """
 
 import asyncio
+import shutil
 import signal
 import time
 from collections import Counter
@@ -33,6 +34,7 @@ from tests.end_to_end.fronts_node import (
 )
 
 FRONTS = "deviceplugin", "dra"
+VERSIONS = "1.34", "1.36", "1.37"
 PAUSES = 0.0, 0.0, 0.02, 0.05, 0.1, 0.3
 MOST_PODS = 8
 CALM = 20.0
@@ -61,6 +63,10 @@ class Life:
         self.violations: list[str] = []
         self.told: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.unlucky: set[str] = set()
+        """Pods that the scheduler sent for a claim, just before a downgrade, to a kubelet that knows nothing of such
+        claims: it runs them without devices.
+        """
         self._pods = self._agents = 0
 
     def _node(self, root: Path, name: str, version: str) -> FrontsNode:
@@ -86,14 +92,18 @@ class Life:
         for device, count in node.used().items():
             if count > (SHARES if device in CARDS else 1):
                 having = {pod: dict(found) for pod, found in node.has() if device in found}
-                self._violated(f"{device} of {node.name} is in {count} running pods: {having}")
+                self.violated(f"{device} of {node.name} is in {count} running pods: {having}")
         for pod, found in node.has():
+            if not found and self.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
+                self.unlucky.add(pod)
+            if not found and pod in self.unlucky:
+                continue
             boards = sum(self.wanted.get(pod, {}).get(name, 0) for name in (BOARD, ALIAS))
             cards = self.wanted.get(pod, {}).get(CARD, 0)
             if sum(found[one] for one in BOARDS) != boards or bool(cards) != any(found[one] for one in CARDS):
-                self._violated(f"{pod} on {node.name} runs with {dict(found)}, and asked for {self.wanted.get(pod)}")
+                self.violated(f"{pod} on {node.name} runs with {dict(found)}, and asked for {self.wanted.get(pod)}")
 
-    def _violated(self, text: str) -> None:
+    def violated(self, text: str) -> None:
         if text not in self.violations:
             self.violations.append(text)
             self.note(f"VIOLATION {text}")
@@ -128,6 +138,10 @@ class Life:
             self.right()
         await self.end()
 
+    def by_claim(self, pod: str) -> bool:
+        """Whether it has its devices by a claim."""
+        return "extendedResourceClaimStatus" in (self.cluster.pod(pod) or {"status": {}})["status"]
+
     def live_pods(self) -> list[str]:
         return [name for name in self.wanted if self.cluster.phase(name) not in {"Gone", "Terminating"}]
 
@@ -154,18 +168,23 @@ class Life:
         return True
 
     async def _mend(self) -> None:
-        if not self.cluster.server.serving:
-            await self.cluster.server.up()
+        await self.server_answers()
         for node in self.nodes:
             if not node.kubelet.running:
                 await node.kubelet.start()
             if not node.gateways:
                 await node.start_gateway()
             node.ill.clear()
+            node.slow = None
             node.suffer()
         for pod in self.live_pods():
             if self.cluster.phase(pod) != "Running":
                 self.cluster.delete(pod)
+
+    async def server_answers(self) -> None:
+        self.cluster.server.resume()
+        if not self.cluster.server.serving:
+            await self.cluster.server.up()
 
     async def _quickly(self) -> bool:
         await self._until(self.missing, IMPATIENT, fails=False)
@@ -209,14 +228,14 @@ class Life:
         for node in self.nodes:
             used = node.used()
             for resource in NAMES:
-                free = {
-                    device: 1 if device in BOARDS else SHARES
-                    for device in DEVICES[resource]
-                    if not used[device] and not node.unfit(resource)
-                }
-                offered = {device: count for device, count in node.offered(resource).items() if not used[device]}
-                if free != offered:
-                    found.append(f"{resource} of {node.name}: offered {offered}, expected {free}")
+                offered = node.offered(resource)
+                for device in DEVICES[resource]:
+                    most = 0 if node.unfit(resource) else (SHARES if device in CARDS else 1) - used[device]
+                    # A share on the other front may cost the whole card.
+                    least = most if not used[device] else 0
+                    if not least <= offered[device] <= most:
+                        text = f"{resource} of {node.name}: {device} is offered {offered[device]} times"
+                        found.append(f"{text}, expected {least} to {most}")
         return found
 
     async def end(self) -> None:
@@ -315,12 +334,81 @@ async def gateway(life: Life, node: FrontsNode) -> str:
     return f"gateway {one.pid} of {node.name} ended by {number.name}, {len(node.gateways)} left"
 
 
+async def pause(life: Life, node: FrontsNode) -> str:
+    if not node.gateways:
+        return ""
+    one, seconds = life.random.choice(node.gateways), life.random.choice((0.2, 0.6))
+    one.process.send_signal(signal.SIGSTOP)
+    await asyncio.sleep(seconds)
+    one.process.send_signal(signal.SIGCONT)
+    return f"gateway {one.pid} of {node.name} was stopped for {seconds:g} s"
+
+
+async def upgrade(life: Life, node: FrontsNode) -> str:
+    """Or a downgrade."""
+    life.ends += 1
+    version = life.random.choice([it for it in VERSIONS if it != node.kubelet.version])
+    await node.kubelet.upgrade(version)
+    return f"the kubelet of {node.name} is {version} now"
+
+
+async def forget(life: Life, node: FrontsNode) -> str:
+    """Who ends the claims of its pods? The gateway, after a minute."""
+    if not life.patient:
+        return ""
+    life.ends += 1
+    await node.kubelet.kill()
+    (node.root / "dra_manager_state").unlink(missing_ok=True)
+    await node.kubelet.start()
+    return f"the kubelet of {node.name} has forgotten its claims"
+
+
+async def lose(life: Life, node: FrontsNode) -> str:
+    """An older kubelet can't say which claims there are, so there nobody would notice."""
+    if not life.patient or node.kubelet.behaviour.dra != "extended" or not node.kubelet.running:
+        return ""
+    life.ends += 1
+    for one in list(node.gateways):
+        await node.end_gateway(one, signal.SIGKILL)
+    shutil.rmtree(node.root / "state", ignore_errors=True)
+    await node.start_gateway()
+    return f"the state directory of {node.name} is lost"
+
+
+async def restart(life: Life, node: FrontsNode) -> str:
+    """A container starts again, and gets what it had, or nothing."""
+    names = [pod for pod, _ in node.has() if pod in life.wanted and life.cluster.phase(pod) == "Running"]
+    if not names or not node.kubelet.running:
+        return ""
+    pod = life.random.choice(names)
+    if life.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
+        return ""
+    before = dict(node.has())[pod]
+    reply = await node.kubelet.start_container(pod, "c")
+    if reply["ok"] and dict(node.has()).get(pod, before) != before:
+        life.violated(f"{pod} had {dict(before)}, and has {dict(dict(node.has())[pod])} after its restart")
+    return f"{pod} starts again: {reply.get('error', 'as before')}"
+
+
 async def server(life: Life, node: FrontsNode) -> str:
-    if life.cluster.server.serving:
-        await life.cluster.server.down()
-        return "the API server is away"
-    await life.cluster.server.up()
-    return "the API server is back"
+    if not life.cluster.server.serving:
+        await life.server_answers()
+        return "the API server is back"
+    if life.random.random() < 0.3:
+        life.cluster.server.hang()
+        return "the API server hangs"
+    await life.cluster.server.down()
+    return "the API server is away"
+
+
+async def driver(life: Life, node: FrontsNode) -> str:
+    """Its calls take long, or fail, or are quick again."""
+    node.slow = None
+    if life.random.random() < 0.6:
+        faults: list[dict[str, object]] = [{"delay": "300ms"}, {"error": "it is in a bad mood"}, {"busy": True}]
+        node.slow = {"call": life.random.choice(("allocate", "prepare"))} | life.random.choice(faults)
+    node.suffer()
+    return f"the drivers of {node.name}: {node.slow or 'as ever'}"
 
 
 async def device(life: Life, node: FrontsNode) -> str:
@@ -339,10 +427,16 @@ STEPS: Mapping[str, tuple[int, Step]] = {
     "create": (30, create),
     "delete": (12, delete),
     "force": (6, force),
-    "front": (8, front),
+    "front": (11, front),
     "kubelet": (5, kubelet),
     "gateway": (6, gateway),
+    "pause": (2, pause),
+    "upgrade": (3, upgrade),
+    "forget": (1, forget),
+    "lose": (1, lose),
+    "restart": (5, restart),
     "server": (3, server),
+    "driver": (3, driver),
     "device": (4, device),
     "calm": (2, calm),
 }
