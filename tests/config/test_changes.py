@@ -41,7 +41,7 @@ OTHER: dict[str, Any] = {
     "driver_class": Scripted,
 }
 """Another value for each key that may differ between two configurations of a resource that works."""
-NEVER = {"name", "where", "written", "failure", "load", "driver_version"}
+NEVER = {"name", "where", "written", "failure", "load", "driver_version", "chosen"}
 WORKING = configured(name="example.com/a")
 FAILED = configured(name="example.com/a", failure="it isn't installed", options=None)
 

@@ -58,6 +58,28 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
     ]
 
 
+def test_a_pool_changes_its_front_together(config: Write) -> None:
+    path = config("""
+defaults: {pool: boards}
+resources:
+  - {name: example.com/a, driver: x, front: auto}
+  - {name: example.com/b, driver: x}
+  - {name: example.com/c, driver: x, pool: others}
+dra: {driver: dra.example.com}
+""")
+    expected = (
+        "found deviceplugin, expected auto, as the others; the resources of pool boards change their front together"
+    )
+    assert problems_of(path) == [f":5: resources[1].front: {expected}"]
+
+
+def test_auto_needs_a_driver(config: Write) -> None:
+    path = config("resources: [{name: example.com/a, driver: x, front: auto}]")
+    assert [text.partition("; ")[0] for text in problems_of(path)] == [
+        ":1: resources[0].front: found auto, expected deviceplugin"
+    ]
+
+
 def test_defaults_fill_what_a_resource_leaves_out(config: Write) -> None:
     document = load(
         config("""

@@ -93,7 +93,7 @@ def _as_json(answer: DriverAnswer) -> dict[str, object]:
 
 def _slices(answer: DriverAnswer, driver: str) -> dict[str, object] | None:
     """What slices have of a resource's devices; None if it isn't offered by DRA."""
-    if answer.resource.front != "dra":
+    if answer.resource.front == "deviceplugin":
         return None
     made = dra_fit.content(answer, driver)
     return {"names": dict(made.names), "left_out": list(made.left_out), "unsaid": list(made.unsaid)}

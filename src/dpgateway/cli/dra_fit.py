@@ -58,9 +58,9 @@ def warnings(document: Document) -> Iterator[Problem]:
 
 def of_account(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Iterator[Problem]:
     """Why the API server can't be asked from here."""
-    if not any(one.front == "dra" for one in configuration.resources):
+    where = next((one.where for one in configuration.resources if one.front != "deviceplugin"), None)
+    if where is None:
         return
-    where = next(one.where for one in configuration.resources if one.front == "dra")
     place, account = Place(where.file).below("cluster"), Account.of(configuration.cluster, environment)
     if not account.server:
         text = "the API server is unknown: in a pod its environment says it, elsewhere set cluster.server, ca and token"
@@ -81,7 +81,7 @@ def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Itera
     """What the slices of this node's devices couldn't have. ``driver``: that of DRA."""
     pools: dict[str, list[DriverAnswer]] = {}
     for answer in answers:
-        if answer.resource.front == "dra":
+        if answer.resource.front != "deviceplugin":
             config = answer.resource
             pools.setdefault(pool_name(node, config.pool or config.name), []).append(answer)
             if (count := len(answer.devices)) > MOST_IN_A_CLAIM:

@@ -6,7 +6,7 @@ one of these keys differently are an error. So is a duplicate resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,7 +28,9 @@ from dpgateway.config.values import (
     WebSettings,
 )
 
-NO_DRIVER = "dra needs the top-level key dra.driver, this node's driver in slices and at the kubelet: dra.example.com"
+NO_DRIVER = (
+    "dra and auto need the top-level key dra.driver, this node's driver in slices and at the kubelet: dra.example.com"
+)
 OWN = frozenset({"name", "driver"})
 """The keys that ``defaults`` can't have."""
 SHARED: Mapping[str, type] = {
@@ -60,7 +62,8 @@ class Entry:
 
     @property
     def on_dra(self) -> bool:
-        return self.resource is not None and self.resource.front == "dra"
+        """Whether it is offered by DRA, or may be."""
+        return self.resource is not None and self.resource.front != "deviceplugin"
 
     def serves(self, node_name: str) -> bool:
         """Whether the resource is for this node. An invalid resource is for all nodes, a pattern in place of a name has
@@ -182,9 +185,26 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
     found = {one.name: typed(shared.part(one.name), kinds[one.name], problems, one.metadata) for one in settings}
     made = Document(path, entries, **{name: value for name, value in found.items() if value is not None})
     if not shared.below("dra") or shared.part("dra", "driver").value is None:
-        on_dra = [entry.written.at("front") for entry in entries if entry.on_dra]
-        problems += [Problem(place, "dra", "deviceplugin", NO_DRIVER) for place in on_dra]
+        on_dra = [
+            (entry.written.at("front"), entry.resource.front) for entry in entries if entry.resource and entry.on_dra
+        ]
+        problems += [Problem(place, found, "deviceplugin", NO_DRIVER) for place, found in on_dra]
+    problems += _mixed(entries)
     return made
+
+
+def _mixed(entries: Iterable[Entry]) -> Iterator[Problem]:
+    """Pools whose members can't change their front together."""
+    pools: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.resource is not None and entry.resource.pool is not None:
+            pools.setdefault(entry.resource.pool, []).append(entry)
+    for pool, some in pools.items():
+        kinds = {entry.resource.front for entry in some if entry.resource is not None}
+        if "auto" in kinds and len(kinds) > 1:
+            odd, front = next((entry, one.front) for entry in some if (one := entry.resource) and one.front != "auto")
+            why = f"the resources of pool {pool} change their front together"
+            yield Problem(odd.written.at("front"), front, "auto, as the others", why)
 
 
 def _joined(whole: Written, more: Written, problems: list[Problem], shared: str = "this key") -> Written:

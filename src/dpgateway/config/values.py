@@ -30,7 +30,7 @@ Distinct = Literal["prefer", "require"]
 PreferenceKind = Literal["none", "packed", "spread"]
 MetricsKind = Literal["brief", "full"]
 CdiKind = Literal["auto", "always", "never"]
-FrontKind = Literal["deviceplugin", "dra"]
+FrontKind = Literal["deviceplugin", "dra", "auto"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
 API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 """The versions of the device-plugin API, newest first: each is a module of deviceplugin/api."""
@@ -120,10 +120,17 @@ class ResourceConfig(ResourceKeys):
     """None if it can't be used."""
     driver_version: str = field(default="", compare=False)
     """Of its distribution."""
+    chosen: str = field(default="deviceplugin", compare=False)
+    """The front that offers a resource with ``front: auto`` now (switching/)."""
     load: Callable[[], ResourceConfig] | None = field(default=None, compare=False, repr=False)
     """Set if the driver wasn't imported, or hadn't checked its options, in time. It waits for that and returns the
     resource with its driver. It blocks, forever if the driver hangs; callable from any thread.
     """
+
+    @property
+    def on(self) -> str:
+        """The front that offers it."""
+        return self.chosen if self.front == "auto" else self.front
 
     def loaded(self, other: ResourceConfig) -> ResourceConfig:
         """This resource with the driver and the options of ``other``."""
