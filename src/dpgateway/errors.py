@@ -51,6 +51,10 @@ class RequestError(GatewayError):
     """The kubelet (or another client) made a request that can't be granted."""
 
 
+class OnOtherFront(GatewayError):
+    """Another gateway has moved the resource to another front meanwhile, so it begins again there."""
+
+
 class CdiError(GatewayError):
     """A CDI name is unknown, or its edits can't be given to a container; or its spec is wrong."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpgateway.cdi.directories import SpecDirectories
@@ -41,6 +43,7 @@ from dpgateway.resource.specs import SpecKeeper
 
 if TYPE_CHECKING:
     from dpgateway.dra.front import DraFront
+    from dpgateway.switching.node_switch import NodeSwitch, SwitchingGateway
 
 _log = bind(__name__)
 
@@ -55,7 +58,7 @@ class NodeFronts:
         """``node``: its name, its kubelet, and the kubelet's paths."""
         self._name, self._node, places = node
         self.threads, self.after_close = Threads(), CallsAfterClose()
-        names = [config.name for config in configuration.resources if config.front == FRONT]
+        names = [config.name for config in configuration.resources if config.front != "dra"]
         directory, state_dir = configuration.kubelet.device_plugins_dir, configuration.state_dir
         self.holdings = NodeHoldings(self._node, places, names, self.threads)
         self.client = KubeletClient(directory, only(configuration.kubelet.apis), group)
@@ -70,12 +73,18 @@ class NodeFronts:
         self._keeper = SpecKeeper(self._specs, self._usages, orphans, self.threads)
         self._keeper.unsure = self._unsure
 
-        common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT)
+        settled = partial(self._settled, FRONT)
+        common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT, settled=settled)
         handover = Coordinator(self.pools.together, group)
         directories = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
-        cdi = CdiDelivery(directories, self._specs, self.threads, Runtime(configuration.runtime.socket).cdi)
+        self._runtime = Runtime(configuration.runtime.socket)
+        cdi = CdiDelivery(directories, self._specs, self.threads, self._runtime.cdi)
         self._plugins = Front(common, self.holdings, self.client, handover, cdi, ListThrottle(self._node.written))
         self.dra: DraFront | None = None
+        self.switch: NodeSwitch | None = None
+        """The changes of front; None without a resource that may change."""
+        self._kubelet = Observable(self._node.kubelet)
+        """Whether there is a kubelet."""
 
     @property
     def work(self) -> tuple[Work, ...]:
@@ -96,23 +105,51 @@ class NodeFronts:
             return None
         from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
 
-        self.dra = dra_front(configuration, (self._name, self._node.there), self._plugins.common, self._specs)
+        common = replace(self._plugins.common, settled=partial(self._settled, "dra"))
+        self.dra = dra_front(configuration, (self._name, self._node.there), common, self._specs)
         self._usages.append(self.dra.claims.by_resource)
         self.pools.look_at_left = self.dra.claims.store.peek
         return self.dra
 
+    def add_switch(self, configuration: Configuration, gateway: SwitchingGateway) -> NodeSwitch | None:
+        """Makes the changes of front; None if they are there already, or no resource may change its front."""
+        if self.switch is not None or self.dra is None or all(one.front != "auto" for one in configuration.resources):
+            return None
+        from dpgateway.switching.node_switch import NodeSwitch  # noqa: PLC0415  with the libraries of DRA
+        from dpgateway.switching.watching import FactSources, WatchedFacts  # noqa: PLC0415
+
+        dra = self.dra
+        sources = FactSources(self._kubelet, dra.standing, dra.publisher, dra.seen, self._runtime.cdi)
+        facts = WatchedFacts(dra.server, dra.us, sources)
+        self.switch = NodeSwitch(dra, facts, gateway, self.holdings.by_resource, self.threads)
+        return self.switch
+
+    async def _settled(self, front: str, name: str) -> None:
+        if self.switch is not None:
+            await self.switch.settled(name, front)
+
     # the resources
+
+    def chosen(self, config: ResourceConfig) -> ResourceConfig:
+        """The resource with the front that is to serve it."""
+        if self.switch is None or config.front != "auto":
+            return config
+        return replace(config, chosen=self.switch.front_of(config.name))
+
+    def offers(self, name: str) -> bool:
+        """Whether the device plugin may offer the resource now."""
+        return self.switch is None or self.switch.offers(name, FRONT)
 
     def expect(self, config: ResourceConfig) -> None:
         """The resource is going to be offered: until then what is published of it stays."""
-        if self.dra is not None and config.front == self.dra.name:
+        if self.dra is not None and config.on == self.dra.name:
             self.dra.expect(config)
 
     def moved(self, config: ResourceConfig) -> None:
         """The resource has this front from now on: the other one isn't going to offer it any more."""
-        if config.front == FRONT:
+        if config.on == FRONT:
             self._remainders.remove(config.name)
-        if self.dra is not None and config.front != self.dra.name:
+        if self.dra is not None and config.on != self.dra.name:
             self.dra.forget(config.name)
 
     def forget(self, resource: str) -> None:
@@ -123,7 +160,7 @@ class NodeFronts:
 
     def usage(self, config: ResourceConfig) -> Usage:
         """What containers hold of the resource on its front."""
-        if config.front == FRONT:
+        if config.on == FRONT:
             self.holdings.add(config.name)
             return self.holdings.by_resource[config.name]
         assert self.dra is not None  # noqa: S101  the configuration has its driver
@@ -133,8 +170,10 @@ class NodeFronts:
         self, config: Observable[ResourceConfig], driver: RunningDriver, group: asyncio.TaskGroup, *, follows: bool
     ) -> OnFront:
         """The resource on its front. ``follows``: whether to take over from a gateway that serves it."""
-        if config.value.front == FRONT:
-            return Plugin(config, driver, self._plugins, group, follows=follows)
+        if config.value.on == FRONT:
+            listed = Plugin(config, driver, self._plugins, group, follows=follows)
+            listed.resource.inventory.offer(offered=self.offers(listed.name))
+            return listed
         from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  18 MB with its libraries
 
         assert self.dra is not None  # noqa: S101  the configuration has its driver
@@ -150,6 +189,7 @@ class NodeFronts:
 
     def kubelet(self, change: Change) -> None:
         """The kubelet's socket has changed."""
+        self._kubelet.set(self._node.kubelet)
         if change is Change.NEW:
             self.client.new_kubelet()  # the old channel leads to the previous kubelet's socket
         if change is Change.GONE and self.dra is not None:

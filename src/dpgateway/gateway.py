@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json, watched
 from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.deviceplugin.server.sockets import left_behind
+from dpgateway.deviceplugin.values import FRONT
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import KubeletError, NoThread
+from dpgateway.errors import KubeletError, NoThread, OnOtherFront
 from dpgateway.fronts import NodeFronts
 from dpgateway.kit import memory
 from dpgateway.kit.log import bind
@@ -130,6 +131,7 @@ class Gateway:
             *(self._spawn(name, run) for name, run in self._fronts.work),
         ]
         self._start_dra(self._first)
+        self._start_switch(self._first)
         self._write_events(self._first)
         resources = self._first.resources
         for config in resources:
@@ -154,6 +156,19 @@ class Gateway:
             if self._first.dra.driver is None and configuration.dra.driver not in (None, served.us.driver):
                 text = "dra.driver changes with the next start of the gateway only: it serves the claims of %s"
                 _log.warning(text, served.us.driver)
+
+    def _start_switch(self, configuration: Configuration) -> None:
+        """Has the resources with ``front: auto`` change their fronts, from now on those of this configuration."""
+        if (switch := self._fronts.add_switch(configuration, self)) is not None:
+            self.changed.subscribe(switch.look)
+            self._everywhere.append(self._spawn("change fronts", switch.run))
+        if self._fronts.switch is not None:
+            self._fronts.switch.configure(configuration.resources, self._front_now)
+
+    def _front_now(self, name: str) -> str | None:
+        """The front that serves the resource; None if none does."""
+        serving = self._serving.get(name)
+        return serving.config.value.on if serving is not None and self._is_ours(serving) else None
 
     def _write_events(self, configuration: Configuration) -> None:
         """Begins or ends to write Kubernetes events, as configured."""
@@ -211,7 +226,14 @@ class Gateway:
     async def apply(self, changes: Changes, new: Configuration) -> None:
         """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
         self._start_dra(new)
+        self._start_switch(new)
         self._write_events(new)
+        changes = replace(
+            changes,
+            added=tuple(map(self._fronts.chosen, changes.added)),
+            amended=tuple(map(self._fronts.chosen, changes.amended)),
+            restarted=tuple(map(self._fronts.chosen, changes.restarted)),
+        )
 
         # A change concerns the successor of a resource that is being restarted.
         latest = {name: serving.next or serving for name, serving in self._serving.items()}
@@ -241,6 +263,7 @@ class Gateway:
         self._settle()
 
     def _begin(self, config: ResourceConfig) -> None:
+        config = self._fronts.chosen(config)
         self._fronts.pools.add(config)
         self._fronts.expect(config)
         serving = self._serving[config.name] = _Serving(watched(config), time.monotonic())
@@ -273,11 +296,38 @@ class Gateway:
         config = new.config.value
         self._fronts.expect(config)
         await _ended(old.task)
-        self._fronts.moved(config)
+        self._placed(config)
         self._serving[config.name] = new
-        self._fronts.pools.add(config)
         old.next = new.old = None
         new.placed.set()
+
+    def _placed(self, config: ResourceConfig) -> None:
+        """The resource has this front, and this pool, from now on."""
+        self._fronts.expect(config)
+        self._fronts.moved(config)
+        self._fronts.pools.add(config)
+
+    # changes of front
+
+    def serves_on(self, name: str, front: str) -> bool:
+        """Whether this gateway serves the resource on this front, and isn't about to restart it."""
+        serving = self._serving.get(name)
+        if serving is None or serving.next is not None or serving.plugin is None or serving.config.value.on != front:
+            return False
+        return serving.plugin.resource.served and not serving.task.cancelling()
+
+    def offer(self) -> None:
+        """Offers on the device plugin what may be offered there now."""
+        for name, serving in self._serving.items():
+            if serving.plugin is not None and serving.config.value.on == FRONT:
+                serving.plugin.resource.inventory.offer(offered=self._fronts.offers(name))
+
+    async def move(self, name: str) -> None:
+        """Restarts the resource if it isn't on the front that it should have."""
+        if (serving := self._serving.get(name)) is not None:
+            latest = (serving.next or serving).config.value
+            if (config := self._fronts.chosen(latest)).on != latest.on:
+                await self._begin_again(config)
 
     async def _end(self, config: ResourceConfig) -> None:
         await self._stop_next(self._serving[config.name])
@@ -305,8 +355,11 @@ class Gateway:
 
     async def _serve_once(self, serving: _Serving) -> None:
         """Raises _Over, in a group, when another gateway has the resource, or it must begin again."""
-        config = serving.config = watched(serving.config.value)  # drops the subscribers of the last run
-        name, fronts = config.value.name, self._fronts
+        fronts, before = self._fronts, serving.config.value
+        config = serving.config = watched(fronts.chosen(before))  # drops the subscribers of the last run
+        name = config.value.name
+        if config.value.on != before.on and serving.old is None:  # another gateway has moved it
+            self._placed(config.value)
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
             driver = serving.driver = RunningDriver(config, self._node_name, fronts.threads, log, fronts.after_close)
@@ -325,7 +378,8 @@ class Gateway:
                 plugin.kubelet(Change.NEW)
             given = False
             try:
-                given = await plugin.run()
+                with suppress(OnOtherFront):
+                    given = await plugin.run()
             finally:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
                 serving.ours = (serving.ours or plugin.resource.served) and not (given or plugin.taken_back)

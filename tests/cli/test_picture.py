@@ -265,6 +265,23 @@ def dra(**others):
     return {**usual, **others}
 
 
+def test_resources_that_change_their_front(capsys):
+    switch = {
+        "resources": [R],
+        "state": "leaving-plugin",
+        "since": at("11:59:00"),
+        "because": "all that DRA needs is there",
+        "waits_for": "the Node",
+    }
+    idle = {"resources": [], "claims": [], "switches": [switch], "doubt": {"since": None, "reason": "no matter"}}
+    draw(status(resource(R), dra=dra(**idle)), whole=False)
+    text = capsys.readouterr().out
+    because = "leaves the device plugin for DRA for 1m, because all that DRA needs is there"
+    assert f"{R} (front: auto): {because}\n" in text
+    assert f"{R} waits for the Node\n" in text
+    assert "no matter" not in text, "nothing needs DRA yet"
+
+
 def test_the_front_for_dra(capsys):
     draw(status(resource(R), dra=dra()), whole=False)
     text = capsys.readouterr().out

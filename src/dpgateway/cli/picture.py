@@ -22,6 +22,14 @@ MOST_DEVICES = 20
 """Devices in the table of all resources; a single resource's table shows all of its devices."""
 MOST_EVENTS = 10
 
+FRONTS = {
+    "plugin": "on the device plugin",
+    "leaving-plugin": "leaves the device plugin for DRA",
+    "dra": "on DRA",
+    "leaving-dra": "leaves DRA for the device plugin",
+}
+"""The states of a change of front, for people."""
+
 
 def draw(status: Value, *, whole: bool) -> None:
     """Prints a status. ``whole``: with all devices, not only the Unhealthy ones."""
@@ -77,8 +85,22 @@ def _dra(dra: Value, now: str) -> Iterator[tuple[str, str]]:
         phases = Counter(claim["phase"] for claim in dra["claims"])
         numbers.append(f"claims: {', '.join(f'{count} {phase}' for phase, count in phases.items())}")
     withdrawn = ", withdrawn by the configuration" if dra["withdrawn"] else ""
-    yield f"{state}{withdrawn}; {', '.join(numbers)}", "" if one["registered"] and slices["right"] else "yellow"
-    yield from _dra_wrong(dra, now)
+    switches = dra.get("switches") or ()
+    needed = not switches or bool(dra["resources"] or dra["claims"])
+    right = one["registered"] and slices["right"]
+    yield f"{state}{withdrawn}; {', '.join(numbers)}", "" if right or not needed else "yellow"
+    for switch in switches:
+        yield from _switch(switch, now)
+    if needed:
+        yield from _dra_wrong(dra, now)
+
+
+def _switch(one: Value, now: str) -> Iterator[tuple[str, str]]:
+    """A group of resources that change their front by themselves."""
+    names, since = ", ".join(one["resources"]), _for(one["since"], now) if one["since"] else ""
+    yield f"{names} (front: auto): {FRONTS.get(one['state'], one['state'])}{since}, because {one['because']}", ""
+    if one["waits_for"]:
+        yield f"{names} waits for {one['waits_for']}", "yellow"
 
 
 def _dra_wrong(dra: Value, now: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -47,7 +47,7 @@ from dpgateway.node.podresources import PodResources
 from dpgateway.node.runtime import Runtime
 from dpgateway.resource.front import Standing
 from dpgateway.resource.journal import Journal
-from dpgateway.resource.published import DraFigures, DraStatus
+from dpgateway.resource.published import DraFigures, DraStatus, SwitchStatus
 from dpgateway.resource.resource import Common
 
 UNKNOWN = "unknown.dpgateway"
@@ -151,6 +151,10 @@ class DraFront:
         self.instance.ownership.other.subscribe(self._stand)
         self.seen = seen
         self._ending, self._withdrawn = False, False
+        self.switches: Callable[[], tuple[SwitchStatus, ...]] = tuple
+        """The groups of resources that change their front."""
+        self.offers: Callable[[str], bool] = lambda _: True
+        """Whether a resource may be offered now: it may have another front, or be about to change it."""
         self._going: set[str] = set()
         """The resources that are about to free their locks."""
         self._left_out: dict[str, Unpublished] = {}
@@ -308,7 +312,7 @@ class DraFront:
         by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
         # In an order that doesn't depend on which driver lists first: else a restart writes the slices of pools anew.
         for _, member in sorted(self._members.items()):
-            offered = member.offered() if not self._withdrawn else ()
+            offered = member.offered() if not self._withdrawn and self.offers(member.name) else ()
             known = by_pool.setdefault(member.pool, [])
             by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]
         for name in self._left_out.keys() - by_pool.keys():
@@ -323,10 +327,18 @@ class DraFront:
         self._left_out[name] = Unpublished(made.left_out, made.unsaid)
         return contents(made)
 
+    def published(self, pool: str) -> int | None:
+        """The number of devices in slices of this pool, as last seen; None while that isn't known."""
+        if (seen := self.seen.objects.value) is None:
+            return None
+        specs = [one["spec"] for one in seen.values()]
+        return sum(len(spec.get("devices") or ()) for spec in specs if spec["pool"]["name"] == pool)
+
     # its standing
 
     def status(self) -> DraStatus:
-        return self.reporting.status({*self._expected, *self._members}, withdrawn=self._withdrawn)
+        found = self.reporting.status({*self._expected, *self._members}, withdrawn=self._withdrawn)
+        return replace(found, switches=self.switches())
 
     def figures(self) -> DraFigures:
         return self.reporting.figures(self.status())

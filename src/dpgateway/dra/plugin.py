@@ -17,7 +17,7 @@ from dpgateway.dra.health import SaidHealth, said
 from dpgateway.dra.slices.names import key, label
 from dpgateway.dra.slices.offered import Offered
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import KubeletError
+from dpgateway.errors import KubeletError, OnOtherFront
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
@@ -168,7 +168,7 @@ class DraPlugin:
                 await self.resource.begin(took_over=False)
                 self.resource.inventory.list.subscribe(self._front.look)
             self._front.add(self)
-        except (KubeletError, OSError):
+        except (KubeletError, OnOtherFront, OSError):
             self._front.remove(self)
             self.resource.ownership.release()
             raise

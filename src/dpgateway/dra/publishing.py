@@ -170,12 +170,13 @@ class Publisher:
             seen, wanted = self._seen.objects.value, self.wanted.value
             if not self._uid:
                 await self._identify()
-            if self._obstacle:
+            obstacle = self._obstacle if wanted else ""
+            if obstacle:
                 wanted = {}
             refused = await self._refused(wanted)
             todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
             if not any(map(any, todo)):
-                failures = (self._obstacle,) if self._obstacle else tuple(refused.values())
+                failures = (obstacle,) if obstacle else tuple(refused.values())
                 self._say(*failures, refused=refused, right=not failures)
                 return
             if (pause := self._pause(todo, seen)) > 0:
@@ -185,7 +186,7 @@ class Publisher:
             if any(one.create for one in todo) and self.state.value.slices:
                 self._count_wipe()
                 await self._identify()
-                if self._obstacle:
+                if self._obstacle and wanted:
                     continue
                 seen = self._seen.objects.value
                 todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)

@@ -87,9 +87,18 @@ class Inventory:
         """Rereads the front's sources at the next possible drop."""
         self._settling: asyncio.TimerHandle | None = None
         """Publishes after SETTLING; None while nothing waits to be published."""
-        self._closed = False
+        self._closed, self._offered = False, True
         self.published = float("-inf")
         """When the list last changed, in seconds of the monotonic clock."""
+
+    # what is offered
+
+    def offer(self, *, offered: bool) -> None:
+        """Lists all devices, or nothing: while another front has them, or is about to. Granting goes on."""
+        if offered != self._offered:
+            self._offered = offered
+            if self.list.value is not None:
+                self._publish()
 
     # the driver's list
 
@@ -339,7 +348,7 @@ class Inventory:
 
     def _publish(self) -> None:
         self._settling = _cancelled(self._settling)
-        offers = self.ledger.offers()
+        offers = self.ledger.offers() if self._offered else {}
         self.had_healthy = self.had_healthy or any(offer.health.ok for offer in offers.values())
         if self.list.set(offers):
             self.published = self.clock.monotonic()

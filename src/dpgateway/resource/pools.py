@@ -187,7 +187,7 @@ class Pools:
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
-        if config.front == self._orphans.front:
+        if config.on == self._orphans.front:
             self._orphans.offered(config.name)
         else:
             self._orphans.moved(config.name)

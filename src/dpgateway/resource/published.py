@@ -85,6 +85,26 @@ class ApiServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchStatus:
+    """One group of resources that change their front together."""
+
+    group: str
+    """The pool's name, or the resource's."""
+    resources: tuple[str, ...]
+    state: str
+    since: str | None
+    because: str
+    waits_for: str | None
+    """What the next state waits for."""
+    obstacles: tuple[str, ...]
+    """What keeps the group off DRA."""
+    unknown: tuple[str, ...]
+    """What isn't known of what DRA needs."""
+    flaps: bool
+    """Whether its front changed too often, so that it stays on the device plugin for a while."""
+
+
+@dataclass(frozen=True, slots=True)
 class DraStatus:
     """The front for DRA, which all of its resources share."""
 
@@ -102,6 +122,13 @@ class DraStatus:
     refused: Failure | None
     """Why the last claim that wanted devices got none."""
     api_server: ApiServerStatus
+    switches: tuple[SwitchStatus, ...] = ()
+    """The resources with ``front: auto``, by group."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether pods have devices by DRA here, or are to get some."""
+        return bool(self.resources or self.claims)
 
 
 @dataclass(frozen=True, slots=True)

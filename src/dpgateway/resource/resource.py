@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,10 @@ KNOWN_WITHIN = 1.0
 """The most seconds that serving a resource waits for its holdings."""
 
 
+async def _settled(_name: str) -> None:
+    """No resource changes its front by itself."""
+
+
 @dataclass(frozen=True)
 class Common:
     """The parts that all resources of a front share."""
@@ -55,6 +60,8 @@ class Common:
     """The limit of the front's list."""
     front: str = ""
     """The front's name, for its journals; empty: that of the first gateways."""
+    settled: Callable[[str], Awaitable[None]] = _settled
+    """Called with a resource's name, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
 
 class Resource:
@@ -92,7 +99,7 @@ class Resource:
             Journal(common.state_dir, common.directory, name, common.front), usage, common.threads, log
         )
         self._config, self._known = config, config.value
-        self._log, self._pools = log, common.pools
+        self._log, self._pools, self._settled = log, common.pools, common.settled
         self._begun = asyncio.Event()
         self._list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
@@ -153,8 +160,9 @@ class Resource:
 
     async def begin(self, *, took_over: bool) -> None:
         """Returns once the resource can be granted. The front has taken its lock; ``took_over``: by a handover, from a
-        gateway that named its resources. Raises KubeletError, OSError.
+        gateway that named its resources. Raises KubeletError, OSError; OnOtherFront, so that it begins again there.
         """
+        await self._settled(self.name)
         # The journals have all grants of another gateway, perhaps under other names, once that has ended.
         if self.ownership.waited and not took_over:
             await self._pools.others_ended()
@@ -179,7 +187,7 @@ class Resource:
         self.inventory.settle()
         self.releases.go_on()
         self._begun.set()
-        if not self.inventory.list.value and not self.driver.state.value.failure:
+        if not self.inventory.ledger.devices and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._known.driver, self._known.where)
 

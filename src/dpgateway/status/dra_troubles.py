@@ -60,13 +60,21 @@ AWAIT_CLAIM = "its pods go on, and end as ever while `dra.driver` stays configur
 REFUSED_CLAIM = (
     "the kubelet asks again about every minute; this is over once a claim is prepared, or ends. The log may say more"
 )
+LEAVING = frozenset({"leaving-plugin", "leaving-dra"})
+SWITCHING = 60.0
+"""Seconds that a change of front may take: the kubelet writes its Node each 10 s, and claims have their time."""
+SWITCH = "new pods wait meanwhile; `front: deviceplugin` or `front: dra` ends it. docs/how-to/move-to-dra.md says more"
+FLAPS = "what it needs for DRA comes and goes: `dpgateway status --output json` says what, in dra.switches"
 WITHHELD = "a device is in no slice until its container ends"
 
 
 def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Trouble, ...]:
     """``kubelet``: whether there is one; ``only``: the resource to which the status is limited, empty for none."""
-    found = [*_of_registration(dra, kubelet=kubelet), *_of_api_server(dra, now), *_of_slices(dra)]
-    if (doubt := dra.doubt) is not None:
+    # A node that stays on the device plugin for now needs none of it: why is in the states of its resources.
+    found = list(_of_switches(dra, now))
+    if dra.needed or not dra.switches:
+        found += [*_of_registration(dra, kubelet=kubelet), *_of_api_server(dra, now), *_of_slices(dra)]
+    if (doubt := dra.doubt) is not None and (dra.needed or not dra.switches):
         level = ERROR if _seconds(doubt.since, now) > SETTLING else WARNING
         found.append(Trouble(level, "", f"no claim gets devices: {doubt.reason}", doubt.since, DOUBT))
     if dra.refused is not None:
@@ -86,6 +94,17 @@ def of_moved(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ..
         Trouble(WARNING, name, f"offered by DRA now, but {some(held, MOST_NAMED)} by the device plugin", None, WITHHELD)
         for name, held in texts.items()
     )
+
+
+def _of_switches(dra: DraStatus, now: Time) -> Iterator[Trouble]:
+    """Changes of front that take long, or are too many."""
+    for one in dra.switches:
+        for name in one.resources:
+            if one.state in LEAVING and _seconds(one.since, now) > SWITCHING:
+                text = f"neither front offers it, because it waits for {one.waits_for or 'the next step'}"
+                yield Trouble(WARNING, name, text, one.since, SWITCH)
+            elif one.flaps:
+                yield Trouble(WARNING, name, one.because, one.since, FLAPS)
 
 
 def _of_registration(dra: DraStatus, *, kubelet: bool) -> Iterator[Trouble]:

@@ -112,7 +112,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
     """``plugin``: None until it is made; ``others``: what the other front gave of it."""
     name, driver = config.name, config.driver
     if plugin is None:
-        return ResourceFigures(name, driver, (unserved(config.front),))
+        return ResourceFigures(name, driver, (unserved(config.on),))
     holdings = plugin.resource.inventory.usage.value
     holder = {id_: _holder(one, id_) for one in (*others, holdings) for id_ in one.last_known}
     used, ledger, calls = frozenset(holder), plugin.resource.inventory.ledger, plugin.resource.driver.calls

@@ -135,7 +135,7 @@ class Overview:
 
     def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
         """Held ids of resources that the device plugin doesn't offer any more, each with its holder, by resource."""
-        offered = {name for name, one in self._serving.items() if one.config.value.front == FRONT}
+        offered = {name for name, one in self._serving.items() if one.config.value.on == FRONT}
         names = [name for name in self._holdings.by_resource if name not in offered and only in ("", name)]
         values = {name: self._holdings.by_resource[name].value for name in names}
         return {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}

@@ -47,7 +47,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, dire
     name, version = config.driver, config.driver_version or None
     if plugin is None:
         driver = DriverStatus(name, version, None, config.failure or None, None)
-        return ResourceStatus(config.name, overdue, (unserved(config.front),), None, driver)
+        return ResourceStatus(config.name, overdue, (unserved(config.on),), None, driver)
     one, refused, elsewhere = plugin.resource, plugin.refused.value, plugin.resource.elsewhere.value
     said = one.driver.state.value
     error = Failure(said.error, stamped(said.erred)) if said.error else None

@@ -22,6 +22,7 @@ from dpgateway.resource.published import (
     GivenStatus,
     PoolStatus,
     SlicesStatus,
+    SwitchStatus,
 )
 
 SCHEMA = 2
@@ -55,6 +56,7 @@ __all__ = [
     "SlicesStatus",
     "Standing",
     "Status",
+    "SwitchStatus",
     "Time",
     "Trouble",
     "pieces",

@@ -1,5 +1,8 @@
 """``front: auto``: which front a node's resources have, and how they come from one to the other.
 
+node_switch  the groups of a node, and what each front may offer meanwhile
+switch     one group: leaves a front, waits, begins on the other one
+states     where a group is, on disk
 watching   the facts of this node, as the kubelet and the API server tell them
 trying     whether the API server keeps what the slices of a pool need
 choosing   decides over them which front a group of resources is to have

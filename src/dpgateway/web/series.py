@@ -265,8 +265,22 @@ DRA: tuple[Row[DraFigures], ...] = (
     Row(
         "dpgateway_dra_registered",
         "gauge",
-        "Whether the present kubelet has registered the DRA driver.",
-        lambda it: it.status.registration.registered,
+        "Whether the present kubelet has registered the DRA driver, if a resource needs it.",
+        lambda it: it.status.registration.registered if it.status.needed or not it.status.switches else None,
+    ),
+    Row(
+        "dpgateway_front_state",
+        "gauge",
+        "The state of a resource that changes its front by itself.",
+        lambda it: [((name, one.state), 1) for one in it.status.switches for name in one.resources],
+        ("resource", "state"),
+    ),
+    Row(
+        "dpgateway_front_obstacles",
+        "gauge",
+        "What keeps such a resource off DRA.",
+        lambda it: [((name,), len(one.obstacles)) for one in it.status.switches for name in one.resources],
+        ("resource",),
     ),
     Row("dpgateway_dra_slices", "gauge", "Slices at the API server.", lambda it: it.status.slices.count),
     Row(

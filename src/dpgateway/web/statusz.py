@@ -57,6 +57,9 @@ def _dra(dra: DraStatus) -> Iterator[str]:
     right = "as they should be" if slices.right else "not as they should be"
     yield f"Slices: {slices.count}, with devices: {slices.devices}, {right}"
     yield f"API server: {dra.api_server.url}"
+    for switch in dra.switches:
+        waits = f"; waits for {switch.waits_for}" if switch.waits_for else ""
+        yield f"Front of {', '.join(switch.resources)}: {switch.state} since {switch.since}, {switch.because}{waits}"
     for claim in dra.claims:
         given = "; ".join(f"{one.resource}: {', '.join(one.ids or one.devices)}" for one in claim.given)
         pods = f" for pod {', '.join(claim.pods)}" if claim.pods else ""

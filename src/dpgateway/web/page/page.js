@@ -178,6 +178,13 @@ function showDra(status) {
   const written = slices.written ? `, written ${age(slices.written, time)} ago` : "";
   const state = `${dra.driver} ${registration.state} for ${age(registration.since, time)}`;
   byId("published").textContent = `${state}; ${slices.count} slice${slices.count === 1 ? "" : "s"} with ${slices.devices} device${slices.devices === 1 ? "" : "s"}${written}`;
+  byId("switches").replaceChildren(...dra.switches.map((one) => {
+    const item = make("li");
+    const since = one.since ? ` for ${age(one.since, time)}` : "";
+    const waits = one.waits_for ? `; waits for ${one.waits_for}` : "";
+    item.append(make("b", one.resources.join(", ")), ` ${one.state}${since}: ${one.because}${waits}`);
+    return item;
+  }));
   byId("claims").replaceChildren(...dra.claims.map((claim) => {
     const given = claim.given.map((one) => `${one.resource} ${(one.ids.length ? one.ids : one.devices).join(", ")}`);
     const pods = claim.pods.length ? ` for ${claim.pods.join(", ")}` : "";

@@ -1,0 +1,172 @@
+"""The changes of front of all resources of a node with ``front: auto``.
+
+Those of a pool change together, because they may offer the same hardware. What a front offers follows from the states
+alone (:meth:`NodeSwitch.offers`); which front a resource has is asked before it begins (:meth:`NodeSwitch.settled`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from dpgateway.cluster.server import ObjectKind
+from dpgateway.config import ResourceConfig
+from dpgateway.dra.claims.records import Phase
+from dpgateway.dra.front import DraFront
+from dpgateway.errors import GatewayError, KubeletError, OnOtherFront
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Signal
+from dpgateway.kit.threads import Threads
+from dpgateway.resource.front import Usage
+from dpgateway.resource.published import SwitchStatus
+from dpgateway.switching.choosing import Group, obstacles
+from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from dpgateway.switching.switch import FrontSwitch
+from dpgateway.switching.watching import WatchedFacts
+
+_log = bind(__name__)
+
+
+class SwitchingGateway(Protocol):
+    """The gateway, as a change of front needs it."""
+
+    def serves_on(self, name: str, front: str) -> bool:
+        """Whether this gateway serves the resource on this front, and isn't about to restart it."""
+
+    def offer(self) -> None:
+        """Offers on the device plugin what :meth:`NodeSwitch.offers` says."""
+
+    async def move(self, name: str) -> None:
+        """Restarts the resource if it isn't on the front that it should have."""
+
+
+class NodeSwitch:
+    """Used from the event loop."""
+
+    def __init__(
+        self,
+        front: DraFront,
+        facts: WatchedFacts,
+        gateway: SwitchingGateway,
+        usages: Mapping[str, Usage],
+        threads: Threads,
+    ) -> None:
+        """``usages``: what containers hold by the device plugin, by resource."""
+        self._front, self._facts, self._gateway, self._usages = front, facts, gateway, usages
+        self._files = SwitchFiles(front.common.state_dir, threads)
+        self.switches: dict[str, FrontSwitch] = {}
+        """`switches` contains the groups, keyed by pool, or by the name of a resource without one."""
+        self.changed = Signal()
+        """Notified when it may be time for another step."""
+        self._group_of: dict[str, str] = {}
+        """`_group_of` contains the group of each resource, keyed by name."""
+        front.offers = lambda name: self.offers(name, front.name)
+        front.switches = self.status
+        for value in (facts.facts, front.publisher.state):
+            value.subscribe(self.look)
+
+    def configure(self, resources: Iterable[ResourceConfig], present: Callable[[str], str | None]) -> None:
+        """The node's resources from now on. ``present``: the front that offers a resource now, None if none does."""
+        changing = [config for config in resources if config.front == "auto"]
+        groups: dict[str, list[ResourceConfig]] = {}
+        for config in changing:
+            groups.setdefault(config.pool or config.name, []).append(config)
+        self._group_of = {config.name: group for group, some in groups.items() for config in some}
+        self._facts.need(changing)
+        for group, some in groups.items():
+            if group not in self.switches:
+                at_once = SwitchState.DRA if all(present(one.name) == "dra" for one in some) else SwitchState.PLUGIN
+                record = self._remembered(group) or SwitchRecord(group, at_once)
+                self.switches[group] = FrontSwitch(record, self._facts.facts, self, self._files)
+            names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
+            self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
+        for group in self.switches.keys() - groups.keys():
+            del self.switches[group]
+        self.look()
+
+    def _remembered(self, group: str) -> SwitchRecord | None:
+        """The state on disk. One that can't be read counts as none: what is held is known without it."""
+        try:
+            return self._files.look(group)
+        except (OSError, ValueError, TypeError) as error:
+            text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
+            _log.error(text, group, error)
+            return None
+
+    async def run(self) -> None:
+        """Never returns."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._facts.run(), name="watch what DRA needs")
+            tasks.create_task(self._step(), name="change fronts")
+
+    async def _step(self) -> None:
+        while True:
+            version = self.changed.version
+            again = await asyncio.gather(*[one.step() for one in tuple(self.switches.values())])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min((one for one in again if one is not None), default=None)):
+                    await self.changed.wait(version)
+
+    def look(self) -> None:
+        """Something has changed that a change of front may wait for."""
+        self.changed.notify()
+
+    def status(self) -> tuple[SwitchStatus, ...]:
+        """All groups, by name."""
+        return tuple([switch.status for _, switch in sorted(self.switches.items())])
+
+    # for the gateway
+
+    def front_of(self, name: str) -> str:
+        """The front that serves the resource."""
+        return self.switches[self._group_of[name]].record.state.front
+
+    def offers(self, name: str, front: str) -> bool:
+        """Whether this front may offer the resource now."""
+        if (group := self._group_of.get(name)) is None:
+            return True
+        state = self.switches[group].record.state
+        return state.front == front and not state.leaving
+
+    async def settled(self, name: str, front: str) -> None:
+        """Called before the resource is served on this front, with its lock: another gateway may have moved it. Raises
+        OnOtherFront; KubeletError, OSError if the state can't be read.
+        """
+        if (group := self._group_of.get(name)) is not None:
+            try:
+                await self.switches[group].refresh()
+            except GatewayError as error:
+                raise KubeletError(f"the front of {name} isn't known: {error}") from error
+            if self.front_of(name) != front:
+                raise OnOtherFront(f"resource {name} is on the front {self.front_of(name)} by now")
+
+    # for the changes
+
+    def serves(self, names: Iterable[str], front: str) -> bool:
+        return self._front.loaded.is_set() and all(self._gateway.serves_on(name, front) for name in names)
+
+    def in_flight(self, names: Iterable[str]) -> bool:
+        return any(name in self._usages and self._usages[name].value.in_flight for name in names)
+
+    async def move(self, names: Iterable[str]) -> None:
+        await asyncio.gather(*map(self._gateway.move, names))
+
+    def offer(self) -> None:
+        self._front.look()
+        self._gateway.offer()
+        self.changed.notify()
+
+    def published(self, pool: str) -> int | None:
+        return self._front.published(pool)
+
+    async def pending(self, pool: str) -> Collection[str]:
+        records, driver, found = self._front.claims.records, self._front.us.driver, list[str]()
+        for one in (await self._front.server.list(ObjectKind.CLAIM, {})).objects:
+            devices = ((one.get("status") or {}).get("allocation") or {}).get("devices") or {}
+            here = any((part["driver"], part["pool"]) == (driver, pool) for part in devices.get("results") or ())
+            record = records.get(str(one["metadata"]["uid"]))
+            if here and (record is None or record.phase is Phase.PREPARING):
+                found.append(f"{one['metadata']['namespace']}/{one['metadata']['name']}")
+        return found

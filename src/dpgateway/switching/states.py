@@ -1,0 +1,120 @@
+"""The states of a change of front, on disk in ``state_dir/dra/fronts/``, one file for each group of resources.
+
+    PLUGIN          the device plugin offers the resources
+    LEAVING_PLUGIN  neither front does; the plugin is registered, and its list empty, until the Node shows no device
+    DRA             slices have the devices
+    LEAVING_DRA     neither front does; claims are served, until none is allocated that has to be prepared yet
+
+Each is on disk before it has an effect, so a gateway that is killed leaves to its successor what has to go on. What one
+front gave stays in use on the other one until its containers, or claims, have ended; that needs no state.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from dpgateway.kit.files import make_private, read, write
+from dpgateway.kit.threads import Threads
+from dpgateway.resource.ownership import hash_of
+
+VERSION = 1
+LARGEST = 64 * 1024
+"""Bytes of a file."""
+DISK = 5.0
+"""Seconds that the disk has to answer."""
+REMEMBERED = 8
+"""Changes of a group's front that are remembered."""
+
+
+class SwitchState(Enum):
+    """Where a group is between its two fronts."""
+
+    PLUGIN = "plugin"
+    LEAVING_PLUGIN = "leaving-plugin"
+    DRA = "dra"
+    LEAVING_DRA = "leaving-dra"
+
+    @property
+    def front(self) -> str:
+        """The front that serves the kubelet's calls."""
+        return "dra" if self in {SwitchState.DRA, SwitchState.LEAVING_DRA} else "deviceplugin"
+
+    @property
+    def leaving(self) -> bool:
+        """Whether no front offers the resources."""
+        return self in {SwitchState.LEAVING_PLUGIN, SwitchState.LEAVING_DRA}
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRecord:
+    """The state of one group."""
+
+    group: str
+    """The pool's name, or the resource's."""
+    state: SwitchState = SwitchState.PLUGIN
+    since: int = 0
+    """When the state began, in seconds since 1970."""
+    because: str = ""
+    """A sentence for people."""
+    changes: tuple[float, ...] = ()
+    """When the last changes of the front began, in seconds of the monotonic clock; of an earlier boot they are later
+    than now, or mean nothing.
+    """
+
+    def at(self, state: SwitchState, because: str, now: float, wall: float) -> SwitchRecord:
+        """The record in another state. A change of front begins where one is left."""
+        changes = (*self.changes, now)[-REMEMBERED:] if state.leaving else self.changes
+        return replace(self, state=state, since=int(wall), because=because, changes=changes)
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION, **asdict(self), "state": self.state.value})
+
+
+def switch_record(text: str) -> SwitchRecord:
+    """The record in a file; keys of a later version are ignored. Raises ValueError, TypeError."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] < 1:
+        raise ValueError(f"expected a state with a version from 1 on, found {text[:60]!r}")
+    if not isinstance(group := found.get("group"), str) or not group:
+        raise TypeError(f"group: expected a name, found {group!r}")
+    changes = found.get("changes") or []
+    if not isinstance(changes, list):
+        raise TypeError(f"changes: expected a list, found {changes!r}")
+    since, because = int(found.get("since") or 0), str(found.get("because") or "")
+    return SwitchRecord(group, SwitchState(found.get("state")), since, because, tuple(map(float, changes)))
+
+
+class SwitchFiles:
+    """The states of all groups."""
+
+    def __init__(self, state_dir: Path, threads: Threads) -> None:
+        self.folder, self._threads = state_dir / "dra" / "fronts", threads
+
+    async def read(self, group: str) -> SwitchRecord | None:
+        """None without a file. Raises GatewayError, OSError, ValueError, TypeError."""
+        return await self._threads.call_within("fronts", lambda: self.look(group), DISK)
+
+    async def write(self, one: SwitchRecord) -> None:
+        """Raises GatewayError, OSError."""
+        await self._threads.call_within("fronts", lambda: self._write(one), DISK)
+
+    def look(self, group: str) -> SwitchRecord | None:
+        """As :meth:`read`, and blocks."""
+        try:
+            found = switch_record(read(self._path(group), LARGEST).content.decode())
+        except FileNotFoundError:
+            return None
+        if found.group != group:
+            raise ValueError(f"expected the state of {group}, found that of {found.group}")
+        return found
+
+    def _write(self, one: SwitchRecord) -> None:
+        make_private(self.folder.parent)
+        make_private(self.folder)
+        write(self._path(one.group), one.to_json().encode())
+
+    def _path(self, group: str) -> Path:
+        return self.folder / f"{hash_of(group)}.json"

@@ -1,0 +1,228 @@
+"""The change of one group of resources from front to front, and back, under running pods.
+
+Theory of operation. :meth:`FrontSwitch.step` looks at the facts and at the present state, does what is due, and says
+when to look again; it is called after each change of anything. So a gateway that starts in any state just goes on.
+
+- Only the gateway that serves all resources of the group acts. Another one, which waits for a handover, reads the state
+  from disk from time to time, because it has to begin on the right front; so does each resource before it is served.
+- To DRA: the scheduler takes the device plugin for as long as the Node shows a device. The kubelet writes its Node each
+  10 s, so the list is emptied first, slices are published when the Node shows nothing any more, and SETTLING later.
+  Allocates of pods that come in between are served, and count.
+- Back: slices are emptied first; what the scheduler had in hand is written SETTLING_CLAIMS later. A claim may be
+  allocated long before it is prepared, because volumes are attached before. So claims that are allocated here and not
+  prepared yet are waited for, up to PENDING; later ones are refused, and their pods have to be deleted.
+- A step that waits for a kubelet or a server that doesn't come ends: LEAVING_PLUGIN after PATIENCE, back to where the
+  devices can be had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from dpgateway.errors import GatewayError
+from dpgateway.kit.clock import Clock
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.timestamp import timestamp
+from dpgateway.resource.published import SwitchStatus
+from dpgateway.switching.choosing import ChosenFront, FrontChoice, Group, choose
+from dpgateway.switching.facts import DraFacts
+from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+
+SETTLING = 2.0
+"""Seconds from the Node without devices until slices are published: a pod that was bound before has come by then."""
+PATIENCE = 120.0
+"""Seconds that the Node has to show no device."""
+SETTLING_CLAIMS = 10.0
+"""Seconds from the empty slices until the claims are listed."""
+PENDING = 60.0
+"""Seconds that claims have from then on to be prepared."""
+LOOK = 5.0
+"""Seconds between two looks at what tells of no change: the state on disk, or the claims."""
+
+_log = bind(__name__)
+
+P, LP, D, LD = SwitchState.PLUGIN, SwitchState.LEAVING_PLUGIN, SwitchState.DRA, SwitchState.LEAVING_DRA
+
+
+class SwitchedResources(Protocol):
+    """The gateway, as a change of front needs it."""
+
+    def serves(self, names: Iterable[str], front: str) -> bool:
+        """Whether this gateway serves all of these on this front, and has the DRA driver."""
+
+    def in_flight(self, names: Iterable[str]) -> bool:
+        """Whether an Allocate of one of these is under way."""
+
+    async def move(self, names: Iterable[str]) -> None:
+        """Restarts those that aren't on the front of their group's state."""
+
+    def offer(self) -> None:
+        """Offers what the states say, and nothing else."""
+
+    def published(self, pool: str) -> int | None:
+        """The number of devices in slices of this pool, as the API server has them; None while that isn't known."""
+
+    async def pending(self, pool: str) -> Collection[str]:
+        """The claims that are allocated to devices of this pool, and not prepared. Raises GatewayError."""
+
+
+class FrontSwitch:
+    """One group. Used from the event loop."""
+
+    def __init__(
+        self,
+        record: SwitchRecord,
+        facts: Observable[DraFacts],
+        resources: SwitchedResources,
+        files: SwitchFiles,
+        *,
+        clock: Clock = time,
+    ) -> None:
+        self.record, self.group = record, Group(())
+        self.choice = FrontChoice("dra" if record.state.front == "dra" else "deviceplugin", record.because)
+        """The last decision."""
+        self.waits_for = ""
+        """What the state waits for; empty if for nothing."""
+        self._facts, self._resources, self._files, self._clock = facts, resources, files, clock
+        self._complaint = Complaint(_log, f"the front of {record.group} stays as it is: %s")
+        self._settled: float | None = None
+        """Since when the present state could end, but for its settling."""
+        self._read = float("-inf")
+        """When the state was last read from disk, in seconds of the monotonic clock."""
+
+    @property
+    def status(self) -> SwitchStatus:
+        record, choice = self.record, self.choice
+        return SwitchStatus(
+            record.group,
+            self.group.names,
+            record.state.value,
+            timestamp(record.since) if record.since else None,
+            record.because or choice.because,
+            self.waits_for or None,
+            choice.obstacles,
+            choice.unknown,
+            choice.flaps,
+        )
+
+    async def refresh(self) -> None:
+        """Reads the state, which another gateway may have written. Raises GatewayError, OSError."""
+        self._read = self._clock.monotonic()
+        try:
+            found = await self._files.read(self.record.group)
+        except (ValueError, TypeError):
+            return  # said when it was read first
+        if found is not None and found != self.record:
+            self.record, self._settled = found, None
+            self._resources.offer()
+
+    async def step(self) -> float | None:
+        """Does what is due. Returns the seconds after which to look again although nothing has changed."""
+        try:
+            again = await self._step(self._clock.monotonic())
+        except (GatewayError, OSError) as error:
+            self._complaint.say(str(error))
+            return LOOK
+        self._complaint.over()
+        return again
+
+    async def _step(self, now: float) -> float | None:
+        record, group = self.record, self.group
+        if not self._resources.serves(group.names, record.state.front):
+            self.waits_for = f"{', '.join(group.names)} to be served here"
+            if now - self._read >= LOOK:
+                await self.refresh()
+                await self._resources.move(group.names)
+            return LOOK
+        earlier = record.changes[:-1] if record.state.leaving else record.changes
+        # Once it has left the device plugin, only what would take it off DRA takes it back.
+        front: ChosenFront = "deviceplugin" if record.state is P else "dra"
+        self.choice = choice = choose(self._facts.value, group, front, now, earlier)
+        self.waits_for = ""
+        if record.state is P and choice.front == "dra":
+            return await self._enter(LP, choice.because, now)
+        if record.state is D and choice.front == "deviceplugin":
+            return await self._enter(LD, choice.because, now)
+        if record.state is LP:
+            return await self._leave_plugin(choice, now)
+        if record.state is LD:
+            return await self._leave_dra(choice, now)
+        return None if choice.again is None else max(0.0, choice.again - now)
+
+    async def _leave_plugin(self, choice: FrontChoice, now: float) -> float:
+        if choice.front != "dra":
+            return await self._enter(P, choice.because, now)
+        waited = self._clock.time() - self.record.since
+        shown = self._facts.value.allocatable
+        devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
+        missing = (*choice.obstacles, *choice.unknown)
+        if missing or devices is None or devices or self._resources.in_flight(self.group.names):
+            self._settled = None
+            no_device = "the Node to show no device of the device plugin" + _listed(devices or {})
+            self.waits_for = missing[0] if missing else no_device
+            if waited > PATIENCE:
+                return await self._enter(P, f"for {PATIENCE:g} s it waited for {self.waits_for}", now)
+            return max(1.0, PATIENCE - waited)
+        if (wait := self._settling(SETTLING, now)) > 0:
+            self.waits_for = "pods that were bound before"
+            return wait
+        return await self._enter(D, self.record.because, now)
+
+    async def _leave_dra(self, choice: FrontChoice, now: float) -> float:
+        if choice.front == "dra" and not choice.unknown:
+            return await self._enter(D, choice.because, now)
+        if self._resources.published(self.group.pool) != 0:
+            self._settled = None
+            self.waits_for = "its slices to be empty at the API server"
+            return LOOK
+        if (wait := self._settling(SETTLING_CLAIMS, now)) > 0:
+            self.waits_for = "claims that the scheduler had in hand"
+            return wait
+        # A kubelet that can't give devices by DRA won't prepare them.
+        pending: Collection[str] = ()
+        if self._facts.value.node.value is not False:
+            try:
+                pending = await self._resources.pending(self.group.pool)
+            except GatewayError as error:
+                pending = (f"those that can't be listed: {error}",)
+        if pending and self._settling(SETTLING_CLAIMS + PENDING, now) > 0:
+            self.waits_for = f"claims to be prepared: {', '.join(sorted(pending))}"
+            return LOOK
+        if pending:
+            text = "%s goes back to the device plugin; claims not prepared yet are refused, delete their pods: %s"
+            _log.warning(text, self.record.group, ", ".join(sorted(pending)))
+        return await self._enter(P, self.record.because, now)
+
+    def _settling(self, seconds: float, now: float) -> float:
+        """How long the present condition still has to last."""
+        self._settled = now if self._settled is None else self._settled
+        return self._settled + seconds - now
+
+    async def _enter(self, state: SwitchState, because: str, now: float) -> float:
+        """The state is on disk before it has an effect. Raises GatewayError, OSError."""
+        new = self.record.at(state, because, now, self._clock.time())
+        await self._files.write(new)
+        moved = state.front != self.record.state.front
+        self.record, self._settled = new, None
+        text = "%s: %s, because %s"
+        _log.info(text, self.record.group, _WORDS[state], because, extra={"resources": list(self.group.names)})
+        self._resources.offer()
+        if moved:
+            await self._resources.move(self.group.names)
+        return 0.0
+
+
+_WORDS: Mapping[SwitchState, str] = {
+    P: "the device plugin offers it",
+    LP: "it leaves the device plugin for DRA",
+    D: "DRA offers it",
+    LD: "it leaves DRA for the device plugin",
+}
+
+
+def _listed(devices: Mapping[str, int]) -> str:
+    return f": found {', '.join(f'{count} of {name}' for name, count in devices.items())}" if devices else ""

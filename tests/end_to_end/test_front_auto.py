@@ -1,0 +1,136 @@
+"""Nodes whose kubelets are up- and downgraded under pods, with ``front: auto``: never one device to two pods."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from dpgateway_simulator.cluster import SimulatedCluster
+from dpgateway_simulator.cluster.cluster import SHORT
+from tests.support.gateway import Gateway
+from tests.support.waiting import until
+
+DRIVER, THING = "dra.example.com", "example.com/thing"
+
+
+def things(**more):
+    options = {"count": 4, "env_prefix": "THING"}
+    return {"name": THING, "driver": "simulated", "front": "auto", "options": options, **more}
+
+
+@pytest.fixture
+async def cluster(short_path):
+    async with SimulatedCluster() as cluster:
+        cluster.device_class("thing", DRIVER, resource=THING, attributes={"resource": THING})
+        yield cluster
+
+
+@pytest.fixture
+async def gateways(cluster, short_path):
+    """Several, over one state directory."""
+    made = []
+
+    def gateway():
+        one = Gateway(short_path, short_path / "device-plugins")
+        one.runtime = {"cdi_dirs": [str(short_path / "cdi")]}
+        one.more = {"dra": {"driver": DRIVER}, "cluster": cluster.account(short_path)}
+        made.append(one)
+        return one
+
+    yield gateway
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+def gateway(gateways):
+    return gateways()
+
+
+def devices(cluster, *pods):
+    """The device of each of these pods that runs; no two have the same."""
+    found = {
+        pod: name
+        for pod in pods
+        for one in cluster.given(pod).values()
+        for name in one["envs"]
+        if name.startswith("THING_")
+    }
+    assert len(set(found.values())) == len(found), found
+    return found
+
+
+async def test_a_node_is_upgraded_under_pods_and_comes_back(cluster, gateway, short_path):
+    kubelet = cluster.node("1.34", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
+    await kubelet.start()
+    await gateway.start(things())
+    await cluster.run("old", {"c": {THING: 1}})
+    assert cluster.devices() == {}
+
+    await kubelet.upgrade("1.37")
+    await gateway.said("DRA offers it")
+    await cluster.run("new", {"c": {THING: 1}})
+    assert cluster.allocated("new") != []
+    assert devices(cluster, "old", "new").keys() == {"old", "new"}
+
+    # The container of the older pod restarts as ever; its device is prepared by the plugin that stays for that.
+    assert (await kubelet.start_container("old", "c"))["ok"]
+    assert devices(cluster, "old", "new").keys() == {"old", "new"}
+
+    await kubelet.upgrade("1.34")
+    await gateway.said("the device plugin offers it")
+    await cluster.run("back", {"c": {THING: 1}})
+    # The older kubelet has ended the pod that it can't give a device to, or keeps it.
+    assert devices(cluster, "old", "new", "back").keys() >= {"old", "back"}
+    for pod in ("old", "new", "back"):
+        await cluster.end(pod)
+    await kubelet.wait_for(lambda: kubelet.counts(THING) == (4, 4))
+
+
+async def test_gateways_killed_on_the_way(cluster, gateway, short_path):
+    """In each state, under a pod of each front."""
+    kubelet = cluster.node("1.34", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
+    await kubelet.start()
+    await gateway.start(things())
+    await cluster.run("old", {"c": {THING: 1}})
+
+    async def killed(text, count=1):
+        await gateway.said(text, count)
+        await gateway.end(signal.SIGKILL)
+        await gateway.start()
+
+    await kubelet.upgrade("1.37")
+    await killed("it leaves the device plugin")
+    await killed("DRA offers it")
+    await cluster.run("new", {"c": {THING: 1}})
+    assert devices(cluster, "old", "new").keys() == {"old", "new"}
+    assert cluster.allocated("new") != []
+
+    await kubelet.upgrade("1.34")
+    await killed("it leaves DRA")
+    await killed("the device plugin offers it")
+    await cluster.run("back", {"c": {THING: 1}})
+    assert devices(cluster, "old", "new", "back").keys() >= {"old", "back"}
+
+
+async def test_a_newer_gateway_takes_over_on_either_front(cluster, gateways, short_path):
+    kubelet = cluster.node("1.37", root=short_path, name="node")
+    await kubelet.start()
+    await cluster.run("agent", {"c": {}})  # a kubelet that lists no pod may not know its pods yet
+    first, second, third = gateways(), gateways(), gateways()
+    await first.start(things())
+    await first.said("it leaves the device plugin")
+    # The second one begins on the device plugin, whichever of the two then goes to DRA.
+    await second.start(things())
+    await until(lambda: cluster.devices(DRIVER))
+    await cluster.run("new", {"c": {THING: 1}})
+    assert await first.end() == 0
+    await cluster.run("next", {"c": {THING: 1}})
+    await third.start(things())
+    await second.said("handed dra.example.com over")
+    assert await second.end() == 0
+    await cluster.run("last", {"c": {THING: 1}})
+    assert devices(cluster, "new", "next", "last").keys() == {"new", "next", "last"}
+    assert all(cluster.allocated(pod) for pod in ("new", "next", "last"))
+    for pod in ("new", "next", "last"):
+        await cluster.end(pod)

@@ -1,0 +1,240 @@
+"""One group from front to front: when a state ends, what each front may offer meanwhile, and what a kill leaves."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpgateway.cluster.server import ClusterError
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.switching.choosing import BETWEEN, Group
+from dpgateway.switching.facts import DraFacts, Fact
+from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from dpgateway.switching.switch import LOOK, PATIENCE, PENDING, SETTLING, SETTLING_CLAIMS, FrontSwitch
+
+NAME, GROUP, POOL = "example.com/thing", "boards", "node/boards"
+P, LP, D, LD = SwitchState.PLUGIN, SwitchState.LEAVING_PLUGIN, SwitchState.DRA, SwitchState.LEAVING_DRA
+YES = Fact(True)
+ALL = DraFacts(YES, YES, YES, YES, {}, {NAME: YES}, {NAME: 4})
+
+
+class Rig:
+    """The gateway as a group sees it, and the time."""
+
+    def __init__(self, folder):
+        self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
+        self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
+        self.moves, self.offers = [], []
+        self.begin()
+
+    def begin(self):
+        """A gateway starts."""
+        record = self.files.look(GROUP) or SwitchRecord(GROUP)
+        self.switch = FrontSwitch(record, self.facts, self, self.files, clock=self)
+        self.switch.group = Group((NAME,), pool=POOL)
+
+    # its clock
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return self.now + 1e9
+
+    # the gateway
+
+    def serves(self, names, front):
+        return self.served
+
+    def in_flight(self, names):
+        return self.flying
+
+    async def move(self, names):
+        self.moves.append((*names, self.switch.record.state.front))
+
+    def offer(self):
+        self.offers.append(self.switch.record.state)
+
+    def published(self, pool):
+        assert pool == POOL
+        return self.slices
+
+    async def pending(self, pool):
+        if isinstance(self.claims, Exception):
+            raise self.claims
+        return self.claims
+
+    # a test's verbs
+
+    @property
+    def state(self):
+        return self.switch.record.state
+
+    def know(self, **facts):
+        self.facts.set(replace(self.facts.value, **facts))
+
+    async def after(self, seconds):
+        """So many seconds later; returns the state."""
+        self.now += seconds
+        await self.switch.step()
+        assert (self.files.look(GROUP) or SwitchRecord(GROUP)) == self.switch.record, "on disk before it has an effect"
+        return self.state
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+@pytest.fixture
+async def on_dra(rig):
+    assert await rig.after(0) is LP
+    rig.know(allocatable={NAME: 0})
+    await rig.after(1)
+    assert await rig.after(SETTLING) is D
+    rig.slices = 4
+    return rig
+
+
+async def test_to_dra_once_the_node_shows_no_device(rig):
+    assert await rig.after(0) is LP
+    assert rig.offers == [LP]
+    assert await rig.after(8) is LP, "the Node still shows four"
+    assert rig.switch.waits_for.endswith(f"found 4 of {NAME}")
+    rig.know(allocatable={"example.com/other": 2})
+    assert await rig.after(0) is LP
+    assert await rig.after(SETTLING / 2) is LP
+    assert rig.moves == []
+    assert await rig.after(SETTLING / 2) is D
+    assert rig.moves == [(NAME, "dra")]
+
+
+@pytest.mark.parametrize("what", ["a pod that comes", "the Node shows devices again", "the Node is unknown"])
+async def test_settling_begins_anew(rig, what):
+    await rig.after(0)
+    rig.know(allocatable={})
+    await rig.after(1)
+    if what == "a pod that comes":
+        rig.flying = True
+    else:
+        rig.know(allocatable={NAME: 4} if "again" in what else None)
+    assert await rig.after(SETTLING) is LP
+    rig.flying = False
+    rig.know(allocatable={})
+    assert await rig.after(0) is LP
+    assert await rig.after(SETTLING) is D
+
+
+async def test_a_node_that_shows_devices_for_ever_gets_them_back(rig):
+    assert await rig.after(0) is LP
+    assert await rig.after(PATIENCE - 1) is LP
+    assert await rig.after(2) is P
+    assert rig.offers == [LP, P]
+    assert rig.moves == []
+
+
+async def test_what_turns_false_meanwhile_ends_it(rig):
+    await rig.after(0)
+    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    assert await rig.after(1) is P
+    assert rig.moves == []
+
+
+async def test_what_is_unknown_meanwhile_is_waited_for(rig):
+    await rig.after(0)
+    rig.know(registered=Fact(None), allocatable={})
+    assert await rig.after(SETTLING + 1) is LP
+    rig.know(registered=YES)
+    await rig.after(1)
+    assert await rig.after(SETTLING) is D
+
+
+async def test_back_at_once_for_an_older_kubelet(on_dra):
+    rig = on_dra
+    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    assert await rig.after(1) is LD
+    assert await rig.after(30) is LD, "its slices aren't empty yet"
+    rig.slices, rig.claims = 0, ["default/one"]
+    await rig.after(0)
+    assert await rig.after(SETTLING_CLAIMS) is P, "such a kubelet prepares no claim"
+    assert rig.moves[-1] == (NAME, "deviceplugin")
+    assert rig.offers[-2:] == [LD, P]
+
+
+@pytest.mark.parametrize("found", [["default/one"], ClusterError("away")], ids=["pending", "unknown"])
+async def test_back_without_a_class_waits_for_claims(on_dra, found):
+    rig = on_dra
+    rig.now += BETWEEN
+    rig.know(classes={NAME: Fact(False, "no class", rig.now)})
+    assert await rig.after(29) is D
+    assert await rig.after(1) is LD
+    rig.slices, rig.claims = 0, found
+    await rig.after(0)
+    assert await rig.after(SETTLING_CLAIMS) is LD
+    rig.claims = found if isinstance(found, Exception) else []
+    assert await rig.after(PENDING - 1) is (P if not isinstance(found, Exception) else LD)
+    assert await rig.after(1) is P
+
+
+async def test_a_class_that_is_back_in_time(on_dra):
+    rig = on_dra
+    rig.now += BETWEEN
+    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    assert await rig.after(0) is LD
+    rig.know(classes={NAME: Fact(True, "", rig.now)})
+    assert await rig.after(1) is D
+    assert rig.moves == [(NAME, "dra")], "it never left"
+
+
+@pytest.mark.parametrize("unknown", ["registered", "node", "slices", "rights"])
+async def test_unknown_changes_nothing(on_dra, unknown):
+    on_dra.know(**{unknown: Fact(None)})
+    assert await on_dra.after(1000) is D
+
+
+async def test_only_the_gateway_that_serves_acts(rig):
+    rig.served = False
+    assert await rig.after(10) is P
+    # the other gateway goes to DRA meanwhile
+    await rig.files.write(SwitchRecord(GROUP, D))
+    assert await rig.after(LOOK) is D
+    assert rig.moves[-1] == (NAME, "dra")
+    assert rig.offers == [D]
+
+
+@pytest.mark.parametrize("state", [P, LP, D, LD])
+async def test_a_killed_gateways_successor_goes_on(rig, state):
+    await rig.files.write(SwitchRecord(GROUP, state, int(rig.time()), "it was so"))
+    rig.begin()
+    assert rig.state is state
+    rig.know(allocatable={})
+    if state in {P, LP}:
+        await rig.after(0)
+        await rig.after(1)
+        assert await rig.after(SETTLING) is D
+    else:
+        rig.know(node=Fact(False, "an old kubelet", rig.now))
+        await rig.after(0)
+        await rig.after(0)
+        assert await rig.after(SETTLING_CLAIMS) is P
+
+
+async def test_too_many_changes_stay_on_the_device_plugin(rig):
+    for _ in range(3):
+        assert await rig.after(BETWEEN) is LP
+        rig.know(node=Fact(False, "an old kubelet", rig.now))
+        assert await rig.after(1) is P
+        rig.know(node=Fact(True, "", rig.now))
+    assert await rig.after(BETWEEN) is P
+    assert rig.switch.choice.flaps
+    assert await rig.after(3700) is LP
+
+
+async def test_a_full_disk_changes_nothing(rig):
+    rig.files.folder.parent.mkdir(parents=True)
+    rig.files.folder.write_text("in the way")
+    rig.now += 1
+    assert await rig.switch.step() == LOOK
+    assert (rig.state, rig.offers) == (P, [])
+    rig.files.folder.unlink()
+    assert await rig.after(LOOK) is LP
