@@ -123,6 +123,31 @@ async def test_what_a_device_plugin_gave_is_not_in_slices(node, kubelet, gateway
     assert held not in node.devices
 
 
+RELEASES = {"count": 2, "release": True}
+
+
+async def test_what_the_other_front_gave_is_released_by_the_same_driver(node, kubelet, gateway):
+    await gateway.start(resource("deviceplugin", options=RELEASES))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    gateway.reload(resource(options=RELEASES))
+    await node.register()
+    await until(lambda: len(node.devices) == 1)
+    kubelet.remove("one")
+    await gateway.said(f"released {held}")
+    await until(lambda: len(node.devices) == 2)
+
+    claim = node.allocate("c", "node-0")
+    await node.prepare(claim)
+    gateway.reload(resource("deviceplugin", options=RELEASES))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 1))
+    assert await node.unprepare(claim) == ""
+    await gateway.said("released node-0", 2 if held == "node-0" else 1)
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    assert not [line for line in gateway.log if "isn't told" in line]
+
+
 async def test_nor_after_a_restart_without_journals(node, kubelet, gateway, short_path):
     await gateway.start(resource("deviceplugin"))
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))

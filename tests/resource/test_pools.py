@@ -11,6 +11,8 @@ from unittest.mock import ANY
 import pytest
 
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import DriverTimeout, RequestError
@@ -211,6 +213,40 @@ async def test_hardware_of_a_removed_resource(tmp_path):
     await until(lambda: inventories[FFT].ledger.offers()["b0"].health.ok)
     for inventory in inventories.values():
         inventory.close()
+    following.cancel()
+
+
+@pytest.mark.parametrize(
+    ("driver", "elsewhere", "owed", "logged"),
+    [
+        ("scripted", "", True, False),
+        ("other", "", False, True),
+        ("scripted", "another gateway serves it", False, False),
+    ],
+)
+async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, caplog, driver, *, elsewhere, owed, logged):
+    told = Told([])
+    pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, Threads()), CallsAfterClose())
+    following = asyncio.ensure_future(pools.run())
+    config = configured(name=AES, front="dra")
+    pools.add(config)
+    own = ResourceHoldings(Holdings().remembered({}).given_by("scripted"))
+    inventory = Inventory(Observable(config), own, LOG, Clock())
+    pools.join(inventory)
+    inventory.take(tuple(BOARDS))
+    if elsewhere:
+        pools.elsewhere.add(AES, elsewhere)
+    there, now = told.by_resource[AES], time.monotonic()
+    gave = {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]), device="b0", driver=driver)}
+    noted = {"b0": Noted((), frozenset([Container("1a", "c")]))}
+    there.set(there.value.remembered(gave).noted(noted, now, now))
+    await turns()
+    assert own.value.unreleased == {}
+    there.set(there.value.noted({}, now + 60, now + 60))
+    await until(lambda: AES not in told.by_resource)
+    assert ("b0" in inventory.used().behind) is owed
+    assert ("isn't told" in caplog.text) is logged
+    inventory.close()
     following.cancel()
 
 

@@ -89,7 +89,7 @@ class ClaimEnds:
     def undo(self, record: ClaimRecord) -> None:
         """What drivers gave for a preparation that failed is being released, of which no record says anything more."""
         offered = self._store.offerings
-        undoing = asyncio.gather(*[self._released(one) for one in record.given if one.resource in offered])
+        undoing = asyncio.gather(*[self._released(record, one) for one in record.given if one.resource in offered])
         self._undoing.add(undoing)
         undoing.add_done_callback(self._undoing.discard)
 
@@ -127,14 +127,14 @@ class ClaimEnds:
                 await self._store.on_disk(partial(self._specs.withdraw, names))
             except (GatewayError, OSError) as error:  # the keeper of specs removes them later, and those without a name
                 self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
-        await asyncio.gather(*map(self._released, record.given))
+        await asyncio.gather(*[self._released(record, one) for one in record.given])
         with self._step():
             await self._store.forget(record)
         self._log.info("unprepared %s", record, extra=record.fields)
 
-    async def _released(self, one: Given) -> None:
+    async def _released(self, record: ClaimRecord, one: Given) -> None:
         """Returns once the driver was told that these devices are free. A resource that isn't configured any more has
-        no driver to tell; one that is stopped has the release in its journal.
+        no driver to tell; one that is stopped has the release in its journal, and so has one on another front.
         """
         if one.admin:
             return
@@ -142,9 +142,10 @@ class ClaimEnds:
         while (offering := offerings.get(one.resource)) is None and one.resource in self._store.expected:
             await self._store.served.wait(self._store.served.version)
         if offering is None:
-            text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
-            extra = {"resource": one.resource, "devices": list(one.ids)}
-            self._log.warning(text, one.resource, ", ".join(one.ids), extra=extra)
+            if untold := sorted(self._store.untold(record, one.resource).intersection(one.ids)):
+                text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
+                extra = {"resource": one.resource, "devices": untold}
+                self._log.warning(text, one.resource, ", ".join(untold), extra=extra)
             return
         with self._step():
             await offering.usage.wait_for(

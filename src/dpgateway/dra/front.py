@@ -126,6 +126,7 @@ class DraFront:
         parts = ClaimParts(cluster.server, files, cluster.specs, common.threads, left, _log)
         self.claims = NodeClaims(us.driver, parts, node.boot)
         self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
+        self.claims.store.owe = common.pools.owe
         self.claims.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")

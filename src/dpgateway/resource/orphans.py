@@ -19,7 +19,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 from dpgateway.kit.threads import Threads
-from dpgateway.resource.front import InUse, Usage, Usages
+from dpgateway.resource.front import InUse, Unreleased, Usage, Usages
 from dpgateway.resource.journal import entries_of_others
 
 WRITTEN = 0.1
@@ -28,6 +28,9 @@ PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 
 UNKNOWN = "what containers hold of resources that aren't configured any more isn't known: %s"
+
+Owe = Callable[[str, str, Unreleased], bool]
+"""Has the present driver of a resource release an id that another front gave. Returns whether it will."""
 
 _log = bind(__name__)
 
@@ -66,10 +69,11 @@ class Orphans:
         self._moved: set[str] = set()
         """The resources that another front offers."""
         self._leaked: set[tuple[str, str, int | None]] = set()
-        """The logged leaks: resource, id, and time of the grant."""
+        """The freed ids seen so far: resource, id, and time of the grant."""
 
-    async def run(self, changed: Callable[[], None]) -> None:
-        """Calls ``changed`` whenever the holdings may have changed; never returns.
+    async def run(self, changed: Callable[[], None], owe: Owe = lambda *_: False) -> None:
+        """Calls ``changed`` whenever the holdings may have changed; never returns. ``owe``: of freed ids of a resource
+        that another front offers.
 
         Another gateway may still serve an orphan and write its journal, a moment after the kubelet's checkpoint. So
         while an id lacks its hardware, the journals are read again, with backoff.
@@ -81,7 +85,7 @@ class Orphans:
         while True:
             seen = self._changed.version
             for resource in tuple(self.usages):
-                self._review(resource)
+                self._review(resource, owe)
             changed()
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
@@ -176,9 +180,9 @@ class Orphans:
             usage.subscribe(self._changed.notify)
             self._changed.notify()
 
-    def _review(self, resource: str) -> None:
-        """Logs the resource's freed ids of drivers with ``release``, because it has no driver to release to; and
-        forgets it once no container holds any of its ids.
+    def _review(self, resource: str, owe: Owe) -> None:
+        """Logs the resource's freed ids of drivers with ``release``, unless it has a driver to release to; and forgets
+        it once no container holds any of its ids.
         """
         holdings = self.usages[resource].value
         moved = resource in self._moved
@@ -188,6 +192,8 @@ class Orphans:
             known = resource, id_, entry.since  # a reread journal has it again
             if entry.driver != "" and known not in self._leaked:
                 self._leaked.add(known)
+                if moved and owe(resource, id_, entry):
+                    continue
                 leak(_log, resource, holdings, id_, reason)
         # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
         unknown = moved and not (holdings.known and holdings.remembers)

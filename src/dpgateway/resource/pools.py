@@ -23,7 +23,7 @@ from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import KubeletError
 from dpgateway.kit.observable import Observable
 from dpgateway.resource.elsewhere import Elsewhere
-from dpgateway.resource.front import InUse
+from dpgateway.resource.front import InUse, Unreleased, Usage
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
@@ -38,6 +38,8 @@ async def _nothing() -> None:
 
 class Member(Protocol):
     """A resource, as its pool sees it."""
+
+    usage: Usage
 
     @property
     def name(self) -> str: ...
@@ -143,7 +145,7 @@ class Pools:
         self._after_close.subscribe(self._besides_changed)
         self.left.subscribe(self._besides_changed)
         async with asyncio.TaskGroup() as group:
-            orphans = self._orphans.run(self._besides_changed)
+            orphans = self._orphans.run(self._besides_changed, self.owe)
             group.create_task(orphans, name="what containers hold of resources that went")
             group.create_task(self.elsewhere.run(), name="what other gateways serve")
 
@@ -221,6 +223,18 @@ class Pools:
         """What the other front gave of a configured resource, before the resource changed its front."""
         orphan, left = self._orphans.usages.get(name), self.left.value.get(name)
         return tuple([one for one in (orphan.value if orphan is not None else None, left) if one is not None])
+
+    def owe(self, name: str, id_: str, entry: Unreleased) -> bool:
+        """The other front gave this id, and it is free now. Has the resource release it, as if a grant of its own had
+        failed; until then it isn't free. Returns whether it will: only the driver that gave a device can release it.
+        """
+        if name in self.elsewhere.served:  # that gateway sees it, too
+            return True
+        member = self._served.get(name)
+        if member is None or not entry.driver or member.usage.value.driver != entry.driver:
+            return False
+        member.usage.set(member.usage.value.owed((id_,), {id_: entry.hardware}, {id_: entry.device}))
+        return True
 
     async def others_ended(self) -> None:
         """Waits until the grants of a gateway that served until now are known, of resources that aren't configured

@@ -22,11 +22,12 @@ from typing import TypeVar
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
-from dpgateway.dra.claims.records import ClaimRecord, Damaged
+from dpgateway.dra.claims.records import ClaimRecord, Damaged, Phase
 from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Unreleased, Usage
+from dpgateway.resource.orphans import Owe
 
 T = TypeVar("T")
 Left = Observable[Mapping[str, InUse]]
@@ -56,6 +57,10 @@ class ClaimStore:
         """The resources that are served, by name."""
         self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
         """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
+        self.owe: Owe = lambda *_: False
+        """Of a resource that another front offers by now."""
+        self._untold: dict[tuple[str, str], frozenset[str]] = {}
+        """`_untold` contains what :meth:`untold` has found, keyed by the claim's uid and resource."""
         self._remembered: dict[str, Mapping[str, Unreleased]] = {}
         """`_remembered` contains the journals as they were when the records were read, keyed by resource."""
         self.expected: set[str] = set()
@@ -121,6 +126,18 @@ class ClaimStore:
             self._tell(resource, recalled=True)
         return self.by_resource[resource]
 
+    def untold(self, old: ClaimRecord, resource: str) -> frozenset[str]:
+        """The ids of a claim that is ending, of a resource that isn't offered here, of which no driver will be told.
+        Those that another front offers by now it has to release: it is told of them once.
+        """
+        if (known := self._untold.get((old.uid, resource))) is not None:
+            return known
+        in_use, remembered = self.usage(resource).value, self._remembered.get(resource, {})
+        given = in_use.remembered(remembered).unreleased
+        told = {id_ for id_ in old.of(resource) if id_ in given and self.owe(resource, id_, given[id_])}
+        self._untold[old.uid, resource] = found = frozenset(old.of(resource)) - told
+        return found
+
     def expect(self, resource: str) -> None:
         """The resource is going to be served."""
         self.expected.add(resource)
@@ -147,6 +164,9 @@ class ClaimStore:
         RequestError: what isn't on disk isn't done.
         """
         self.records[new.uid] = new
+        if new.phase is Phase.ENDING:  # owed to the drivers before it counts as free
+            for resource in {one.resource for one in new.given} - self.offerings.keys() - self.expected:
+                self.untold(new, resource)
         self._tell(recalled=recalled)
         try:
             await self.on_disk(partial(self._files.write, new))
@@ -157,6 +177,7 @@ class ClaimStore:
 
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
+        self._untold = {key: ids for key, ids in self._untold.items() if key[0] != old.uid}
         self._tell()
         try:
             await self.on_disk(partial(self._files.remove, old.uid))
