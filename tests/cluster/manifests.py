@@ -17,10 +17,19 @@ HELMS_OWN = re.compile(r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .
 
 def template(*options: object) -> str:
     """What helm makes of the chart, without a cluster."""
+    return _helm("template", *options)
+
+
+def notes(*options: object) -> str:
+    """What helm would say after an installation, without a cluster."""
+    return _helm("install", "--dry-run=client", *options).partition("\nNOTES:\n")[2]
+
+
+def _helm(verb: str, *options: object) -> str:
     with tempfile.TemporaryDirectory(prefix="helm-") as where:
         helm = Path(where) / "helm"
         helm.symlink_to(KUBE.binary())
-        return run(helm, "template", "dpgateway", ROOT / "deploy/helm/dpgateway", "--namespace=dpgateway", *options)
+        return run(helm, verb, "dpgateway", ROOT / "deploy/helm/dpgateway", "--namespace=dpgateway", *options)
 
 
 def rendered() -> str:

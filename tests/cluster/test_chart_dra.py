@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ from dpgateway.cluster.account import IN_POD
 from dpgateway.dra.slices.names import label
 from dpgateway.registry.socket import FOLDER
 from tests.cluster.machine.box import ClusterError
-from tests.cluster.manifests import template
+from tests.cluster.manifests import notes, template
+from tests.support.gateway import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = "dra.example.com"
 DRA = {"enabled": True, "driver": DRIVER}
 THING = {"name": "example.com/thing", "driver": "simulated", "front": "dra"}
 PLUGIN = THING | {"name": "example.com/other", "front": "deviceplugin"}
+PLAIN = {"name": "example.com/plain", "driver": "simulated"}
 BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
 
 
@@ -92,8 +95,9 @@ class TestRights:
         assert granted(render()) == asked() - only
         assert not granted(render(dra={}, resources=[]))
 
-    def test_all_claims_may_be_listed(self, render):
-        assert ("resourceclaims", "list") in granted(render(dra=DRA | {"rights": {"listClaims": True}}))
+    def test_all_claims_may_be_listed_unless_the_values_forbid_it(self, render):
+        assert ("resourceclaims", "list") in granted(render())
+        assert ("resourceclaims", "list") not in granted(render(dra=DRA | {"rights": {"listClaims": False}}))
 
     def test_they_belong_to_an_account_of_the_gateways_alone(self, render):
         account = {"create": False, "name": "own"}
@@ -112,6 +116,60 @@ class TestRights:
         assert binding == {"policyName": "dpgateway-dpgateway-slices", "validationActions": ["Deny"]}
 
 
+class TestFronts:
+    def test_resources_that_say_none_move_by_themselves(self, render):
+        found = configuration(render(resources=[THING, PLUGIN, PLAIN], config={"defaults": {"preference": "packed"}}))
+        assert found["defaults"] == {"front": "auto", "preference": "packed"}
+        assert found["resources"] == [THING, PLUGIN, PLAIN]
+
+    def test_unless_the_values_say_one(self, render):
+        profiles = {"boards": BOARDS | {"config": {"defaults": {"front": "dra"}}}}
+        objects = render(config={"defaults": {"front": "deviceplugin"}}, profiles=profiles)
+        fronts = [configuration(objects, name)["defaults"]["front"] for name in ("dpgateway", "dpgateway-boards")]
+        assert fronts == ["deviceplugin", "dra"]
+
+    def test_nothing_moves_before_dra_is_enabled(self, render):
+        before = render(dra={}, resources=[PLAIN])
+        assert configuration(before).keys() == {"web", "resources"}
+        assert {kind for kind, _ in before} == {"ConfigMap", "DaemonSet", "Pod", "ServiceAccount"}
+
+    def test_values_of_a_chart_before_dra(self, render):
+        assert render("--set=dra=null,events=null", resources=[PLAIN]) == render(dra={}, resources=[PLAIN])
+
+    @pytest.mark.parametrize("front", [None, "dra", "deviceplugin", "auto"])
+    @pytest.mark.parametrize("withdraw", [False, True])
+    def test_the_gateway_takes_the_configuration(self, render, tmp_path, front, withdraw):
+        config = {"defaults": {"front": front}} if front else {}
+        found = configuration(render(dra=DRA | {"withdraw": withdraw}, resources=[PLAIN], config=config))
+        file = tmp_path / "config.yaml"
+        file.write_text(json.dumps(found))
+        words = [*COMMAND, "check", "--all-nodes", "--config", file]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+class TestNotes:
+    @pytest.fixture
+    def said(self, tmp_path):
+        def said(dra, *resources):
+            file = tmp_path / "values.json"
+            file.write_text(json.dumps({"dra": dra, "config": {"resources": resources}}))
+            return notes(f"--values={file}")
+
+        return said
+
+    def test_each_resource_has_its_front(self, said):
+        lines = [line.strip() for line in said(DRA, THING, PLUGIN, PLAIN).splitlines()]
+        assert f"{THING['name']} of gateway: by DRA alone" in lines
+        assert f"{PLUGIN['name']} of gateway: by the device plugin" in lines
+        assert f"{PLAIN['name']} of gateway: auto, as its node can" in lines
+
+    def test_they_say_what_comes_before_an_uninstall(self, said):
+        assert "Before you uninstall: --set dra.withdraw=true" in said(DRA, PLAIN)
+        assert "Nothing is offered by DRA any more" in said(DRA | {"withdraw": True}, PLAIN)
+        assert "DRA" not in said({}, PLAIN)
+
+
 class TestClasses:
     def test_each_resource_has_one(self, render):
         profiles = {"boards": BOARDS | {"config": {"resources": [THING, PLUGIN]}}}
@@ -119,10 +177,11 @@ class TestClasses:
         assert classes(render(profiles=profiles)) == {"example.com/thing": ("example.com.thing", expression)}
 
     def test_by_default_too(self, render):
-        found = render(resources=[{**PLUGIN, "front": "dra"}, {**PLUGIN, "name": "a.b/c"}], config={})
-        assert classes(found).keys() == {"example.com/other"}
-        resource = {"name": "a.b/c", "driver": "simulated"}
-        assert classes(render(resources=[resource], config={"defaults": {"front": "dra"}})).keys() == {"a.b/c"}
+        resources = [THING, PLUGIN, PLAIN]
+        assert classes(render(resources=resources)).keys() == {THING["name"], PLAIN["name"]}
+        for front, more in (("dra", {PLAIN["name"]}), ("deviceplugin", set())):
+            found = render(resources=resources, config={"defaults": {"front": front}})
+            assert classes(found).keys() == {THING["name"], *more}
 
     @pytest.mark.parametrize("name", ["example.com/Some_Thing", f"{'a' * 60}.example.com/{'b' * 63}", "a.b/c._d"])
     def test_names_that_no_object_can_have(self, render, name):
@@ -190,6 +249,7 @@ LONG = f"{'d' * 50}.example"
             {"dra": {}, "profiles": {"boards": BOARDS | {"config": {"defaults": {"front": "dra"}}}}},
             r"config.resources of boards",
         ),
+        ({"dra": {}, "resources": [PLAIN | {"front": "auto"}]}, r"plain has front: auto, expected dra.enabled: true"),
         ({"dra": {}, "resources": [], "config": {"dra": {"driver": "a.b"}}}, r"config.dra.driver of gateway"),
         ({"dra": {"enabled": True}}, r"dra.driver: found nothing"),
         ({"dra": DRA | {"driver": "No_Name"}}, r"/dra/driver"),
@@ -201,7 +261,7 @@ LONG = f"{'d' * 50}.example"
         ({"dra": DRA | {"driver": LONG}, "kubeletDir": "/var/snap/microk8s/common/var/lib/kubelet"}, r"at most 107"),
         ({"dra": {}, "resources": [], "config": {"cluster": {"events": True}}}, r"expected events.enabled: true"),
     ],
-    ids=["no dra", "by default", "driver alone", "no driver", "no name", "two drivers", "root", "socket", "events"],
+    ids=["no dra", "by default", "auto", "driver alone", "no driver", "no name", "two drivers", "root", "socket", "events"],
 )
 def test_what_helm_refuses_at_once(render, values, found):
     with pytest.raises(ClusterError, match=found):

@@ -111,7 +111,9 @@ def test_the_upgrade_of_a_chart_before_dra_moves_nothing_until_it_is_enabled(pla
     plane.install("--reuse-values")
     assert (plane.configuration(), plane.classes()) == (before, set())
     plane.install("--reuse-values", dra=DRA)
-    assert plane.configuration() == before | {"dra": {"driver": DRIVER, "withdraw": False}}
+    dra = {"driver": DRIVER, "withdraw": False}
+    assert plane.configuration() == before | {"defaults": {"front": "auto"}, "dra": dra}
+    assert plane.classes() == {THING["name"]}
 
 
 def test_the_notes_say_what_each_kind_of_node_will_be(plane):

@@ -2,7 +2,7 @@
 
 {{- /* The front of a profile's resources that don't say one. Takes the profile's values. */ -}}
 {{- define "dpgateway.usualFront" -}}
-{{- dig "defaults" "front" "deviceplugin" .config -}}
+{{- dig "defaults" "front" (ternary "auto" "deviceplugin" .dra.enabled) .config -}}
 {{- end -}}
 
 {{- /* The names of a profile's resources with one of these fronts, in a list. Takes the profile's "values", and the
@@ -66,10 +66,9 @@
 `helm template` sees none. */ -}}
 {{- define "dpgateway.checkClaims" -}}
 {{- $drivers := list -}}
-{{- range (lookup "v1" "ConfigMap" .Release.Namespace "").items -}}
-{{- if and (eq (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name) (hasKey (default dict .data) "config.yaml") -}}
-{{- $drivers = append $drivers (dig "dra" "driver" "" (get .data "config.yaml" | fromYaml)) -}}
-{{- end -}}
+{{- range $component, $_ := include "dpgateway.profiles" . | fromYaml -}}
+{{- $installed := lookup "v1" "ConfigMap" $.Release.Namespace (include "dpgateway.profileName" (dict "root" $ "component" $component)) -}}
+{{- $drivers = append $drivers (dig "dra" "driver" "" (dig "data" "config.yaml" "" $installed | fromYaml)) -}}
 {{- end -}}
 {{- $drivers = without $drivers "" nil -}}
 {{- $claims := list -}}
@@ -106,7 +105,7 @@ nothing, or to a containerd that drops the names of CDI devices. `helm template`
 {{- end -}}
 {{- $obstacle := include "dpgateway.obstacle" .status.nodeInfo -}}
 {{- if and $selected $fits $obstacle -}}
-{{- fail (printf "%s of %s has front: dra, and node %s has %s, because an older one starts pods without the device; give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name $obstacle) -}}
+{{- fail (printf "%s of %s has front: dra, and node %s has %s, because an older one starts pods without the device; take front: auto, or give such nodes a profile with front: deviceplugin" $.name $.component .metadata.name $obstacle) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

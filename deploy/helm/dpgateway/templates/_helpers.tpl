@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- /* Values that a chart before DRA had not, which `helm upgrade --reuse-values` leaves out. */ -}}
 {{- define "dpgateway.complete" -}}
-{{- $dra := dict "enabled" false "driver" "" "withdraw" false "deviceClasses" true "rights" (dict "listClaims" false) -}}
+{{- $dra := dict "enabled" false "driver" "" "withdraw" false "deviceClasses" true "rights" (dict "listClaims" true) -}}
 {{- $_ := set .Values "dra" (mergeOverwrite $dra (default dict .Values.dra)) -}}
 {{- $_ := set .Values "events" (default (dict "enabled" false) .Values.events) -}}
 {{- end -}}
@@ -107,6 +107,7 @@ each term names, for each profile, one label that the node hasn't. */ -}}
 {{- end }}
 {{- if .dra.enabled }}
 {{- $_ := set $own "dra" (dict "driver" .dra.driver "withdraw" .dra.withdraw) }}
+{{- $_ := set $own "defaults" (dict "front" "auto") }}
 {{- if ne .kubeletDir "/var/lib/kubelet" }}
 {{- $_ := set $own "kubelet" (dict "root_dir" .kubeletDir) }}
 {{- end }}
