@@ -261,7 +261,18 @@ LONG = f"{'d' * 50}.example"
         ({"dra": DRA | {"driver": LONG}, "kubeletDir": "/var/snap/microk8s/common/var/lib/kubelet"}, r"at most 107"),
         ({"dra": {}, "resources": [], "config": {"cluster": {"events": True}}}, r"expected events.enabled: true"),
     ],
-    ids=["no dra", "by default", "auto", "driver alone", "no driver", "no name", "two drivers", "root", "socket", "events"],
+    ids=[
+        "no dra",
+        "by default",
+        "auto",
+        "driver alone",
+        "no driver",
+        "no name",
+        "two drivers",
+        "root",
+        "socket",
+        "events",
+    ],
 )
 def test_what_helm_refuses_at_once(render, values, found):
     with pytest.raises(ClusterError, match=found):

@@ -18,9 +18,8 @@ def documents(name):
     return [*YAML(typ="safe", pure=True).load_all(PAGE.files[name])]
 
 
-VALUES, OLDER = documents("values.yaml")[0], documents("older.yaml")[0]
-ALL = {"chart": VALUES["config"], "older": OLDER["profiles"]["older"]["config"]}
-CONFIGURATIONS = ALL | {"systemd": documents("/etc/dpgateway/config.yaml")[0]}
+VALUES = documents("values.yaml")[0]
+CONFIGURATIONS = {"chart": VALUES["config"], "systemd": documents("/etc/dpgateway/config.yaml")[0]}
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -34,7 +33,7 @@ def test_the_gateway_takes_each_configuration(name, tmp_path):
 
 def test_the_values_are_the_charts():
     (known,) = YAML(typ="safe", pure=True).load_all(CHART / "values.yaml")
-    assert {*VALUES, *OLDER} <= set(known)
+    assert set(VALUES) <= set(known)
     assert set(VALUES["dra"]) <= set(known["dra"])
 
 

@@ -18,7 +18,7 @@ DEADLINE = 5.0
 RIGHTS = (
     *((verb, ObjectKind.SLICE) for verb in ("get", "list", "watch", "create", "update", "delete")),
     *((verb, ObjectKind.NODE) for verb in ("get", "list", "watch")),
-    ("get", ObjectKind.CLAIM),
+    *((verb, ObjectKind.CLAIM) for verb in ("get", "list")),
     *((verb, ObjectKind.CLASS) for verb in ("list", "watch")),
 )
 """What the front does: docs/reference/dra.md."""
