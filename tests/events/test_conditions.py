@@ -112,3 +112,13 @@ def test_without_a_kubelet_there_is_nothing_to_say_of_the_node() -> None:
 def test_why_it_isnt_registered_is_in_the_note() -> None:
     one = resource(registrations=(replace(SERVED, listed=False, failure="refused: no"),))
     assert "refused: no" in found(one)[NODE].note
+
+
+def test_a_device_by_dra_on_a_node_that_can_do_that_no_more() -> None:
+    by_claim = HolderStatus("default", "q", "uid-q", claim="one")
+    at_risk = {NAME: "kubelet v1.34.0 can't do that"}
+    said = conditions("n1", [resource(device("a", HOLDER, by_claim))], kubelet=True, at_risk=at_risk)
+    reasons = {one.name: condition.reason for one, condition in said.items()}
+    assert reasons == {"n1": "ResourceServed", "p": "DeviceHealthy", "q": "DeviceAtRisk"}
+    note = said[Subject("default", "q", "uid-q", NAME, "a")].note
+    assert note.startswith(f"device a of {NAME} came by DRA, and kubelet v1.34.0 can't do that. A container")

@@ -12,6 +12,7 @@ from dpgateway.resource.published import (
     GivenStatus,
     PoolStatus,
     SlicesStatus,
+    SwitchStatus,
 )
 from dpgateway.status import dra_troubles
 from dpgateway.status.dra_troubles import of_dra, of_moved
@@ -154,3 +155,38 @@ def test_errors_first():
 def test_devices_that_containers_have_by_the_device_plugin():
     (one,) = of_moved({NAME: [("x", "d/p (c)")], "example.com/b": []})
     assert (one.resource, one.reason) == (NAME, "offered by DRA now, but d/p (c) holds x by the device plugin")
+
+
+def switched(state, **changes):
+    """A node with ``front: auto``, without claims and resources by DRA."""
+    one = SwitchStatus(NAME, (NAME,), state, THEN, "it is so", "the Node", (), (), None, flaps=False)
+    return replace(GOOD, resources=(), claims=(), switches=(replace(one, **changes),))
+
+
+@pytest.mark.parametrize("state", ["plugin", "dra"])
+def test_a_front_that_is_reached_is_no_trouble(state):
+    assert found(switched(state)) == []
+
+
+@pytest.mark.parametrize("state", ["leaving-plugin", "leaving-dra"])
+def test_a_change_of_front_that_takes_long(state):
+    text = "neither front offers it, because it waits for the Node"
+    assert found(switched(state)) == [("warning", NAME, text, dra_troubles.SWITCH)]
+    assert found(switched(state), now="2026-01-01T00:00:59Z") == []
+
+
+def test_a_front_that_changes_too_often():
+    assert found(switched("plugin", flaps=True)) == [("warning", NAME, "it is so", dra_troubles.FLAPS)]
+
+
+def test_a_node_that_stays_on_the_device_plugin_needs_no_registration():
+    without = {"registration": replace(UNREGISTERED, failure="no handler registered for plugin type: X")}
+    assert found(replace(switched("plugin"), **without)) == []
+    assert found(replace(switched("plugin"), **without, claims=(CLAIM,)))[0][0] == "error", "its claims have to end"
+
+
+def test_claims_on_a_node_that_can_do_no_dra_any_more():
+    dra = replace(switched("plugin", unable="kubelet v1.34.0 can't"), claims=(CLAIM,))
+    claim = "claim d/c (pod p) has x, and kubelet v1.34.0 can't"
+    text = f"containers that start again would run without their devices: {claim}"
+    assert found(dra) == [("error", NAME, text, dra_troubles.AT_RISK)]

@@ -28,6 +28,7 @@ MOST = 10_000
 SETTLED: Mapping[Reason, float] = {
     "DeviceUnhealthy": 1.0,
     "DeviceGone": 1.0,
+    "DeviceAtRisk": 1.0,
     "DeviceHealthy": 1.0,
     "ResourceFailed": 10.0,
     "ResourceUnregistered": 60.0,

@@ -6,21 +6,30 @@ no list yet, one that another gateway serves, a holder whose pod has no name (ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from dpgateway.status.readiness import why_unready
 from dpgateway.status.values import DeviceStatus, ResourceStatus
 
 Reason = Literal[
-    "DeviceUnhealthy", "DeviceGone", "DeviceHealthy", "ResourceFailed", "ResourceUnregistered", "ResourceServed"
+    "DeviceUnhealthy",
+    "DeviceGone",
+    "DeviceAtRisk",
+    "DeviceHealthy",
+    "ResourceFailed",
+    "ResourceUnregistered",
+    "ResourceServed",
 ]
 """The reason of an event. docs/how-to/read-events.md describes each."""
 GOOD: frozenset[Reason] = frozenset({"DeviceHealthy", "ResourceServed"})
 
 KEPT = "The container keeps it, other pods don't get it. If it doesn't recover, delete the pod"
+RESTARTED = "A container that starts again would run without it: delete the pod"
 ANOTHER = "its successor gets another device"
 LOOK = "`dpgateway status` on the node says more"
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Subject(NamedTuple):
@@ -48,8 +57,12 @@ class Condition(NamedTuple):
         return self.reason in GOOD
 
 
-def conditions(node: str, resources: Iterable[ResourceStatus], *, kubelet: bool) -> dict[Subject, Condition]:
-    """``kubelet``: whether there is one."""
+def conditions(
+    node: str, resources: Iterable[ResourceStatus], *, kubelet: bool, at_risk: Mapping[str, str] = _NONE
+) -> dict[Subject, Condition]:
+    """``kubelet``: whether there is one; ``at_risk``: why containers of claims' pods would start without their devices,
+    by resource.
+    """
     found: dict[Subject, Condition] = {}
     for one in resources:
         if one.elsewhere is not None:
@@ -58,8 +71,11 @@ def conditions(node: str, resources: Iterable[ResourceStatus], *, kubelet: bool)
         if kubelet and (said := _of_resource(one)) is not None:
             found[Subject("", node, node, one.name, "")] = said
         for device in one.devices:
-            for subject in _holders(one.name, device):
+            for subject, by_claim in _holders(one.name, device):
                 said = _of_device(one.name, device)
+                if said.good and by_claim and one.name in at_risk:
+                    text = f"device {device.device} of {one.name} came by DRA, and {at_risk[one.name]}. {RESTARTED}"
+                    said = Condition("DeviceAtRisk", text)
                 # Several shares of a device are one device to the pod: the worse of them counts.
                 if subject not in found or found[subject].good:
                     found[subject] = said
@@ -80,10 +96,12 @@ def _of_resource(one: ResourceStatus) -> Condition | None:
     return Condition("ResourceServed", f"{name} is served on this node again")
 
 
-def _holders(resource: str, device: DeviceStatus) -> Iterator[Subject]:
+def _holders(resource: str, device: DeviceStatus) -> Iterator[tuple[Subject, bool]]:
+    """Each pod that holds the device, and whether by a claim."""
     for one in device.holders if device.held else ():
         if one.namespace and one.pod:
-            yield Subject(one.namespace, one.pod, one.pod_uid or "", resource, device.device)
+            subject = Subject(one.namespace, one.pod, one.pod_uid or "", resource, device.device)
+            yield subject, one.claim is not None
 
 
 def _of_device(resource: str, device: DeviceStatus) -> Condition:

@@ -25,6 +25,7 @@ LONGEST_NAME = 200
 ACTIONS: Mapping[Reason, str] = {
     "DeviceUnhealthy": "WatchDevice",
     "DeviceGone": "WatchDevice",
+    "DeviceAtRisk": "WatchDevice",
     "DeviceHealthy": "WatchDevice",
     "ResourceFailed": "ServeResource",
     "ResourceUnregistered": "ServeResource",

@@ -80,7 +80,8 @@ def event_writer(
 
     def look() -> Mapping[Subject, Condition]:
         status = overview.status()
-        return conditions(name_, status.resources, kubelet=status.kubelet.there)
+        at_risk = status.dra.at_risk if status.dra is not None else {}
+        return conditions(name_, status.resources, kubelet=status.kubelet.there, at_risk=at_risk)
 
     owned = server is None
     parts = EventParts(server or ApiServer(Account.of(configuration.cluster)), configuration.state_dir, threads, owned)

@@ -100,6 +100,10 @@ class SwitchStatus:
     """What keeps the group off DRA."""
     unknown: tuple[str, ...]
     """What isn't known of what DRA needs."""
+    unable: str | None
+    """Why containers get nothing by DRA on this node: one of a claim's pod that starts again runs without its devices.
+    None if they do, or if that isn't known.
+    """
     flaps: bool
     """Whether its front changed too often, so that it stays on the device plugin for a while."""
 
@@ -124,6 +128,11 @@ class DraStatus:
     api_server: ApiServerStatus
     switches: tuple[SwitchStatus, ...] = ()
     """The resources with ``front: auto``, by group."""
+
+    @property
+    def at_risk(self) -> Mapping[str, str]:
+        """Why containers of claims' pods would start without their devices, by resource."""
+        return {name: one.unable for one in self.switches if one.unable for name in one.resources}
 
     @property
     def needed(self) -> bool:

@@ -57,6 +57,7 @@ CONTEST = (
 )
 DOUBT = "the records are in `state_dir`/dra/claims; the gateway looks again by itself, every 30 s"
 AWAIT_CLAIM = "its pods go on, and end as ever while `dra.driver` stays configured; without it they can't end"
+AT_RISK = "delete their pods: the successors get devices by the device plugin"
 REFUSED_CLAIM = (
     "the kubelet asks again about every minute; this is over once a claim is prepared, or ends. The log may say more"
 )
@@ -163,8 +164,12 @@ def _of_claims(dra: DraStatus, only: str) -> Iterator[Trouble]:
                     f"{_named(claim)} has {', '.join(given.ids or given.devices)}"
                 )
     for resource, claims in left.items():
-        text = f"not offered by DRA any more, but {some(claims, MOST_NAMED)}"
-        yield Trouble(WARNING, resource, text, None, AWAIT_CLAIM)
+        if (why := dra.at_risk.get(resource)) is not None:
+            text = f"containers that start again would run without their devices: {some(claims, MOST_NAMED)}, and {why}"
+            yield Trouble(ERROR, resource, text, None, AT_RISK)
+        else:
+            text = f"not offered by DRA any more, but {some(claims, MOST_NAMED)}"
+            yield Trouble(WARNING, resource, text, None, AWAIT_CLAIM)
 
 
 def _named(claim: ClaimStatus) -> str:

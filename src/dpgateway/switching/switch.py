@@ -106,6 +106,7 @@ class FrontSwitch:
             self.waits_for or None,
             choice.obstacles,
             choice.unknown,
+            node.text or None if (node := self._facts.value.node).value is False else None,
             choice.flaps,
         )
 

@@ -282,6 +282,13 @@ DRA: tuple[Row[DraFigures], ...] = (
         lambda it: [((name,), len(one.obstacles)) for one in it.status.switches for name in one.resources],
         ("resource",),
     ),
+    Row(
+        "dpgateway_front_claims_at_risk",
+        "gauge",
+        "Claims whose containers would start again without their devices.",
+        lambda it: [((name,), _claims(it.status, name)) for name in it.status.at_risk],
+        ("resource",),
+    ),
     Row("dpgateway_dra_slices", "gauge", "Slices at the API server.", lambda it: it.status.slices.count),
     Row(
         "dpgateway_dra_slices_right",
@@ -338,6 +345,10 @@ DRA: tuple[Row[DraFigures], ...] = (
     ),
 )
 """Of a gateway with a front for DRA; other gateways have none of these."""
+
+
+def _claims(status: DraStatus, resource: str) -> int:
+    return sum(any(given.resource == resource for given in one.given) for one in status.claims)
 
 
 def _phases(status: DraStatus) -> list[Sample]:
