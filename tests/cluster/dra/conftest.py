@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.dra.node import CLASSES, COUNTS, DraNode, device_class, pod
+from tests.cluster.dra.node import CLASSES, COUNTS, DraNode, account, device_class, pod
 from tests.cluster.machine.cluster import Cluster
 
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
 NODES = {"new": ("1.37", True), "first": ("1.36", True)}
 """Kubelets that know extended resources by DRA: 1.36 was the first."""
-ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 @pytest.fixture(scope="session")
@@ -27,14 +25,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def nodes(cluster: Cluster) -> dict[str, DraNode]:
     """The nodes, and a gateway on each; each resource has a class."""
-    api = cluster.control.api
-    api("POST", ACCOUNTS, {"metadata": {"name": "gateway"}})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    subjects = [{"kind": "ServiceAccount", "name": "gateway", "namespace": "default"}]
-    api("POST", BINDINGS, {"metadata": {"name": "gateway"}, "roleRef": role, "subjects": subjects})
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = cluster.folder / "token"
-    token.write_text(api("POST", f"{ACCOUNTS}/gateway/token", asked)["status"]["token"])
+    api, token = cluster.control.api, account(cluster)
     for resource in COUNTS:
         api("POST", CLASSES, device_class(resource))
     found = {name: DraNode(cluster, name, token) for name in cluster.nodes}

@@ -25,6 +25,8 @@ CLASSES, RULES = f"{GROUP}/deviceclasses", f"{GROUP}/devicetaintrules"
 CLAIMS, TEMPLATES = (f"{GROUP}/namespaces/default/{name}" for name in ("resourceclaims", "resourceclaimtemplates"))
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}%2Cspec.nodeName%3D"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
 WAITS = ["sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done"]
 """A container's command; it ends once it has a file."""
@@ -86,6 +88,19 @@ def has_id(id_):
 def uids(objects):
     """Of a list."""
     return {one["metadata"]["uid"] for one in objects["items"]}
+
+
+def account(cluster):
+    """Makes the gateways' account, and returns the file of its token."""
+    api = cluster.control.api
+    api("POST", ACCOUNTS, {"metadata": {"name": "gateway"}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subjects = [{"kind": "ServiceAccount", "name": "gateway", "namespace": "default"}]
+    api("POST", BINDINGS, {"metadata": {"name": "gateway"}, "roleRef": role, "subjects": subjects})
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    token = cluster.folder / "token"
+    token.write_text(api("POST", f"{ACCOUNTS}/gateway/token", asked)["status"]["token"])
+    return token
 
 
 class DraNode:

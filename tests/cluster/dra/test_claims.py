@@ -160,6 +160,7 @@ def test_a_claim_for_monitoring_sees_devices_that_others_have(cluster, dra):
     cluster.control.api("DELETE", f"/api/v1/namespaces/{space}")
 
 
+@pytest.mark.parametrize("dra", ["new"], indirect=True)
 def test_a_claim_of_two_drivers_is_prepared_once_both_succeed(cluster, dra):
     before = dra.log.count("released ")
     with SecondDriver(cluster, dra.node) as second:

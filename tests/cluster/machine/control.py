@@ -1,8 +1,11 @@
 """The control plane: etcd and Kubernetes' servers, on the bridge that all nodes are plugged into."""
 
+import contextlib
 import http.client
 import json
+import socket
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +67,7 @@ class Control(Box):
 
     def api(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Any:
         """One request to the API server, much faster than kubectl; None when there is no such object."""
-        context = ssl.create_default_context(cafile=self.pki["ca.crt"])
-        context.load_cert_chain(self.pki["admin.crt"], self.pki["admin.key"])
-        connection = http.client.HTTPSConnection(self.address, timeout=10, context=context)
+        connection = self._connection(timeout=10)
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind})
             answer = connection.getresponse()
@@ -78,6 +79,26 @@ class Control(Box):
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise ClusterError(f"{method} {path}: {answer.status} {data[:2000].decode(errors='replace')}")
         return json.loads(data) if answer.getheader("Content-Type") == "application/json" else data.decode()
+
+    @contextlib.contextmanager
+    def watch(self, path: str) -> Iterator[Iterator[Any]]:
+        """The events of a watch, as they come; they end with the context, which may be left while another thread reads.
+        `path`: of a list, with a query.
+        """
+        connection = self._connection(timeout=None)
+        try:
+            connection.request("GET", f"{path}&watch=true&timeoutSeconds=3600")
+            answer = connection.getresponse()
+            yield (json.loads(line) for line in iter(answer.readline, b""))
+        finally:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    def _connection(self, timeout: float | None) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=self.pki["ca.crt"])
+        context.load_cert_chain(self.pki["admin.crt"], self.pki["admin.key"])
+        return http.client.HTTPSConnection(self.address, timeout=timeout, context=context)
 
     def _open_network(self) -> None:
         # a bridge without an address of its own takes one of its ports', and another one when that port's node goes off

@@ -79,7 +79,7 @@ class Node(Box):
     def power_off(self) -> None:
         """Everything on it ends at once; files on its disk stay."""
         self.close()
-        for folder in self._cgroups():
+        for folder in self.cgroups:
             _remove_cgroup(folder)
 
     def start_kubelet(self, release: str) -> None:
@@ -87,7 +87,7 @@ class Node(Box):
         self.release = release
         config = self.folder / "kubelet.json"
         config.write_text(json.dumps(self._kubelet_config()))
-        for folder in self._cgroups():
+        for folder in self.cgroups:
             folder.mkdir(exist_ok=True)
             if folder.parent.name == "cpuset":
                 for name in ("cpuset.cpus", "cpuset.mems"):
@@ -229,7 +229,9 @@ class Node(Box):
             "syncFrequency": "5s",  # a changed ConfigMap is in its pods within that, and not within 1 min
         }
 
-    def _cgroups(self) -> Iterator[Path]:
+    @property
+    def cgroups(self) -> Iterator[Path]:
+        """The cgroup of its pods, in each hierarchy."""
         for top in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()):
             if (top / "cgroup.procs").exists():
                 yield top / self._cgroup

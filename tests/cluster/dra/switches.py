@@ -1,0 +1,221 @@
+"""A node changes its front under pods that come and go, again and again, on a real kubelet that is exchanged in place.
+
+``python -m tests.cluster.dra.switches`` (as root, after ``make test-cluster`` has built the programs) prints, for each
+change, how long no pod began to run, and how many pods were refused or waited for long. It fails if a device was in two
+containers, a container had none, a pod didn't end, or a pod that stayed lost its device. What changes is one of:
+
+upgrade   the kubelet, from 1.34 to 1.37: to DRA
+rollback  from 1.37 to 1.34: back to the device plugin
+class     the DeviceClass is deleted, and made again, under 1.37
+reload    ``front`` in the configuration, to DRA and back, under 1.37: without ``front: auto``
+"""
+
+# ruff: noqa: T201 - it prints, as a program does
+
+import argparse
+import json
+import random
+import sys
+import time
+from functools import partial
+
+from tests.cluster.dra.churn import WANTS, Churn, Oracle, wanting
+from tests.cluster.dra.node import (
+    CLASSES,
+    WAITS,
+    DraNode,
+    account,
+    class_of,
+    device_class,
+    pod,
+)
+from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.cluster import PODS, Cluster
+
+THING, PREFIX = "example.com/thing", "THING"
+DEVICES = 48
+HOLDERS = 4
+"""Pods that stay while the front changes."""
+STEADY, AFTER = 8.0, 12.0
+"""Seconds with pods before a change begins, and after the front has changed."""
+WITHIN = 240.0
+"""Seconds that a change may take."""
+SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
+
+
+class SwitchNode(DraNode):
+    """A node with one resource."""
+
+    def __init__(self, cluster, name, token, front):
+        self.front = front
+        super().__init__(cluster, name, token)
+
+    def prepare(self):
+        nodes = [f"mknod -m 666 /dev/thing-{index} c 1 5" for index in range(DEVICES)]
+        self.node.run("sh", "-c", "; ".join(nodes))
+
+    def set_front(self, front):
+        self.front = front
+        self._write()
+
+    @property
+    def fronts(self):
+        """The front that offers devices, as the scheduler sees it; both or none, if so."""
+        slices = "dra" if self.devices(THING) else ""
+        return " ".join(filter(None, (slices, "deviceplugin" if self.node.allocatable(THING) else "")))
+
+    def until_front(self, front):
+        until(f"front {front}", lambda: self.fronts == front, WITHIN)
+
+    def _configuration(self):
+        made = super()._configuration()
+        options = {"count": DEVICES, "env_prefix": PREFIX, "device_file_prefix": "thing", "release": True}
+        made["defaults"] = {"front": self.front}
+        made["resources"] = [{"name": THING, "driver": "simulated", "options": options}]
+        return made
+
+
+class Switches:
+    """One cluster of one node, and what happens there."""
+
+    def __init__(self, cluster, front, dice):
+        self.cluster, self.api, self.dice = cluster, cluster.control.api, dice
+        self.dra = SwitchNode(cluster, "node", account(cluster), front)
+        self.api("POST", CLASSES, device_class(THING))
+        # A gateway with a new state_dir waits for 30 s where the kubelet has no pod.
+        self.api("POST", SYSTEM_PODS, pod("agent", "node", automountServiceAccountToken=False))
+        cluster.wait_for_pod("agent", "kube-system")
+        self.dra.prepare()
+        self.dra.start()
+
+    def change(self, what, rate, *, kills):
+        """One change with pods at a rate. Returns what was seen."""
+        start, to, act = getattr(self, f"_{what}")()
+        self.dra.until_front(start)
+        holders = self._hold()
+        oracle = Oracle(self.dra.node, PREFIX).start()
+        make = partial(wanting, node="node", resource=THING)
+        churn = Churn(self.cluster.control, make, rate).start()
+        time.sleep(STEADY)
+        began = time.monotonic()
+        act()
+        if kills:
+            self._kill_gateway()
+        stuck = ""
+        try:
+            self.dra.until_front(to)
+        except ClusterError as error:
+            stuck = str(error)
+        changed = round(time.monotonic() - began, 1)
+        time.sleep(AFTER)
+        gap, wait = churn.gap(began)
+        churn.finish()
+        oracle.stop()
+        seen = {
+            "what": f"{what}, to {to}",
+            "rate": rate,
+            "killed": kills,
+            "changed": stuck or changed,
+            "gap": gap,
+            "longest wait": wait,
+            "pods": len(churn.pods),
+            "refused": len(churn.refused),
+            "why": sorted({text.partition("node")[0][:160] for text in churn.refused.values()}),
+            "slow": churn.slow,
+            "unended": churn.unended,
+            "faults": [*oracle.faults, *self._lost(holders)],
+            "looks": (oracle.looks, round(oracle.longest, 2), oracle.most),
+            "events": dict(churn.events("FailedPrepareDynamicResources")),
+        }
+        self._let_go(holders)
+        return seen
+
+    # what changes: the front before, the front afterwards, and the change
+
+    def _upgrade(self):
+        return "deviceplugin", "dra", partial(self._exchange, "1.37")
+
+    def _rollback(self):
+        return "dra", "deviceplugin", partial(self._exchange, "1.34")
+
+    def _class(self):
+        path = f"{CLASSES}/{class_of(THING)}"
+        if self.api("GET", path) is not None:
+            return "dra", "deviceplugin", lambda: self.api("DELETE", path)
+        return "deviceplugin", "dra", lambda: self.api("POST", CLASSES, device_class(THING))
+
+    def _reload(self):
+        to = "deviceplugin" if self.dra.front == "dra" else "dra"
+        return self.dra.front, to, lambda: self.dra.set_front(to)
+
+    def _exchange(self, release):
+        self.dra.node.stop_kubelet()
+        self.dra.node.start_kubelet(release)
+
+    def _kill_gateway(self):
+        time.sleep(self.dice.uniform(0, 14))
+        self.dra.kill()
+        time.sleep(self.dice.uniform(0.2, 3))
+        self.dra.start()
+
+    # the pods that stay
+
+    def _hold(self):
+        for number in range(HOLDERS):
+            one = wanting(f"holder-{number}", node="node", resource=THING, command=WAITS)
+            self.cluster.create(one)
+        return {name: self._of(name) for name in (f"holder-{number}" for number in range(HOLDERS))}
+
+    def _of(self, name):
+        """The device of a pod, and its container."""
+        status = self.cluster.wait_for_pod(name)["status"]["containerStatuses"][0]
+        words = self.cluster.kubectl("exec", name, "--", "env").split()
+        assert f"{WANTS}=1" in words
+        return [word for word in words if word.startswith(f"{PREFIX}_")], status["containerID"]
+
+    def _lost(self, holders):
+        """What became of the pods that were to stay."""
+        for name, before in holders.items():
+            try:
+                now = self._of(name)
+            except ClusterError as error:
+                yield f"{name} doesn't run: {error}"
+                continue
+            if now != before:
+                yield f"{name} had {before}, and has {now}"
+
+    def _let_go(self, holders):
+        for name in holders:
+            self.api("DELETE", f"{PODS}/{name}?gracePeriodSeconds=1")
+        until("end of the pods", lambda: not self.api("GET", PODS)["items"], 120)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.dra.switches", description=__doc__)
+    parser.add_argument("changes", nargs="*", default=["upgrade", "rollback"], help="in this order")
+    parser.add_argument("--rates", type=float, nargs="+", default=[1, 4], help="pods a second, one after the other")
+    parser.add_argument("--kill", action="store_true", help="kill the gateway at a random moment of each change")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", help="a file for the gateway's log")
+    words = parser.parse_args()
+    auto = "reload" not in words.changes
+    first = "1.34" if words.changes[0] == "upgrade" else "1.37"
+    cluster, bad = Cluster({"node": (first, True)}), False
+    cluster.up()
+    try:
+        switches = Switches(cluster, "auto" if auto else "deviceplugin", random.Random(words.seed))  # noqa: S311
+        for rate in words.rates:
+            for what in words.changes:
+                seen = switches.change(what, rate, kills=words.kill)
+                bad |= bool(seen["faults"] or seen["unended"] or isinstance(seen["changed"], str))
+                print(json.dumps(seen), flush=True)
+    finally:
+        if words.log:
+            with open(words.log, "w") as file:  # noqa: PTH123
+                file.write(switches.dra.log)
+        cluster.down()
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
