@@ -22,7 +22,7 @@ from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.node.holders import Noted
 from dpgateway.resource.front import NOTED_WITHIN
-from dpgateway.resource.inventory import SETTLING
+from dpgateway.resource.inventory import QUIET, SETTLING
 from dpgateway.resource.ledger import LEAVING, Refusal
 from dpgateway.resource.shares import Offer, share_ids
 from dpgateway.resource.use import hardware
@@ -259,6 +259,34 @@ def test_an_id_whose_allocate_is_in_flight_stays_listed(node):
     node.write(NOBODY)
     assert node.listed == {"a": False}
     end()
+
+
+def test_no_id_leaves_for_another_front_during_an_allocate(node):
+    """A kubelet from 1.34 on crashes otherwise: first there is nothing to choose, then nothing is listed."""
+    node.take(A, B)
+    end = node.begin("a")
+    node.run(node.inventory.offer, offered=False)
+    assert node.listed == {"a": True, "b": False}
+    node.sleep(QUIET * 5)
+    assert node.listed.keys() == {"a", "b"}
+    end()
+    node.sleep(QUIET / 2)
+    assert node.listed.keys() == {"a", "b"}
+    node.sleep(QUIET * 2)
+    assert node.listed == {}
+    node.run(node.inventory.offer, offered=True)
+    assert node.listed == {"a": True, "b": True}
+    node.sleep(QUIET * 3)
+    assert node.listed == {"a": True, "b": True}
+
+
+def test_a_first_list_for_another_front(node):
+    node.run(node.inventory.offer, offered=False)
+    node.sleep(QUIET * 3)
+    node.take(A)
+    assert node.listed == {"a": False}
+    node.sleep(QUIET * 2)
+    assert node.listed == {}
 
 
 def test_held_until_a_newer_checkpoint(node):

@@ -32,11 +32,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dpgateway.config import ResourceConfig
 from dpgateway.kit.clock import Clock
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Device, changed, replaced
+from dpgateway.model import Device, Health, changed, replaced
 from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
@@ -48,6 +49,10 @@ SETTLING = 0.02
 """Seconds from the start of an Allocate until its exclusions are published. Kubelets write their checkpoint at each
 list and after each admission. If both coincide, 1.9 garbles the file, and 1.10 may forget its latest allocation; most
 Allocates take a few milliseconds."""
+
+QUIET = 0.4
+"""Seconds without an Allocate before the list is emptied: from the kubelet's choice to its call, and from the answer to
+its record of it."""
 
 
 class Inventory:
@@ -87,18 +92,48 @@ class Inventory:
         """Rereads the front's sources at the next possible drop."""
         self._settling: asyncio.TimerHandle | None = None
         """Publishes after SETTLING; None while nothing waits to be published."""
-        self._closed, self._offered = False, True
+        self._closed, self._offered, self._empty = False, True, False
+        self._emptying: asyncio.TimerHandle | None = None
+        """Empties the list of a resource that isn't offered; None before and after."""
+        self._uses = 0
+        """The version of ``usage`` when `_emptying` was set."""
         self.published = float("-inf")
         """When the list last changed, in seconds of the monotonic clock."""
 
     # what is offered
 
     def offer(self, *, offered: bool) -> None:
-        """Lists all devices, or nothing: while another front has them, or is about to. Granting goes on."""
+        """Lists all devices, or nothing: while another front has them, or is about to. Granting goes on.
+
+        A kubelet from 1.34 on crashes if an id leaves the list during its Allocate. So the kubelet first gets a list
+        that has nothing to choose, and the empty one once nothing was allocated for QUIET.
+        """
         if offered != self._offered:
-            self._offered = offered
+            self._offered, self._empty, self._emptying = offered, False, _cancelled(self._emptying)
             if self.list.value is not None:
                 self._publish()
+
+    def _offers(self) -> Offers:
+        if self._offered:
+            return self.ledger.offers()
+        if self._empty:
+            return {}
+        if self._emptying is None and not self._closed:
+            self._empty_later()
+        # Held ids stay as they are: containers with an Unhealthy one aren't started again.
+        taken, away = self.usage.value.last_known, Health.unhealthy("another front is going to offer it")
+        return {id_: one if id_ in taken else replace(one, health=away) for id_, one in self.ledger.offers().items()}
+
+    def _empty_later(self) -> None:
+        self._uses = self.usage.version
+        self._emptying = asyncio.get_running_loop().call_later(QUIET, self._empty_now)
+
+    def _empty_now(self) -> None:
+        """Empties the list, unless a device was given since it was last tried, or may be right now."""
+        if self.usage.value.in_flight or self.usage.version != self._uses:
+            return self._empty_later()
+        self._empty, self._emptying = True, None
+        return self._publish()
 
     # the driver's list
 
@@ -343,12 +378,13 @@ class Inventory:
         """Stops the timers: the list stays as it is."""
         self._closed = True
         self._timer, self._settling = _cancelled(self._timer), _cancelled(self._settling)
+        self._emptying = _cancelled(self._emptying)
 
     # the list
 
     def _publish(self) -> None:
         self._settling = _cancelled(self._settling)
-        offers = self.ledger.offers() if self._offered else {}
+        offers = self._offers()
         self.had_healthy = self.had_healthy or any(offer.health.ok for offer in offers.values())
         if self.list.set(offers):
             self.published = self.clock.monotonic()
