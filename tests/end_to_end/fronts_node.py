@@ -41,6 +41,8 @@ class FrontsNode:
         self.ended: list[Gateway] = []
         self.ill: dict[str, str] = {}
         """What is wrong with a device: `absent` or `unhealthy`."""
+        self.steady = "auto" in fronts.values()
+        """Whether no device may be offered on both fronts, not even for a moment: a reload takes a moment."""
         self.slow: dict[str, object] | None = None
         """What is wrong with a call of the drivers."""
 
@@ -114,12 +116,21 @@ class FrontsNode:
     def offered(self, resource: str) -> Counter[str]:
         """How often each device is offered to pods now, on the front of the resource, without what pods have."""
         if self.fronts[resource] == "dra":
-            return self._in_slices(resource)
+            return self.in_slices(resource)
+        if self.fronts[resource] == "auto":
+            return self.in_slices(resource) + self.on_list(resource)
+        return self.on_list(resource)
+
+    def on_list(self, resource: str) -> Counter[str]:
+        """How often each device is on the kubelet's list, free and Healthy."""
+        if not self.kubelet.running:
+            return Counter()
         devices = self.kubelet.resources().get(resource, {"devices": []})["devices"]
         free = [one["id"] for one in devices if one["health"] == "Healthy" and not one["holders"]]
         return Counter(id_.partition("::")[0] for id_ in free)
 
-    def _in_slices(self, resource: str) -> Counter[str]:
+    def in_slices(self, resource: str) -> Counter[str]:
+        """How often the scheduler may allocate each device."""
         found: Counter[str] = Counter()
         store = self.cluster.server.store
         taken = Counter((one["pool"], one["device"]) for it in store.list("resourceclaims") for one in _results(it))

@@ -48,11 +48,15 @@ LAST = 60
 
 
 class Life:
-    """One life, from its seed. `versions`: of the kubelets, one for each node."""
+    """One life, from its seed. `versions`: of the kubelets, one for each node; `auto`: whether the gateways choose the
+    front by themselves.
+    """
 
-    def __init__(self, cluster: SimulatedCluster, folder: Path, seed: int, versions: tuple[str, ...]) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, folder: Path, seed: int, versions: tuple[str, ...], *, auto: bool = False
+    ) -> None:
         self.cluster, self.random = cluster, Random(seed)  # noqa: S311  no secret, the same life again
-        self.seed, self._began = seed, time.monotonic()
+        self.seed, self.auto, self._began = seed, auto, time.monotonic()
         self.patient = False
         """Whether all must be as it should be, however long that takes."""
         self.ends = 0
@@ -70,7 +74,7 @@ class Life:
         self._pods = self._agents = 0
 
     def _node(self, root: Path, name: str, version: str) -> FrontsNode:
-        front = self.random.choice(FRONTS)
+        front = "auto" if self.auto else self.random.choice(FRONTS)
         root.mkdir()
         node = FrontsNode(self.cluster, root, name, version, dict.fromkeys(NAMES, front))
         node.kubelet.journal.listen(lambda _: self.check(node))
@@ -89,6 +93,8 @@ class Life:
 
     def check(self, node: FrontsNode) -> None:
         """Notes what is wrong now."""
+        if node.steady:
+            self._check_offers(node)
         for device, count in node.used().items():
             if count > (SHARES if device in CARDS else 1):
                 having = {pod: dict(found) for pod, found in node.has() if device in found}
@@ -103,6 +109,11 @@ class Life:
             if sum(found[one] for one in BOARDS) != boards or bool(cards) != any(found[one] for one in CARDS):
                 self.violated(f"{pod} on {node.name} runs with {dict(found)}, and asked for {self.wanted.get(pod)}")
 
+    def _check_offers(self, node: FrontsNode) -> None:
+        for resource in NAMES:
+            if both := node.on_list(resource) & node.in_slices(resource):
+                self.violated(f"{resource} of {node.name} is offered on both fronts: {dict(both)}")
+
     def violated(self, text: str) -> None:
         if text not in self.violations:
             self.violations.append(text)
@@ -115,12 +126,15 @@ class Life:
 
     async def begin(self) -> None:
         for name in NAMES:
-            self.cluster.device_class(name.partition("/")[2], DRIVER, resource=name, attributes={"resource": name})
+            self.make_class(name)
         for node in self.nodes:
             await node.kubelet.start()
             await self.cluster.run(f"{AGENT}-{node.name}-0", {"c": {}}, node=node.name)
             await node.start_gateway()
         self.note(f"seed {self.seed}: " + ", ".join(f"{n.name} {n.kubelet.version} {n.fronts}" for n in self.nodes))
+
+    def make_class(self, name: str) -> None:
+        self.cluster.device_class(name.partition("/")[2], DRIVER, resource=name, attributes={"resource": name})
 
     async def live(self, steps: int) -> None:
         """So many steps, then the end: all pods are deleted, and every device can be had again."""
@@ -138,6 +152,9 @@ class Life:
             self.right()
         await self.end()
 
+    def has_class(self, name: str) -> bool:
+        return ("deviceclasses", "", name.partition("/")[2]) in self.cluster.server.store.objects
+
     def by_claim(self, pod: str) -> bool:
         """Whether it has its devices by a claim."""
         return "extendedResourceClaimStatus" in (self.cluster.pod(pod) or {"status": {}})["status"]
@@ -153,7 +170,7 @@ class Life:
         self.note("calm")
         await self._until(self.terminating, CALM)
         self.right()
-        if not self.ends:
+        if not self.ends and not self.auto:
             await self._until(self.missing, CALM)
         elif not self.patient:
             return await self._quickly()
@@ -177,6 +194,9 @@ class Life:
             node.ill.clear()
             node.slow = None
             node.suffer()
+        for name in NAMES:
+            if not self.has_class(name):
+                self.make_class(name)
         for pod in self.live_pods():
             if self.cluster.phase(pod) != "Running":
                 self.cluster.delete(pod)
@@ -301,6 +321,11 @@ async def front(life: Life, node: FrontsNode) -> str:
     if not node.gateways or not all(one.log for one in node.gateways):  # before its first words it knows no SIGHUP
         return ""
     front, names = life.random.choice(FRONTS), life.random.choice([(BOARD, ALIAS), (CARD,), NAMES, (BOARD,)])
+    if life.auto:
+        if life.random.random() < 0.7:
+            return ""
+        front, names = life.random.choice((*FRONTS, "auto", "auto")), NAMES
+        node.steady = False
     node.fronts |= dict.fromkeys(names, front)
     node.reload()
     return f"{', '.join(names)} of {node.name} by {front}"
@@ -350,6 +375,18 @@ async def upgrade(life: Life, node: FrontsNode) -> str:
     version = life.random.choice([it for it in VERSIONS if it != node.kubelet.version])
     await node.kubelet.upgrade(version)
     return f"the kubelet of {node.name} is {version} now"
+
+
+async def classes(life: Life, node: FrontsNode) -> str:
+    """A DeviceClass goes, or comes back."""
+    if not life.auto:
+        return ""
+    name = life.random.choice(NAMES)
+    if not life.has_class(name):
+        life.make_class(name)
+        return f"there is a class for {name}"
+    life.cluster.server.store.delete(("deviceclasses", "", name.partition("/")[2]))
+    return f"there is no class for {name}"
 
 
 async def forget(life: Life, node: FrontsNode) -> str:
@@ -432,6 +469,7 @@ STEPS: Mapping[str, tuple[int, Step]] = {
     "gateway": (6, gateway),
     "pause": (2, pause),
     "upgrade": (3, upgrade),
+    "classes": (4, classes),
     "forget": (1, forget),
     "lose": (1, lose),
     "restart": (5, restart),
