@@ -13,6 +13,7 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.claims.reading import EXTENDED
 from dpgateway.dra.preparing import Asked, ClaimParts, NodeClaims
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -94,6 +95,20 @@ class ClaimNode:
         status = {"allocation": {"devices": {"results": results}}, "reservedFor": pods}
         one = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
         return Asked("default", name, one["metadata"]["uid"])
+
+    def make_class(self, name: str, resource: str = "") -> None:
+        """``resource``: its extendedResourceName."""
+        spec = {"extendedResourceName": resource} if resource else {}
+        self.store.create("deviceclasses", "", {"metadata": {"name": name}, "spec": spec})
+
+    def extend(self, claim: str, class_: str, annotation: str = "true") -> None:
+        """The scheduler made the claim for a pod's extended resources."""
+
+        def change(one: dict[str, Any]) -> None:
+            one["metadata"]["annotations"] = {EXTENDED: annotation}
+            one["spec"] = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": class_}}]}}
+
+        self.store.update(("resourceclaims", "default", claim), change)
 
     @property
     def records(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
+from dpgateway.dra.claims.reading import EXTENDED
 from dpgateway.dra.front import Cluster, DraFront, NodeState
 from dpgateway.dra.health import VANISHED
 from dpgateway.dra.plugin import DraPlugin
@@ -121,12 +122,16 @@ class Node:
     def devices(self) -> dict[str, Any]:
         return {device["name"]: device for one in self.slices for device in one["spec"].get("devices", ())}
 
-    def allocate(self, name: str, device: str, *pods: str) -> wire.Claim:
+    def allocate(self, name: str, device: str, *pods: str, class_: str = "") -> wire.Claim:
+        """``class_``: of a claim that the scheduler made for a pod's extended resources."""
         pool = f"{self.us.node}/{self.pool}"
         result = {"request": "r", "driver": self.us.driver, "pool": pool, "device": device}
         reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
-        made = self.store.create("resourceclaims", "default", {"metadata": {"name": name}, "status": status})
+        metadata = {"name": name, "annotations": {EXTENDED: "true"} if class_ else {}}
+        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": class_}}]}}
+        claim = {"metadata": metadata, "spec": spec, "status": status}
+        made = self.store.create("resourceclaims", "default", claim)
         return wire.Claim(namespace="default", name=name, uid=made["metadata"]["uid"])
 
     async def prepare(self, claim: wire.Claim, service: str = V1) -> Any:

@@ -260,8 +260,10 @@ async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
 async def test_a_lost_record_is_made_again(node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, asked: Asked) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"), Device("b"))
     wiped.add(NAME, resource)
+    node.make_class("things", NAME)
+    node.extend("c", "things")
     await kubelet.compares(wiped).look()
-    assert node.records["c"]["uid"] == asked.uid
+    assert (node.records["c"]["uid"], node.records["c"]["given"][0]["extended"]) == (asked.uid, NAME)
     assert await one(await wiped.prepare([asked])) == (Prepared("r", POOL, "a", ("vendor.com/x=a",), ""),)
     assert resource.lanes.allocated == []
     assert "free" in await one(await wiped.prepare([node.allocate("d", "a")]))

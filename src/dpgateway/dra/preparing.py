@@ -35,6 +35,7 @@ from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
+from dpgateway.dra.extended import ExtendedResources
 from dpgateway.dra.giving import ClaimGrants
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.call_stats import CallStats
@@ -91,6 +92,7 @@ class NodeClaims:
         """The kubelet's calls, a claim each."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         """Why the last claim that wanted devices got none, and since when on the monotonic clock."""
+        self.extended = ExtendedResources(parts.server)
         self._grants = ClaimGrants(self.store, parts.specs)
 
     @property
@@ -195,13 +197,14 @@ class NodeClaims:
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=self._patience)
         wanted = allocated(found, self.driver, asked)
+        resources = await self.extended.asked(wanted)
         damaged = self.store.damage(asked.uid)
         given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)
         new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods)
-        new = replace(new, driver=self.driver)
+        new = replace(new, driver=self.driver).asking(resources)
         try:
             await self.store.write(new)
-            for one in given:
+            for one in new.given:
                 names = await self._grants.give(one, new)
                 new = replace(new, given=tuple(replace(g, cdi=names) if g is one else g for g in new.given))
             new = replace(new, since=int(time.time()))

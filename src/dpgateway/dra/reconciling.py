@@ -156,13 +156,13 @@ class Reconciling:
         """Writes the record of a claim that the kubelet has prepared. ``cdi``: by pool and device."""
         if wanted.uid in self._store.records:
             return
-        given = []
+        given, resources = [], await self._claims.extended.asked(wanted)
         for one in chosen(wanted, self._store.offerings, had=True):
             names = [name for device, _ in one.devices for name in cdi.get((one.pool, device), ())]
             given.append(replace(one, cdi=tuple(dict.fromkeys(names))))
         key, claims = (wanted.uid, wanted.namespace, wanted.name), self._claims
         new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=claims.driver)
-        await self._store.write(new, recalled=True)
+        await self._store.write(new.asking(resources), recalled=True)
 
     # records without their claims
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway.dra.claims.reading import Result, allocated
+from dpgateway.dra.claims.reading import EXTENDED, Result, allocated
 from dpgateway.errors import RequestError
 
 DRIVER = "dra.example.com"
@@ -64,3 +64,11 @@ def test_pods_are_the_ones_that_it_is_reserved_for() -> None:
 def test_a_claim_that_is_none(found: Any, text: str) -> None:
     with pytest.raises(RequestError, match=text):
         allocated(found, DRIVER, ASKED)
+
+
+def test_the_classes_of_a_claim_for_extended_resources() -> None:
+    requests = [{"name": "r", "exactly": {"deviceClassName": "things"}}, {"name": "s", "firstAvailable": []}]
+    found = {**claim(), "spec": {"devices": {"requests": requests}}}
+    assert allocated(found, DRIVER, ASKED).classes == {}
+    found["metadata"]["annotations"] = {EXTENDED: "true"}
+    assert allocated(found, DRIVER, ASKED).classes == {"r": "things"}

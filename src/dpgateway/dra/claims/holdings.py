@@ -69,6 +69,13 @@ class ClaimHoldings(InUse):
             for uid, pod in one.pods or ((None, None),)
         )
 
+    @cached_property
+    def counted(self) -> Mapping[str, str]:
+        if self.doubt:
+            return {}
+        asked = {id_: {one.counted(self.resource).get(id_, "") for one in claims} for id_, claims in self.by_id.items()}
+        return {id_: name for id_, (name, *others) in asked.items() if name and not others}
+
     def numa_nodes(self, id_: str) -> tuple[int, ...]:
         return ()
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dpgateway.dra.slices.offered import SHARES
 from dpgateway.errors import RequestError
+
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of a claim that the scheduler made for a pod's extended resources (ExtendedResourceClaimAnnotation,
+resource/v1/types.go)."""
 
 
 class Result(NamedTuple):
@@ -38,6 +43,8 @@ class Allocated(NamedTuple):
     """The uid and the name of each pod that may use it."""
     configs: tuple[Mapping[str, Any], ...] = ()
     """The parameters of class and claim for this driver, as the API server has them."""
+    classes: Mapping[str, str] = MappingProxyType({})
+    """The class of each request, by its name, if the scheduler made the claim for a pod's extended resources."""
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name}"
@@ -65,7 +72,17 @@ def allocated(claim: Mapping[str, Any] | None, driver: str, asked: tuple[str, st
         tuple([_result(one) for one in results if one["driver"] == driver]),
         tuple([(str(one["uid"]), str(one["name"])) for one in pods]),
         configs,
+        _classes(claim),
     )
+
+
+def _classes(claim: Mapping[str, Any]) -> Mapping[str, str]:
+    if (claim["metadata"].get("annotations") or {}).get(EXTENDED) != "true":
+        return {}
+    requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
+    # such a claim has no alternatives
+    found = ((one, (one.get("exactly") or {}).get("deviceClassName")) for one in requests)
+    return {str(one["name"]): str(name) for one, name in found if name}
 
 
 def _result(one: Mapping[str, Any]) -> Result:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -52,6 +52,8 @@ class Given:
     """What class and claim ask of the driver: options by name, as plain values."""
     admin: bool = False
     """For monitoring (adminAccess): shown, but neither held, prepared nor released, so it has no ids."""
+    extended: str = ""
+    """The extended resource that the pod asked for; empty for the request of a hand-written claim, and if unknown."""
 
     def spec_ids(self, uid: str) -> tuple[str, ...]:
         """The ids under which its CDI spec is kept. ``uid``: of the claim, because another one may get the same devices
@@ -112,6 +114,22 @@ class ClaimRecord:
         """The ids that it has of a resource."""
         return tuple(id_ for given in self.given if given.resource == resource for id_ in given.ids)
 
+    def asking(self, resources: Mapping[str, str]) -> ClaimRecord:
+        """``resources``: the extended resource of each request, as far as known."""
+        given = tuple([replace(one, extended=resources.get(one.request, one.extended)) for one in self.given])
+        return replace(self, given=given)
+
+    def counted(self, resource: str) -> Mapping[str, str]:
+        """The extended resource by which the scheduler counts its pod, by id of a resource.
+
+        Of several requests the largest one: an init container may have one of its own, but doesn't add to the sum.
+        """
+        largest: dict[str, Given] = {}
+        for one in self.given:
+            if one.resource == resource and one.extended:
+                largest[one.extended] = max(largest.get(one.extended, one), one, key=lambda it: len(it.ids))
+        return {id_: name for name, one in largest.items() for id_ in one.ids}
+
     def keeps(self, resource: str, ids: Collection[str]) -> bool:
         """Whether it needs the CDI spec of these ids: until it ends, because a container may start again."""
         if self.phase is Phase.ENDING:
@@ -163,12 +181,13 @@ def record(text: str, file: str) -> ClaimRecord:
 def _given(found: Any) -> Given:  # noqa: ANN401  as JSON has it
     if not isinstance(found, dict):
         raise TypeError(f"given: expected a mapping, found {found!r}")
-    texts = {one.name: _text(found, one.name) for one in fields(Given) if one.type == "str"}
+    texts = {one.name: _text(found, one.name) for one in fields(Given) if one.type == "str" and one.default is MISSING}
     devices = tuple([(str(name), str(share)) for name, share in _list(found.get("devices"))])
     ids, cdi = (tuple(map(str, _list(found.get(key)))) for key in ("ids", "cdi"))
     if not isinstance(parameters := found.get("parameters", {}), dict):
         raise TypeError(f"parameters: expected a mapping, found {parameters!r}")
-    return Given(**texts, devices=devices, ids=ids, cdi=cdi, parameters=parameters, admin=found.get("admin") is True)
+    admin, extended = found.get("admin") is True, str(found.get("extended") or "")  # files of earlier gateways lack it
+    return Given(**texts, devices=devices, ids=ids, cdi=cdi, parameters=parameters, admin=admin, extended=extended)
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:
