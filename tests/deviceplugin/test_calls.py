@@ -1,5 +1,6 @@
 """What a kubelet may ask of a resource: the answers, the refusals, and what is said about them in the log."""
 
+import asyncio
 import logging
 import threading
 from dataclasses import replace
@@ -24,6 +25,8 @@ from dpgateway.errors import (
 )
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Noted
+from dpgateway.resource.pools import Pool
+from dpgateway.resource.use import Used
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
 from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
@@ -466,6 +469,59 @@ async def test_unknown_ids_are_never_preferred(make):
     assert await resource.prefer([Preference((*unknown, "b"), (), 2)]) == ((),)
 
 
+def of_claims(*ids):
+    """What claims have of the resource by its other front, for pods that the scheduler counts."""
+    name, behind = f"{NAME} on the other front", {id_: [id_] for id_ in ids}
+    return Used(
+        name, True, frozenset(ids), behind, holders=dict.fromkeys(ids, "team/p"), counted=dict.fromkeys(ids, NAME)
+    )
+
+
+def withheld(resource, *ids):
+    """The pool that withholds them; ``ids`` may be changed."""
+    used = [of_claims(*ids)]
+    pool = Pool(lambda: used, alone=True)
+    pool.expect(NAME)
+    resource.inventory.join(pool)
+    resource.inventory.settle()
+
+    def change(*ids):
+        used[0] = of_claims(*ids)
+        pool.tell()
+
+    return change
+
+
+@pytest.mark.parametrize("preference", ["none", "packed"])
+@pytest.mark.parametrize(
+    ("held", "question", "answer"),
+    [
+        ("ab", ("abc", "", 1), "c"),
+        ("a", ("abc", "", 2), "bc"),
+        ("ab", ("abc", "", 2), "ca"),
+        ("ab", ("abc", "b", 2), "bc"),
+        ("abc", ("abc", "", 1), "a"),
+        ("ab", ("ab", "", 3), ""),
+    ],
+)
+async def test_withheld_ids_come_last(make, preference, held, question, answer):
+    resource = make(FakeLanes(), preference=preference)
+    withheld(resource, *held)
+    available, must, size = question
+    assert await resource.prefer([Preference(tuple(available), tuple(must), size)]) == (tuple(answer),)
+
+
+async def test_withheld_ids_come_last_whatever_the_driver_says(make):
+    question = Preference(("a", "b", "c"), (), 2)
+    calls = FakeLanes("prefer", preferred=(B, C))
+    resource = make(calls)
+    withheld(resource, "a")
+    assert await resource.prefer([question]) == (("b", "c"),)
+    assert calls.asked == [("prefer", ([B, C], [], 2))]
+    calls.error = DriverError("no")
+    assert await resource.prefer([question]) == (("b", "c"),), "the kubelet wouldn't know"
+
+
 class Looked(Device):
     """Tells on which threads somebody looks at it, and lets nobody look while it is closed."""
 
@@ -630,6 +686,7 @@ def test_every_error_that_a_driver_may_cause_is_tried_here():
         errors.ConfigurationError,
         errors.KubeletError,
         errors.NoThread,
+        errors.OnOtherFront,
     }
 
 
@@ -770,3 +827,26 @@ async def test_a_mount_of_the_configuration_hides_no_device(make):
     resource = make(FakeLanes(allocation=given), mounts=(Mount("/etc", "/dev/a"),))
     with pytest.raises(RequestError, match=r"mounts\[0\].container_path is '/dev/a', which is the path of its device"):
         await resource.allocate([("a",)], NEW)
+
+
+# devices of claims
+
+
+async def test_a_grant_waits_for_the_end_of_a_claim(make):
+    resource = make(FakeLanes())
+    change = withheld(resource, "a", "b")
+    assert resource.inventory.list.value["a"].health.ok
+    granted = asyncio.ensure_future(resource.allocate([("a", "b")], NEW))
+    await turns()
+    change("b")
+    await turns()
+    assert not granted.done()
+    change()
+    assert [one.ids for one in await granted] == [("a", "b")]
+
+
+async def test_a_grant_is_refused_if_the_claim_goes_on(make):
+    resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.1)))
+    withheld(resource, "a")
+    text = await refusal(resource.allocate([("a",)], NEW))
+    assert text == f"resource {NAME}: device a is held as {NAME} on the other front by team/p"

@@ -185,6 +185,35 @@ async def test_what_a_claim_has_is_not_on_the_list_of_a_device_plugin(node, kube
     await until(lambda: not node.devices)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_a_counted_claim_has_is_healthy_and_given_to_nobody(node, kubelet, gateway, restarts):
+    node.store.create("deviceclasses", "", {"metadata": {"name": "things"}, "spec": {"extendedResourceName": NAME}})
+    more = {"timeouts": {"allocate": "1s"}}
+    await gateway.start(resource(**more))
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+    claim = node.allocate("c", "node-0", "owner", class_="things")
+    await node.prepare(claim)
+    if restarts:
+        await gateway.end(signal.SIGKILL)
+        await gateway.start(resource("deviceplugin", **more))
+        await registered_again(node)
+    else:
+        gateway.reload(resource("deviceplugin", **more))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+
+    # The kubelet is led to the other device, and gets this one only if there is no other: then it is refused.
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    assert kubelet.devices("one", "c")["container"][NAME].keys() == {"node-1"}
+    refused = await kubelet.admit("two", {"c": {NAME: 1}})
+    assert f"device node-0 is held as {NAME} on the other front by default/owner" in refused["error"]
+
+    # It waits for the claim's end, too.
+    waits = asyncio.create_task(kubelet.admit("three", {"c": {NAME: 1}}))
+    assert await node.unprepare(claim) == ""
+    assert (await waits)["ok"]
+
+
 @pytest.fixture
 async def taken(node, kubelet, gateways):
     """A gateway whose device node-0 a claim has, and a second one that takes over: the kubelet hasn't seen it yet."""

@@ -76,7 +76,7 @@ async def test_pods_of_both_fronts_start_again_whichever_front_there_is(cluster,
         kubelet.clock.advance(301)  # by then a plugin that is gone is forgotten
 
     gateway.reload(thing("deviceplugin"))
-    await shown(cluster, 3)
+    await shown(cluster, 4)  # the pod by DRA counts
     assert (await kubelet.start_container("claim", "c"))["ok"]
     await cluster.run("next", {"c": {THING: 1}})
     assert len({device_of(cluster, pod) for pod in ("plugin", "claim", "next")}) == 3

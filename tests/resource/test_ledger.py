@@ -238,3 +238,25 @@ def test_ids_of_another_plugin():
     assert some.offers()["kvm5"] == Offer("kvm5", first="kvm0")
     assert some.resolve(["kvm5"], 101) == {"kvm5": kvm}
     assert not some.offers()["kvm9"].health.ok  # it stays listed, because a container holds it
+
+
+def test_a_counted_id_is_healthy_and_not_given():
+    some = ledger(A, B, shares=2)
+    assert some.exclude({"a": "held by a claim"}, {}, {"a": 1})
+    health = {id_: offer.health.reason for id_, offer in some.offers().items()}
+    assert health == {"a": None, "a::1": "held by a claim", "b": None, "b::1": None}
+    assert refused(some.resolve(["a"], 100)) == ("a", "held by a claim")
+    assert refused(some.resolve(["a::1"], 100)) == ("a::1", "unhealthy: held by a claim")
+    assert [some.withheld(id_) for id_ in ("a", "a::1", "b")] == ["held by a claim", "", ""]
+
+    assert some.exclude({"a": "held by a claim"}), "it isn't counted any more"
+    assert not some.offers()["a"].health.ok
+    assert some.exclude({}, {}, {})
+    assert some.offers()["a"].health.ok
+
+
+def test_the_drivers_verdict_goes_before_a_claim():
+    some = ledger(Device("a", WET))
+    some.exclude({"a": "held by a claim"}, {}, {"a": 1})
+    assert not some.offers()["a"].health.ok
+    assert refused(some.resolve(["a"], 100)) == ("a", "unhealthy for 0 s: wet")

@@ -1,11 +1,15 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
+from dataclasses import replace
+
+import pytest
+
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.model import Device, Health
 from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.shares import share_ids
-from dpgateway.resource.use import crowded, excluded, shared, used, worked_on
+from dpgateway.resource.use import Used, counted, crowded, excluded, shared, used, worked_on
 
 NOW = 1_700_000_000.0
 LINK = Device("by-id-1", hardware=("char 188:0",))
@@ -241,3 +245,49 @@ def test_unknown_ids_where_ids_have_a_form():
     holdings = noted("0/gone")
     assert excluded([PLAIN], use([PLAIN], holdings)) == {}
     assert excluded([PLAIN], use([PLAIN], holdings), formed=True).keys() == {"plain"}
+
+
+# what another front gave to pods that the scheduler counts
+
+NAME = "example.com/serial"
+OF_CLAIMS = Used(
+    f"{NAME} on the other front",
+    known=True,
+    ids=frozenset(["b0"]),
+    behind={"b0": ["b0"]},
+    counted={"b0": NAME},
+)
+NOBODY = Used(NAME, known=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        (NOBODY, [OF_CLAIMS], {"b0": 1}),
+        (NOBODY, [OF_CLAIMS, Used(AES, known=True, behind={"b1": ["b1"]})], {"b0": 1}),
+        (NOBODY, [replace(OF_CLAIMS, counted={})], {}),
+        (NOBODY, [replace(OF_CLAIMS, counted={"b0": AES})], {}),
+        (NOBODY, [OF_CLAIMS, Used(AES, known=True, behind={"b0": ["b0"]})], {}),
+        (NOBODY, [replace(OF_CLAIMS, behind={"b0": ["b0", "x"]})], {}),
+        (NOBODY, [replace(OF_CLAIMS, known=False)], {}),
+        (NOBODY, [OF_CLAIMS, Used(AES)], {}),
+        (replace(NOBODY, behind={"b0": ["b0"]}), [OF_CLAIMS], {}),
+        (replace(NOBODY, forgotten="x"), [OF_CLAIMS], {}),
+        (NOBODY, [replace(OF_CLAIMS, behind={"b0": ["b0", "b0::1"]}, counted={"b0": NAME, "b0::1": NAME})], {"b0": 2}),
+    ],
+    ids=[
+        "a claim of the resource",
+        "others have other hardware",
+        "in doubt, or hand-written",
+        "a claim of another resource",
+        "another resource has it, too",
+        "an uncounted claim has it, too",
+        "the front's claims aren't known",
+        "another resource isn't known",
+        "a container has it, too",
+        "a container may have it",
+        "two shares",
+    ],
+)
+def test_only_what_is_counted_for_certain_stays_healthy(own, others, expected):
+    assert counted([BOARD, SECOND], own, others) == expected

@@ -1,6 +1,7 @@
 """The page as text."""
 
 import re
+from dataclasses import replace
 
 from dpgateway.kit.log import LogEvent
 from dpgateway.resource.front import HolderStatus, Standing
@@ -22,10 +23,11 @@ SICK = DeviceStatus("sick\x1b[2J", "sick", False, "no\nanswer", NOW, False, Fals
 HELD = DeviceStatus(
     "held", "held", True, None, None, False, True, None, (HolderStatus("ns", "pod", None, "c"),), (), {}
 )
+WITHHELD = replace(HELD, id="withheld", reason="withheld: held as x")
 
 
 def status(troubles=()):
-    devices = FREE, SICK, HELD
+    devices = FREE, SICK, HELD, WITHHELD
     counts = Counts(listed=3, healthy=2, unhealthy=1, held=1, free=1, lost=0)
     resource = ResourceStatus(
         "example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, None, None), counts, devices
@@ -57,9 +59,10 @@ def test_head_of_kubernetes_components():
 def test_held_and_unhealthy_devices():
     found = text().splitlines()
     at = found.index("  example.com/a: 1 free, 1 held, 1 unhealthy of 3; serving, driver x")
-    assert found[at + 1 : at + 4] == [
+    assert found[at + 1 : at + 5] == [
         f"    sick\\x1b[2J, Unhealthy since {NOW}: no\\nanswer",
         "    held, held by ns/pod (c)",
+        "    withheld, withheld: held as x, held by ns/pod (c)",
         "",
     ]
 

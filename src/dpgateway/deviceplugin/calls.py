@@ -75,11 +75,12 @@ class KubeletCalls:
 
     def options(self) -> Options:
         """The options. PreStartContainer is wanted, because the kubelet's stored answer may be outdated; but not while
-        claims have devices. With it no container starts that has the resource by a claim (``remainder``).
+        claims have devices. With it no container starts that has the resource by a claim (``remainder``). And the
+        kubelet can't tell which devices those are, so it should ask for a preference.
         """
         # Until the next kubelet, or the end of this plugin: another registration takes all devices away for a second.
         self._unasked = self._unasked or self._claimed()
-        return Options(prepare=not self._unasked, prefer=self._preferred.available)
+        return Options(prepare=not self._unasked, prefer=self._unasked or self._preferred.available)
 
     def new_kubelet(self) -> None:
         """Another kubelet asks for the options anew."""

@@ -131,6 +131,7 @@ class Plugin:
         resource = self.resource
         return (
             resource.inventory.list,
+            resource.inventory.exclusions,
             self._holdings,
             self.registrar.standing,
             resource.inventory.misfit,

@@ -1,5 +1,7 @@
 """GetPreferredAllocation: by the gateway's own preference (``placement``), or by the driver's ``prefer``.
 
+Ids that are Healthy and withheld, because claims have them (``resource.use.counted``), come after all others.
+
 The answer is only a hint, but an error would fail the pod (callGetPreferredAllocationIfAvailable,
 pkg/kubelet/cm/devicemanager). So a failure is logged, the answer is empty, and the kubelet chooses.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -62,6 +64,9 @@ class PreferredAllocation:
         # Allocate would refuse unknown ids; and without them a request is no longer than the list.
         ours = tuple(id_ for id_ in dict.fromkeys(request.available) if self._ledger.device(id_))
         request, (order, calls) = replace(request, available=ours), self._by()
+        withheld = frozenset(filter(self._ledger.withheld, ours)).difference(request.must_include)
+        if withheld:
+            request = _sparing(request, withheld)
         try:
             if order is not None:
                 return await self._place(request, order)
@@ -71,7 +76,9 @@ class PreferredAllocation:
             self._log.warning("no preference, so the kubelet chooses: %s", error, extra={"reason": str(error)})
         except Exception:  # the kubelet can choose by itself
             self._log.exception("a bug: no preference, so the kubelet chooses")
-        return ()
+        # the kubelet can't tell which ids are withheld
+        chosen = tuple(dict.fromkeys((*request.must_include, *request.available)))[: request.size]
+        return chosen if withheld and len(chosen) == request.size else ()
 
     async def _place(self, request: Preference, order: Order) -> tuple[str, ...]:
         ids = (*request.available, *request.must_include)
@@ -110,3 +117,12 @@ class PreferredAllocation:
 
     def _devices(self, ids: Iterable[str]) -> list[Device]:
         return [device for id_ in ids if (device := self._ledger.device(id_))]
+
+
+def _sparing(request: Preference, withheld: Collection[str]) -> Preference:
+    """The request without the ids that are withheld, or with all others included if these are too few."""
+    free = tuple([id_ for id_ in request.available if id_ not in withheld])
+    others = tuple(dict.fromkeys((*request.must_include, *free)))
+    if len(others) >= request.size:
+        return replace(request, available=free)
+    return replace(request, must_include=others)

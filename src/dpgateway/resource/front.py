@@ -156,6 +156,13 @@ class InUse(ABC):
     def numa_nodes(self, id_: str) -> tuple[int, ...]:
         """The NUMA nodes that the kubelet noted for the id."""
 
+    @property
+    def counted(self) -> Mapping[str, str]:
+        """`counted` contains the extended resource by which the scheduler counts an id's pod, keyed by id: another
+        front gave the id to a pod that asked for that resource. An id that is in doubt isn't in it.
+        """
+        return {}
+
     @abstractmethod
     def one_has(self, ids: Collection[str]) -> bool:
         """Whether a single container may have all of these ids."""

@@ -36,14 +36,14 @@ from dataclasses import replace
 
 from dpgateway.config import ResourceConfig
 from dpgateway.kit.clock import Clock
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Device, Health, changed, replaced
 from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.pools import Pool
 from dpgateway.resource.shares import Offers, clash, device_id
-from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within
+from dpgateway.resource.use import Used, counted, crowded, excluded, given_as, shares_in_use, used, within
 
 SETTLING = 0.02
 """Seconds from the start of an Allocate until its exclusions are published. Kubelets write their checkpoint at each
@@ -72,6 +72,8 @@ class Inventory:
         """The published list; None until the resource can be offered."""
         self.misfit = Observable("")
         """Why the driver's list can't be offered; empty if it can."""
+        self.exclusions = Signal()
+        """Notified when the reasons against devices have changed."""
         self.had_healthy = False
         """Whether a published list ever had a Healthy device."""
         self.ledger = Ledger(config)
@@ -311,7 +313,7 @@ class Inventory:
             self._pool.tell(self.name)
 
     def _exclude(self, others: Sequence[Used]) -> bool:
-        """Applies the exclusions to the ledger. Returns whether the list changed."""
+        """Applies the exclusions to the ledger. Returns whether the list may have changed."""
         # Once: a grant of an earlier gateway may have had other hardware, or another device, than its id means now.
         in_use, now = self.usage.value, device_id
         if in_use.remembers and not self._recalled:
@@ -322,11 +324,16 @@ class Inventory:
 
         # Without a use that can concern a device of another name, the scan is skipped.
         own = self.used() if self._shared or self._may_crowd else None
-        if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
-            return self.ledger.exclude({})
-        devices, own = self.ledger.devices, own or self.used()
-        shares = crowded(devices, self.ledger.ids, own)
-        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._shares.ids)), shares)
+        if any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
+            devices, own = self.ledger.devices, own or self.used()
+            reasons = excluded(devices.values(), own, others, formed=bool(self._shares.ids))
+            shares = crowded(devices, self.ledger.ids, own)
+            changed = self.ledger.exclude(reasons, shares, counted(map(devices.__getitem__, reasons), own, others))
+        else:
+            changed = self.ledger.exclude({})
+        if changed:
+            self.exclusions.notify()
+        return changed
 
     @property
     def _may_crowd(self) -> bool:

@@ -20,6 +20,8 @@ A present id can be given away unless one of these objects, in this order:
     ``crowded``                 its share is held under an id that is no longer offered; reasons by offered id
     ``_failure``                the driver doesn't answer, so nothing is Healthy
 
+An id in ``_counted`` stays Healthy although its device is excluded: the scheduler counts its holder (``use.counted``).
+
 An offer and a mapping of offers are immutable: an unchanged offer is the same object, so comparing lists of 10,000 is
 cheap, and a published list is a snapshot.
 
@@ -77,6 +79,8 @@ class Ledger:
         self._unhealthy_since: dict[str, float] = {}
         self._excluded: Mapping[str, str] = {}
         self.crowded: Mapping[str, str] = {}
+        self._counted: frozenset[str] = frozenset()
+        """The ids of excluded devices that stay Healthy."""
         self._failure: tuple[str, float] | None = None
         """The driver's failure and its start; None while the driver answers."""
         self.losses = self.returns = 0
@@ -219,15 +223,22 @@ class Ledger:
         shares = self._config.value.shares
         return {**self.offers(), **offers_of(devices, shares.count, shares.ids or "")}
 
-    def exclude(self, excluded: Mapping[str, str], crowded: Mapping[str, str] | None = None) -> bool:
+    def exclude(
+        self,
+        excluded: Mapping[str, str],
+        crowded: Mapping[str, str] | None = None,
+        counted: Mapping[str, int] | None = None,
+    ) -> bool:
         """Sets the reasons against present Healthy devices, by device id, and against single shares (``crowded``), by
-        offered id. Returns whether the list changed.
+        offered id. ``counted``: how many ids of an excluded device stay Healthy. Returns whether the reasons changed.
         """
         # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate.
         crowded = crowded or {}
         changed = _differ(excluded, self._excluded)
         shares = _differ(crowded, self.crowded)
-        self._excluded, self.crowded = excluded, crowded
+        self._excluded, self.crowded, before = excluded, crowded, self._counted
+        self._counted = frozenset(id_ for name, many in (counted or {}).items() for id_ in self.ids(name)[:many])
+        shares |= before ^ self._counted
         self._offers = dict(self._offers) if changed or shares else self._offers
         changed |= {meaning for offered in shares if (meaning := self.means(offered)) is not None}
         for device in filter(None, map(self.devices.get, changed)):
@@ -240,7 +251,7 @@ class Ledger:
         """``before``: the previous offer, returned if it is unchanged."""
         health = device.health
         if health.ok and (reason := self._excluded.get(device.id) or self.crowded.get(offered)):
-            health = Health.unhealthy(reason)
+            health = health if offered in self._counted else Health.unhealthy(reason)
         if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
             return before
         return Offer(offered, health, device.numa_nodes, self._first(device.id))
@@ -256,7 +267,7 @@ class Ledger:
             device = self.device(offered)
             if device is None:
                 return Refusal(offered, self._absence(offered, now))
-            reason = self._objection(device, now)
+            reason = self.withheld(offered) or self._objection(device, now)
             # A container that starts again has its share already.
             if not reason and offered in self.crowded and offered not in again:
                 reason = f"unhealthy: {self.crowded[offered]}"
@@ -287,6 +298,11 @@ class Ledger:
     def excluded(self, device_id: str) -> str:
         """Why the device is withheld: its hardware is in use as another device, or may be. Empty if it isn't."""
         return self._excluded.get(device_id, "")
+
+    def withheld(self, offered: str) -> str:
+        """Why a listed id isn't given away although it is Healthy; empty for all others."""
+        device = self.device(offered) if offered in self._counted else None
+        return "" if device is None or not device.health.ok else self.excluded(device.id)
 
     def device(self, offered: str) -> Device | None:
         """The device of an offered id while it is present, healthy or not."""

@@ -47,6 +47,9 @@ class Used:
     """The used ids that no container uses any more and that await their release."""
     holders: Mapping[str, str] = field(default_factory=dict)
     """`holders` contains the known holders, keyed by used id."""
+    counted: Mapping[str, str] = field(default_factory=dict)
+    """`counted` contains the extended resource by which the scheduler counts the holder, keyed by used id, if that is
+    certain."""
     forgotten: str = ""
     """An id in use whose hardware is unknown; empty if there is none."""
     elsewhere: str = ""
@@ -108,7 +111,9 @@ def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None]
         if not names and (device is not None or offered not in in_use.freed):
             forgotten = forgotten or offered
     holders = {id_: in_use.holder(id_) for id_ in ids}
-    return Used(resource, in_use.remembers and in_use.looked, ids, behind, devices, in_use.freed, holders, forgotten)
+    counted = {id_: name for id_, name in in_use.counted.items() if id_ in ids}
+    known = in_use.remembers and in_use.looked
+    return Used(resource, known, ids, behind, devices, in_use.freed, holders, counted, forgotten)
 
 
 def given_as(in_use: InUse, offered: str) -> str:
@@ -166,6 +171,24 @@ def excluded(
             reason = (forgotten if formed or device.hardware is not None else "") or unsure
         if reason:
             out[device.id] = reason
+    return out
+
+
+def counted(devices: Iterable[Device], own: Used, others: Sequence[Used]) -> Mapping[str, int]:
+    """How many ids of these excluded devices stay Healthy, by device id.
+
+    What another front gave to pods that asked for this resource stays in the scheduler's arithmetic, which is what is
+    allocatable minus the requests of all pods of the node (noderesources, seen with 1.37). Listed Unhealthy, those ids
+    would count twice. Only devices that no others use: the holders of other names are nowhere in that sum.
+    """
+    if not any(one.counted for one in others) or own.forgotten or any(one.unsure for one in others):
+        return {}
+    out = {}
+    for device in devices:
+        names = hardware(device)
+        holders = {(one.counted.get(id_), id_) for one in others for name in names for id_ in one.behind.get(name, ())}
+        if own.behind.keys().isdisjoint(names) and {name for name, _ in holders} == {own.resource}:
+            out[device.id] = len(holders)
     return out
 
 

@@ -102,12 +102,12 @@ class Devices:
 def _device(plugin: OnFront, holdings: InUse | None, offer: Offer) -> DeviceStatus:
     """``holdings``: where the id is in use; None for a free one."""
     ledger = plugin.resource.inventory.ledger
-    device = ledger.device(offer.id)
+    device, withheld = ledger.device(offer.id), ledger.withheld(offer.id)
     return DeviceStatus(
         offer.id,
         device_id(offer.id) if device is None else device.id,
         offer.health.ok,
-        offer.health.reason,
+        offer.health.reason or (f"withheld: {withheld}" if withheld else None),
         None if offer.health.ok else stamped(ledger.unhealthy_since(offer.id)),
         offer.id in ledger.lost,
         holdings is not None,

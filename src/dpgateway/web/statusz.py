@@ -86,6 +86,8 @@ def _device(device: DeviceStatus) -> str:
     parts = [device.id]
     if not device.healthy:
         parts.append(f"Unhealthy{f' since {device.since}' if device.since else ''}: {device.reason}")
+    elif device.reason:
+        parts.append(device.reason)
     if device.held:
         parts.append(f"held by {', '.join(map(str, device.holders)) or 'a container'}")
     return ", ".join(parts)
