@@ -27,6 +27,7 @@ from dpgateway.errors import KubeletError, encodable
 from dpgateway.kit import unix
 from dpgateway.kit.channel import Channel
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import uncancelled
 
 PLUGINS = "plugins"
 """Below the kubelet's root directory."""
@@ -80,7 +81,7 @@ class Service:
             self._server.add_insecure_port(str(self._address))
         except RuntimeError as error:
             raise KubeletError(f"can't serve on {self.socket}: {error}") from error
-        await self._server.start()
+        await uncancelled(self._server.start())  # as deviceplugin.server.serving
         self.socket.chmod(0o600)
 
     def _sweep(self) -> None:

@@ -12,6 +12,7 @@ import grpc.aio
 
 from dpgateway.deviceplugin.api import LARGEST, POOL
 from dpgateway.kit import unix
+from dpgateway.kit.tasks import uncancelled
 
 _SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 _OPTIONS = [
@@ -42,7 +43,7 @@ class Server:
             with socket.socket(socket.AF_UNIX) as plain:
                 plain.bind(self.path)  # says why, which gRPC doesn't
             raise
-        await self._grpc.start()
+        await uncancelled(self._grpc.start())  # grpcio 1.85: a server whose start was cancelled can't be stopped
 
     async def stop(self, grace: float | None) -> None:
         """``grace``: seconds for running calls to end. gRPC then unlinks the path that it bound, even if another file
