@@ -91,6 +91,19 @@ async def test_a_grant_of_an_orphan_since(watched):
     assert watched.left.usages[GONE].value.unreleased.keys() == {"b0", "b1"}
 
 
+@pytest.mark.parametrize("given", [{}, CLAIMS])
+async def test_a_resource_that_was_moved_since(watched, given):
+    """Another gateway did that, so this one knows only from the journal what the front gave before."""
+    watched.run()
+    await watched.left.known.wait()
+    if given:
+        watched.journal(SERVED)
+    watched.left.moved(SERVED)
+    usage = watched.node.by_resource[SERVED]
+    await until(lambda: usage.value.remembers)
+    assert usage.value.unreleased == given
+
+
 async def test_a_look_tells_whether_it_read_all(watched, caplog):
     watched.journal(GONE)
     (watched.state_dir / "broken.json").write_text("{")

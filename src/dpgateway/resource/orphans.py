@@ -76,7 +76,8 @@ class Orphans:
         that another front offers.
 
         Another gateway may still serve an orphan and write its journal, a moment after the kubelet's checkpoint. So
-        while an id lacks its hardware, the journals are read again, with backoff.
+        while an id lacks its hardware, the journals are read again, with backoff. So they are for a resource that
+        another gateway moved to another front.
         """
         await self.look()
         self.known.set()
@@ -102,14 +103,16 @@ class Orphans:
                 due = asyncio.get_running_loop().time() + backoff(looks, LONGEST_PAUSE, WRITTEN)
 
     def _lacking(self) -> frozenset[tuple[str, str]]:
-        """The held ids of unknown hardware, with their resources."""
-        held = ((resource, one.value) for resource, one in self.usages.items())
+        """The held ids of unknown hardware, with their resources; without an id, the moved resources whose journals
+        weren't read.
+        """
+        held = [(resource, one.value) for resource, one in self.usages.items()]
         return frozenset(
             (resource, id_)
             for resource, holdings in held
             for id_ in holdings.last_known
             if (entry := holdings.unreleased.get(id_)) is None or not entry.hardware
-        )
+        ) | {(resource, "") for resource, holdings in held if resource in self._moved and not holdings.remembers}
 
     async def look(self) -> bool:
         """Reads the journals. Returns whether all could be read."""
