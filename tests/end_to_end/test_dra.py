@@ -148,6 +148,32 @@ async def test_what_the_other_front_gave_is_released_by_the_same_driver(node, ku
     assert not [line for line in gateway.log if "isn't told" in line]
 
 
+async def test_that_is_so_once_over_restarts(node, kubelet, gateway):
+    """The container ends while there is no gateway."""
+    await gateway.start(resource("deviceplugin", options=RELEASES))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    gateway.reload(resource(options=RELEASES))
+    await node.register()
+    await until(lambda: len(node.devices) == 1)
+    assert await gateway.end() == 0
+    kubelet.remove("one")
+    for _ in range(2):
+        await gateway.start(resource(options=RELEASES))
+        await registered_again(node)
+        await until(lambda: len(node.devices) == 2)
+        await gateway.said(f"released {held}")
+        await until(lambda: not journals(node))
+        assert await gateway.end() == 0
+    assert len([line for line in gateway.log if f"released {held}" in line]) == 1
+    assert not [line for line in gateway.log if "isn't told" in line]
+
+
+def journals(node):
+    return [path for path in (node.root / "state").glob("*.json") if NAME in path.read_text()]
+
+
 async def test_nor_after_a_restart_without_journals(node, kubelet, gateway, short_path):
     await gateway.start(resource("deviceplugin"))
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))

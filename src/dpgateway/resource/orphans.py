@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Unreleased, Usage, Usages
-from dpgateway.resource.journal import entries_of_others
+from dpgateway.resource.journal import Journal, entries_of_others
 
 WRITTEN = 0.1
 """Seconds from a grant until a journal has it."""
@@ -29,8 +29,9 @@ PATIENCE = 2.0
 
 UNKNOWN = "what containers hold of resources that aren't configured any more isn't known: %s"
 
-Owe = Callable[[str, str, Unreleased], bool]
-"""Has the present driver of a resource release an id that another front gave. Returns whether it will."""
+Owe = Callable[[str, str, Unreleased], bool | None]
+"""Has the present driver of a resource release an id that another front gave. Returns whether it will; None while that
+isn't known, because no driver runs here, or another gateway serves the resource."""
 
 _log = bind(__name__)
 
@@ -85,12 +86,14 @@ class Orphans:
         looks, due = 0, 0.0
         while True:
             seen = self._changed.version
+            undecided = frozenset[tuple[str, str]]()
             for resource in tuple(self.usages):
-                self._review(resource, owe)
+                if resource in self.usages:  # else it went while the disk was busy
+                    undecided |= await self._review(resource, owe)
             changed()
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
-            lacking = self._lacking()
+            lacking = self._lacking() | undecided
             if not lacking <= lacked:
                 looks, due = 1, asyncio.get_running_loop().time() + WRITTEN
             lacked = lacking
@@ -183,23 +186,49 @@ class Orphans:
             usage.subscribe(self._changed.notify)
             self._changed.notify()
 
-    def _review(self, resource: str, owe: Owe) -> None:
+    async def _review(self, resource: str, owe: Owe) -> frozenset[tuple[str, str]]:
         """Logs the resource's freed ids of drivers with ``release``, unless it has a driver to release to; and forgets
-        it once no container holds any of its ids.
+        it once no container holds any of its ids. Returns those, with the resource, of which that isn't known yet.
         """
         holdings = self.usages[resource].value
         moved = resource in self._moved
         reason = "another front offers the resource now" if moved else "the resource isn't configured any more"
+        owed, undecided = set[str](), set[tuple[str, str]]()
         for id_ in sorted(holdings.freed):
             entry = holdings.unreleased[id_]
             known = resource, id_, entry.since  # a reread journal has it again
-            if entry.driver != "" and known not in self._leaked:
-                self._leaked.add(known)
-                if moved and owe(resource, id_, entry):
-                    continue
+            if entry.driver == "" or known in self._leaked:
+                continue
+            told = owe(resource, id_, entry) if moved else False
+            if told is None:
+                undecided.add((resource, id_))
+                continue
+            self._leaked.add(known)
+            if told:
+                owed.add(id_)
+            else:
                 leak(_log, resource, holdings, id_, reason)
         # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
         unknown = moved and not (holdings.known and holdings.remembers)
-        if not holdings.last_known and not unknown:
+        if not holdings.last_known and not unknown and not undecided:
             del self.usages[resource]
             self._all.drop(resource)
+        if owed:
+            await self._strike(resource, owed)
+        return frozenset(undecided)
+
+    async def _strike(self, resource: str, ids: Collection[str]) -> None:
+        """Removes these ids from the resource's journal, which nobody else writes: the gateway that serves it does that
+        on another front. Else they would be owed again after each start.
+        """
+        journal = Journal(self._state_dir, self.directory, resource)
+
+        def strike() -> None:
+            left = {id_: entry for id_, entry in journal.load().items() if id_ not in ids}
+            if resource in self._moved:  # else it is back, and has a writer again
+                journal.save(left)
+
+        try:
+            await self._threads.call_within("journals", strike, PATIENCE)
+        except (GatewayError, OSError) as error:
+            _log.warning("%s still has ids that were released: %s", journal.path, error, extra={"resource": resource})

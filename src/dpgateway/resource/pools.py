@@ -224,14 +224,15 @@ class Pools:
         orphan, left = self._orphans.usages.get(name), self.left.value.get(name)
         return tuple([one for one in (orphan.value if orphan is not None else None, left) if one is not None])
 
-    def owe(self, name: str, id_: str, entry: Unreleased) -> bool:
+    def owe(self, name: str, id_: str, entry: Unreleased) -> bool | None:
         """The other front gave this id, and it is free now. Has the resource release it, as if a grant of its own had
         failed; until then it isn't free. Returns whether it will: only the driver that gave a device can release it.
+        None while no driver runs here, or another gateway serves the resource.
         """
-        if name in self.elsewhere.served:  # that gateway sees it, too
-            return True
         member = self._served.get(name)
-        if member is None or not entry.driver or member.usage.value.driver != entry.driver:
+        if member is None or name in self.elsewhere.served or member.usage.value.driver is None:
+            return None
+        if not entry.driver or member.usage.value.driver != entry.driver:
             return False
         member.usage.set(member.usage.value.owed((id_,), {id_: entry.hardware}, {id_: entry.device}))
         return True
