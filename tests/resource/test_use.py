@@ -273,6 +273,8 @@ NOBODY = Used(NAME, known=True)
         (NOBODY, [OF_CLAIMS, Used(AES)], {}),
         (replace(NOBODY, behind={"b0": ["b0"]}), [OF_CLAIMS], {}),
         (replace(NOBODY, forgotten="x"), [OF_CLAIMS], {}),
+        (replace(NOBODY, holders={"b1": "team/p"}), [replace(OF_CLAIMS, holders={"b0": "team/p"})], {}),
+        (replace(NOBODY, holders={"b1": ""}), [replace(OF_CLAIMS, holders={"b0": ""})], {"b0": 1}),
         (NOBODY, [replace(OF_CLAIMS, behind={"b0": ["b0", "b0::1"]}, counted={"b0": NAME, "b0::1": NAME})], {"b0": 2}),
     ],
     ids=[
@@ -286,6 +288,8 @@ NOBODY = Used(NAME, known=True)
         "another resource isn't known",
         "a container has it, too",
         "a container may have it",
+        "its pod has another device, too",
+        "its pod isn't known",
         "two shares",
     ],
 )

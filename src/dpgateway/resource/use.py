@@ -183,10 +183,18 @@ def counted(devices: Iterable[Device], own: Used, others: Sequence[Used]) -> Map
     """
     if not any(one.counted for one in others) or own.forgotten or any(one.unsure for one in others):
         return {}
+    # A pod that has got another device here is in the sum once: kubelets before 1.36, which don't know its claim, give
+    # one to a container that starts again.
+    here = {holder for holder in own.holders.values() if holder}
     out = {}
     for device in devices:
         names = hardware(device)
-        holders = {(one.counted.get(id_), id_) for one in others for name in names for id_ in one.behind.get(name, ())}
+        holders = {
+            (None if one.holders.get(id_) in here else one.counted.get(id_), id_)
+            for one in others
+            for name in names
+            for id_ in one.behind.get(name, ())
+        }
         if own.behind.keys().isdisjoint(names) and {name for name, _ in holders} == {own.resource}:
             out[device.id] = len(holders)
     return out
