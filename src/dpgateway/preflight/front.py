@@ -78,7 +78,12 @@ def rollback(facts: Facts) -> Iterator[Finding]:
     upgrade = facts.site is None
     for name, some in _by_resource([one for one in facts.claimed if not one.ending]).items():
         advice = "drain the node first, while it has its present kubelet" if upgrade else "delete these pods"
-        text = f"kubelet {to} starts containers again without their devices by DRA, and says nothing: {_named(some)}"
+        # The first on a Node that has had the resource by a device plugin: its number 0 stays, and counts before 1.36
+        # (removeMissingExtendedResources, pkg/kubelet/lifecycle/predicate.go; seen on 1.34.9).
+        text = (
+            f"kubelet {to} rejects these pods when it starts, or starts their containers again without devices by DRA"
+        )
+        text = f"{text}: {_named(some)}"
         yield Finding("loss", "claims-lost", text, advice, name, *_of_claims(some))
 
 
