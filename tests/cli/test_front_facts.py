@@ -7,7 +7,7 @@ import pytest
 from dpgateway.cli import front_facts
 from dpgateway.config import ClusterSettings, Configuration, DraSettings, KubeletSettings
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
-from dpgateway.preflight import ClaimedDevices
+from dpgateway.preflight import DevicesOfClaim
 from dpgateway_simulator.apiserver import SimulatedApiServer
 
 NAME, DRIVER = "example.com/thing", "dra.example.com"
@@ -89,8 +89,8 @@ def test_claims_that_have_devices(tmp_path):
     (folder / "uid-2.json").write_text("{")
     found, unread = front_facts.claimed(tmp_path)
     assert found == (
-        ClaimedDevices("claim default/c", NAME, ("a",), (("u", "p"),)),
-        ClaimedDevices("claim default/d", "example.com/other", ending=True),
+        DevicesOfClaim("claim default/c", NAME, ("a",), (("u", "p"),)),
+        DevicesOfClaim("claim default/d", "example.com/other", ending=True),
     )
     assert unread.startswith(f"{folder}/uid-2.json: ")
 

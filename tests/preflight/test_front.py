@@ -6,7 +6,7 @@ import pytest
 
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.versions import Span, kubelet_version
-from dpgateway.preflight import ClaimedDevices, Facts, Held, OfferedResource, RuntimeFacts, Site, judge
+from dpgateway.preflight import DevicesOfClaim, Facts, Held, OfferedResource, RuntimeFacts, Site, judge
 from dpgateway.preflight.front import FrontFacts, findings, rollback, verdicts
 
 R = "example.com/thing"
@@ -70,12 +70,12 @@ def test_the_worst_counts():
     assert verdicts(facts, replace(GOOD, driver=None)) == {R: "waits"}
 
 
-CLAIM = ClaimedDevices("claim d/c", R, ("a",), (("uid-1", "web"),))
+CLAIM = DevicesOfClaim("claim d/c", R, ("a",), (("uid-1", "web"),))
 BACK = FrontFacts("deviceplugin")
 
 
 def test_claims_of_a_resource_that_goes_back():
-    facts = replace(FACTS, claimed=(CLAIM, ClaimedDevices("claim d/watches", R)))
+    facts = replace(FACTS, claimed=(CLAIM, DevicesOfClaim("claim d/watches", R)))
     (one,) = findings(facts, BACK)
     assert (one.level, one.code, one.resource, one.ids, one.pods) == ("change", "claims-held", R, ("a",), ("uid-1",))
     assert "claim d/c (pod web) has devices" in one.text

@@ -9,7 +9,7 @@ from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, ObjectK
 from dpgateway.config import Configuration
 from dpgateway.dra.claims.records import Phase, record
 from dpgateway.dra.slices.attributes import resource_value
-from dpgateway.preflight import ClaimedDevices
+from dpgateway.preflight import DevicesOfClaim
 from dpgateway.preflight.front import FrontFacts, FrontName
 from dpgateway.switching.classes import why_not
 
@@ -70,9 +70,9 @@ async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def claimed(state_dir: Path) -> tuple[tuple[ClaimedDevices, ...], str]:
+def claimed(state_dir: Path) -> tuple[tuple[DevicesOfClaim, ...], str]:
     """What claims have by the gateway's records, and why some of these can't be read; empty if all can."""
-    found: list[ClaimedDevices] = []
+    found: list[DevicesOfClaim] = []
     unread: list[str] = []
     folder = state_dir / "dra" / "claims"
     try:
@@ -89,5 +89,5 @@ def claimed(state_dir: Path) -> tuple[tuple[ClaimedDevices, ...], str]:
             continue
         for name in sorted({given.resource for given in one.given}):
             ending = one.phase is Phase.ENDING
-            found.append(ClaimedDevices(str(one), name, one.of(name), one.pods, ending))
+            found.append(DevicesOfClaim(str(one), name, one.of(name), one.pods, ending))
     return tuple(found), "; ".join(unread)

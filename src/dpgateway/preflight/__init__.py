@@ -14,7 +14,7 @@ front           the findings about a change of the front
 from dpgateway.preflight.rehearsed import Rehearsal
 from dpgateway.preflight.values import (
     SCHEMA,
-    ClaimedDevices,
+    DevicesOfClaim,
     Facts,
     Finding,
     Held,
@@ -27,7 +27,7 @@ from dpgateway.preflight.verdicts import judge, verdict
 
 __all__ = [
     "SCHEMA",
-    "ClaimedDevices",
+    "DevicesOfClaim",
     "Facts",
     "Finding",
     "Held",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpgateway.node.runtime import knows_cdi
-from dpgateway.preflight.values import ClaimedDevices, Facts, Finding, OfferedResource
+from dpgateway.preflight.values import DevicesOfClaim, Facts, Finding, OfferedResource
 
 FrontName = Literal["dra", "deviceplugin"]
 FrontVerdict = Literal["ready", "changes", "unknown", "waits", "loss"]
@@ -97,17 +97,17 @@ def verdicts(facts: Facts, front: FrontFacts) -> Mapping[str, FrontVerdict]:
     return worst
 
 
-def _by_resource(claimed: Sequence[ClaimedDevices]) -> Mapping[str, Sequence[ClaimedDevices]]:
+def _by_resource(claimed: Sequence[DevicesOfClaim]) -> Mapping[str, Sequence[DevicesOfClaim]]:
     names = sorted({one.resource for one in claimed})
     return {name: [one for one in claimed if one.resource == name] for name in names}
 
 
-def _named(claimed: Sequence[ClaimedDevices]) -> str:
+def _named(claimed: Sequence[DevicesOfClaim]) -> str:
     pods = {one: f" (pod {', '.join(name for _, name in one.pods)})" if one.pods else "" for one in claimed}
     return ", ".join(f"{one.claim}{pods[one]}" for one in claimed)
 
 
-def _of_claims(claimed: Sequence[ClaimedDevices]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _of_claims(claimed: Sequence[DevicesOfClaim]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids, and the uids of the pods."""
     ids, pods = {id_ for one in claimed for id_ in one.ids}, {uid for one in claimed for uid, _ in one.pods}
     return tuple(sorted(ids)), tuple(sorted(pods))

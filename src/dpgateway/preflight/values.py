@@ -80,7 +80,7 @@ class RuntimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedDevices:
+class DevicesOfClaim:
     """The devices of a resource that a claim has."""
 
     claim: str
@@ -138,7 +138,7 @@ class Facts:
     """Whether the kubelet's configuration is known to have ``failCgroupV1: false``."""
     site: Site | None = None
     """None if the question is an upgrade, for which nothing has to run."""
-    claimed: tuple[ClaimedDevices, ...] = ()
+    claimed: tuple[DevicesOfClaim, ...] = ()
     """By DRA, as the gateway's records have it."""
     unread_claims: str = ""
     """Why records couldn't be read."""
