@@ -79,6 +79,20 @@ async def test_nothing_is_published_before_the_kubelet_accepts(rig: Rig) -> None
     await rig.has("a", "b")
 
 
+async def test_what_nobody_offers_goes_without_a_registration(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    rig.allowed.set(False)
+    rig.want("a", "b")
+    rig.want()
+    await rig.until(lambda: not rig.store.list("resourceslices", "", OURS))
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.has("a")
+    assert rig.publisher.deleted == 0
+
+
 async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) -> None:
     rig.version("v1.36.4")
     rig.allowed.set(True)

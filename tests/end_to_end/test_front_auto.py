@@ -134,3 +134,19 @@ async def test_a_newer_gateway_takes_over_on_either_front(cluster, gateways, sho
     assert all(cluster.allocated(pod) for pod in ("new", "next", "last"))
     for pod in ("new", "next", "last"):
         await cluster.end(pod)
+
+
+async def test_an_older_kubelet_that_knows_no_dra(cluster, gateway, short_path):
+    """It neither registers the driver nor deletes slices, so the gateway does."""
+    kubelet = cluster.node("1.37", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
+    await kubelet.start()
+    await cluster.run("agent", {"c": {}})
+    await gateway.start(things())
+    await until(lambda: cluster.devices(DRIVER))
+    await kubelet.stop()
+    await gateway.end(signal.SIGKILL)
+    await kubelet.upgrade("1.31")
+    await gateway.start()
+    await gateway.said("the device plugin offers it")
+    assert not cluster.devices()
+    await cluster.run("back", {"c": {THING: 1}})

@@ -7,6 +7,8 @@ own. What decides when:
 - Nothing is published before the kubelet has registered the driver: a pod that is sent here a second too early waits
   for 45 to 85 s (seen on 1.37). A kubelet deletes all slices of its node when it starts, between 10 ms before and 10 ms
   after it registers the driver; then they are written again at once.
+- What nobody offers any more is deleted at any time: the kubelet may be one without DRA by now, which registers no
+  driver, and deletes no slices.
 - A change waits until PAUSE after the last write, so a device that flaps costs one write a second. What must not be
   given any more doesn't wait.
 - The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
@@ -151,7 +153,7 @@ class Publisher:
         while True:
             version = self._changed.version
             try:
-                await self._look()
+                await (self._look() if self._allowed.value else self._withdraw())
                 failures = 0
             except ClusterError as error:
                 failures += 1
@@ -192,6 +194,16 @@ class Publisher:
                 todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
             await self._write(todo)
             self.writes["success"] += 1
+
+    async def _withdraw(self) -> None:
+        """Deletes the slices of pools without a device. Raises ClusterError."""
+        if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
+            return
+        kept = {name: None for name, some in wanted.items() if some is None or any(one.get("devices") for one in some)}
+        if any(map(any, todo := self._todo(kept, seen))):
+            await self._write(todo)
+            left = len(self._seen.objects.value or ())
+            self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
 
     def _count_wipe(self) -> None:
         """Once for slices that are deleted one after the other."""
