@@ -132,13 +132,13 @@ class NodeFronts:
 
     def chosen(self, config: ResourceConfig) -> ResourceConfig:
         """The resource with the front that is to serve it."""
-        if self.switch is None or config.front != "auto":
+        if self.switch is None or config.front != "auto" or (front := self.switch.front_of(config.name)) is None:
             return config
-        return replace(config, chosen=self.switch.front_of(config.name))
+        return replace(config, chosen=front)
 
-    def offers(self, name: str) -> bool:
-        """Whether the device plugin may offer the resource now."""
-        return self.switch is None or self.switch.offers(name, FRONT)
+    def offers(self, config: ResourceConfig) -> bool:
+        """Whether the resource's front may offer it now."""
+        return self.switch is None or self.switch.offers(config.name, config.on)
 
     def expect(self, config: ResourceConfig) -> None:
         """The resource is going to be offered: until then what is published of it stays."""
@@ -172,7 +172,7 @@ class NodeFronts:
         """The resource on its front. ``follows``: whether to take over from a gateway that serves it."""
         if config.value.on == FRONT:
             listed = Plugin(config, driver, self._plugins, group, follows=follows)
-            listed.resource.inventory.offer(offered=self.offers(listed.name))
+            listed.resource.inventory.offer(offered=self.offers(config.value))
             return listed
         from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  18 MB with its libraries
 

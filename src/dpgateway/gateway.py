@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -117,6 +117,8 @@ class Gateway:
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
         self._serving: dict[str, _Serving] = {}
+        self._changing = asyncio.Lock()
+        """Held while resources are added, removed or restarted: by a reload, or by a change of front."""
         self.changed = Signal()
         """Notified when the status may have changed."""
         self.overview = Overview(node_name, self._fronts.holdings, self._fronts.client, self._serving, self.changed)
@@ -225,6 +227,10 @@ class Gateway:
 
     async def apply(self, changes: Changes, new: Configuration) -> None:
         """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
+        async with self._changing:
+            await self._apply(changes, new)
+
+    async def _apply(self, changes: Changes, new: Configuration) -> None:
         self._start_dra(new)
         self._start_switch(new)
         self._write_events(new)
@@ -287,9 +293,10 @@ class Gateway:
             _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)
 
     async def _take_the_place(self, new: _Serving, old: _Serving, driver: RunningDriver) -> None:
-        """Returns once the old one has ended: it serves while it has devices and the new driver has none."""
+        """Returns once the old one has ended: it serves while it offers devices and the new driver has none."""
         driver.state.subscribe(self.changed.notify)
-        while old.has_devices and not driver.healthy:
+        # One that leaves its front offers nothing, and may keep from its successor what that needs to list devices.
+        while old.has_devices and self._fronts.offers(old.config.value) and not driver.healthy:
             await self.changed.wait(self.changed.version)
         # Ownership carries over: another gateway may have taken the resource from the old one.
         new.ours, new.follows = self._is_ours(old), old.follows
@@ -318,12 +325,16 @@ class Gateway:
 
     def offer(self) -> None:
         """Offers on the device plugin what may be offered there now."""
-        for name, serving in self._serving.items():
+        for serving in self._serving.values():
             if serving.plugin is not None and serving.config.value.on == FRONT:
-                serving.plugin.resource.inventory.offer(offered=self._fronts.offers(name))
+                serving.plugin.resource.inventory.offer(offered=self._fronts.offers(serving.config.value))
 
-    async def move(self, name: str) -> None:
-        """Restarts the resource if it isn't on the front that it should have."""
+    async def move(self, names: Iterable[str]) -> None:
+        """Restarts the resources that aren't on the front that they should have."""
+        async with self._changing:
+            await asyncio.gather(*map(self._begin_on_front, names))
+
+    async def _begin_on_front(self, name: str) -> None:
         if (serving := self._serving.get(name)) is not None:
             latest = (serving.next or serving).config.value
             if (config := self._fronts.chosen(latest)).on != latest.on:

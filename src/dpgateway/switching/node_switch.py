@@ -38,8 +38,8 @@ class SwitchingGateway(Protocol):
     def offer(self) -> None:
         """Offers on the device plugin what :meth:`NodeSwitch.offers` says."""
 
-    async def move(self, name: str) -> None:
-        """Restarts the resource if it isn't on the front that it should have."""
+    async def move(self, names: Iterable[str]) -> None:
+        """Restarts the resources that aren't on the front that they should have."""
 
 
 class NodeSwitch:
@@ -77,8 +77,7 @@ class NodeSwitch:
         self._facts.need(changing)
         for group, some in groups.items():
             if group not in self.switches:
-                at_once = SwitchState.DRA if all(present(one.name) == "dra" for one in some) else SwitchState.PLUGIN
-                record = self._remembered(group) or SwitchRecord(group, at_once)
+                record = self._begun(group, {present(one.name) for one in some})
                 self.switches[group] = FrontSwitch(record, self._facts.facts, self, self._files)
             names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
             self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
@@ -86,11 +85,23 @@ class NodeSwitch:
             del self.switches[group]
         self.look()
 
+    def _begun(self, group: str, fronts: Collection[str | None]) -> SwitchRecord:
+        """Where a group begins. ``fronts``: those that offer its resources now."""
+        state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
+        if (found := self._remembered(group)) is None:
+            return SwitchRecord(group, state)
+        if fronts in ({"dra"}, {"deviceplugin"}) and found.state.front != state.front:
+            # It was left behind when the configuration gave the group a front for good.
+            with contextlib.suppress(OSError):
+                self._files.forget(group)
+            return SwitchRecord(group, state)
+        return found
+
     def _remembered(self, group: str) -> SwitchRecord | None:
         """The state on disk. One that can't be read counts as none: what is held is known without it."""
         try:
             return self._files.look(group)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
             _log.error(text, group, error)
             return None
@@ -119,9 +130,10 @@ class NodeSwitch:
 
     # for the gateway
 
-    def front_of(self, name: str) -> str:
-        """The front that serves the resource."""
-        return self.switches[self._group_of[name]].record.state.front
+    def front_of(self, name: str) -> str | None:
+        """The front that is to serve the resource; None if a reload has given it one for good."""
+        group = self._group_of.get(name)
+        return None if group is None else self.switches[group].record.state.front
 
     def offers(self, name: str, front: str) -> bool:
         """Whether this front may offer the resource now."""
@@ -139,8 +151,8 @@ class NodeSwitch:
                 await self.switches[group].refresh()
             except GatewayError as error:
                 raise KubeletError(f"the front of {name} isn't known: {error}") from error
-            if self.front_of(name) != front:
-                raise OnOtherFront(f"resource {name} is on the front {self.front_of(name)} by now")
+            if (other := self.front_of(name)) not in (None, front):
+                raise OnOtherFront(f"resource {name} is on the front {other} by now")
 
     # for the changes
 
@@ -151,7 +163,7 @@ class NodeSwitch:
         return any(name in self._usages and self._usages[name].value.in_flight for name in names)
 
     async def move(self, names: Iterable[str]) -> None:
-        await asyncio.gather(*map(self._gateway.move, names))
+        await self._gateway.move(names)
 
     def offer(self) -> None:
         self._front.look()
@@ -160,6 +172,9 @@ class NodeSwitch:
 
     def published(self, pool: str) -> int | None:
         return self._front.published(pool)
+
+    def answers(self) -> bool:
+        return self._front.server.up is True
 
     async def pending(self, pool: str) -> Collection[str]:
         records, driver, found = self._front.claims.records, self._front.us.driver, list[str]()

@@ -1,0 +1,84 @@
+"""Resources of a whole gateway that change their front: with drivers that get in the way, and across reloads."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.config.values import ClusterSettings, DraSettings, RuntimeSettings
+from dpgateway_simulator.cluster import SimulatedCluster
+from tests.support.inside import Inside
+from tests.support.resources import NAME, Scripted, configured
+from tests.support.waiting import until
+
+DRIVER = "dra.example.com"
+
+
+class Gateway(Inside):
+    def __init__(self, folder, cluster):
+        super().__init__(folder / "device-plugins")
+        account = cluster.account(folder)
+        self.cluster = ClusterSettings(account["server"], token=folder / "token")
+        self.runtime = RuntimeSettings(cdi_dirs=(folder / "cdi",))
+
+    def configuration(self, *resources):
+        whole = super().configuration(*resources)
+        return replace(whole, dra=DraSettings(DRIVER), cluster=self.cluster, runtime=self.runtime)
+
+
+@pytest.fixture
+async def cluster(short_path):
+    async with SimulatedCluster() as cluster:
+        cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
+        kubelet = cluster.node("1.37", root=short_path, name="node-a")
+        await kubelet.start()
+        await cluster.run("agent", {"c": {}})  # a kubelet that lists no pod may not know its pods yet
+        yield cluster
+
+
+@pytest.fixture
+async def gateway(short_path, cluster):
+    one = Gateway(short_path, cluster)
+    yield one
+    await one.end()
+
+
+class Exclusive(Scripted):
+    """A driver of hardware that one process may open once."""
+
+    opened = threading.Lock()
+
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        self.mine = False
+
+    def devices(self):
+        self.mine = self.mine or self.opened.acquire(blocking=False)
+        return [Device("a"), Device("b")] if self.mine else []
+
+    def close(self):
+        if self.mine:
+            self.opened.release()
+
+
+async def test_a_driver_that_the_old_front_keeps_from_its_devices(gateway, cluster):
+    gateway.serve(configured(driver_class=Exclusive, front="auto", refresh=1))
+    await until(lambda: cluster.devices(DRIVER))
+    await cluster.run("new", {"c": {NAME: 1}})
+    assert cluster.allocated("new") != []
+
+
+async def test_a_front_for_good_and_back(gateway, cluster, caplog):
+    """The state of the first time isn't that of the second one."""
+    caplog.set_level("INFO")
+    auto = configured(driver_class=Scripted, front="auto")
+    gateway.serve(auto)
+    await until(lambda: cluster.devices(DRIVER))
+    gateway.reload(gateway.configuration(replace(auto, front="deviceplugin")))
+    await until(lambda: not cluster.devices(DRIVER))
+    await until(lambda: cluster.allocatable("node-a", NAME) == 2)
+    caplog.clear()
+    gateway.reload(gateway.configuration(auto))
+    await until(lambda: cluster.devices(DRIVER))
+    assert "it leaves the device plugin" in caplog.text
