@@ -25,6 +25,7 @@ class Rig:
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
         self.moves, self.offers = [], []
+        self.ahead, self.up = 1e9, True
         self.begin()
 
     def begin(self):
@@ -39,7 +40,7 @@ class Rig:
         return self.now
 
     def time(self):
-        return self.now + 1e9
+        return self.now + self.ahead
 
     # the gateway
 
@@ -58,6 +59,9 @@ class Rig:
     def published(self, pool):
         assert pool == POOL
         return self.slices
+
+    def answers(self):
+        return self.up
 
     async def pending(self, pool):
         if isinstance(self.claims, Exception):
@@ -133,6 +137,13 @@ async def test_a_node_that_shows_devices_for_ever_gets_them_back(rig):
     assert rig.moves == []
 
 
+async def test_a_clock_that_is_set_back_ends_it_all_the_same(rig):
+    assert await rig.after(0) is LP
+    rig.ahead -= 86400
+    assert await rig.after(PATIENCE - 1) is LP
+    assert await rig.after(2) is P
+
+
 async def test_what_turns_false_meanwhile_ends_it(rig):
     await rig.after(0)
     rig.know(node=Fact(False, "an old kubelet", rig.now))
@@ -186,6 +197,27 @@ async def test_a_class_that_is_back_in_time(on_dra):
     assert rig.moves == [(NAME, "dra")], "it never left"
 
 
+async def test_slices_that_may_not_be_emptied(on_dra):
+    rig = on_dra
+    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.up = False
+    assert await rig.after(1) is LD
+    assert await rig.after(3600) is LD, "nobody sends pods while the API server is away"
+    rig.up = True
+    assert await rig.after(1) is LD
+    assert await rig.after(SETTLING_CLAIMS) is P
+
+
+async def test_a_gateway_that_has_just_begun_goes_on_leaving(on_dra):
+    rig = on_dra
+    rig.now += BETWEEN
+    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    assert await rig.after(0) is LD
+    rig.begin()
+    rig.know(classes={NAME: Fact(False, "no class", rig.now)})
+    assert await rig.after(1) is LD, "slices would have a class's devices again, which isn't there"
+
+
 @pytest.mark.parametrize("unknown", ["registered", "node", "slices", "rights"])
 async def test_unknown_changes_nothing(on_dra, unknown):
     on_dra.know(**{unknown: Fact(None)})
@@ -228,6 +260,29 @@ async def test_too_many_changes_stay_on_the_device_plugin(rig):
     assert await rig.after(BETWEEN) is P
     assert rig.switch.choice.flaps
     assert await rig.after(3700) is LP
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 60000,
+        '{"version": 1, "group": "boards", "state": "gone"}',
+        '{"version": 1, "group": "boards", "state": ["dra"]}',
+        '{"version": 1, "group": "boards", "state": "dra", "since": 1e400}',
+        '{"version": 1, "group": "boards", "state": "dra", "since": -1e17}',
+        '{"version": 1, "group": "boards", "state": "dra", "changes": [1%s]}' % ("0" * 400),
+        '{"version": 1, "group": "another", "state": "dra"}',
+    ],
+    ids=lambda text: text[:20] + text[-20:],
+)
+async def test_a_damaged_state_is_said_to_be_one(rig, text):
+    await rig.files.write(SwitchRecord(GROUP, D))
+    next(rig.files.folder.iterdir()).write_text(text)
+    with pytest.raises(ValueError):  # noqa: PT011
+        rig.files.look(GROUP)
+    await rig.switch.refresh()
+    assert rig.state is P
 
 
 async def test_a_full_disk_changes_nothing(rig):

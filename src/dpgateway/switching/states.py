@@ -23,6 +23,8 @@ from dpgateway.resource.ownership import hash_of
 VERSION = 1
 LARGEST = 64 * 1024
 """Bytes of a file."""
+LATEST = 2**37
+"""Seconds since 1970: the last one that status can show is in the year 9999."""
 DISK = 5.0
 """Seconds that the disk has to answer."""
 REMEMBERED = 8
@@ -74,7 +76,9 @@ class SwitchRecord:
 
 
 def switch_record(text: str) -> SwitchRecord:
-    """The record in a file; keys of a later version are ignored. Raises ValueError, TypeError."""
+    """The record in a file; keys of a later version are ignored. Raises ValueError, TypeError, OverflowError,
+    RecursionError.
+    """
     found = json.loads(text)
     if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] < 1:
         raise ValueError(f"expected a state with a version from 1 on, found {text[:60]!r}")
@@ -84,6 +88,8 @@ def switch_record(text: str) -> SwitchRecord:
     if not isinstance(changes, list):
         raise TypeError(f"changes: expected a list, found {changes!r}")
     since, because = int(found.get("since") or 0), str(found.get("because") or "")
+    if not 0 <= since <= LATEST:
+        raise ValueError(f"since: expected seconds since 1970, found {since}")
     return SwitchRecord(group, SwitchState(found.get("state")), since, because, tuple(map(float, changes)))
 
 
@@ -94,7 +100,7 @@ class SwitchFiles:
         self.folder, self._threads = state_dir / "dra" / "fronts", threads
 
     async def read(self, group: str) -> SwitchRecord | None:
-        """None without a file. Raises GatewayError, OSError, ValueError, TypeError."""
+        """None without a file. Raises GatewayError, OSError; ValueError if it is no state of the group."""
         return await self._threads.call_within("fronts", lambda: self.look(group), DISK)
 
     async def write(self, one: SwitchRecord) -> None:
@@ -107,9 +113,15 @@ class SwitchFiles:
             found = switch_record(read(self._path(group), LARGEST).content.decode())
         except FileNotFoundError:
             return None
+        except (TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"{self._path(group)}: {error}") from error
         if found.group != group:
             raise ValueError(f"expected the state of {group}, found that of {found.group}")
         return found
+
+    def forget(self, group: str) -> None:
+        """Removes the state, and blocks. Raises OSError."""
+        self._path(group).unlink(missing_ok=True)
 
     def _write(self, one: SwitchRecord) -> None:
         make_private(self.folder.parent)

@@ -11,8 +11,9 @@ when to look again; it is called after each change of anything. So a gateway tha
 - Back: slices are emptied first; what the scheduler had in hand is written SETTLING_CLAIMS later. A claim may be
   allocated long before it is prepared, because volumes are attached before. So claims that are allocated here and not
   prepared yet are waited for, up to PENDING; later ones are refused, and their pods have to be deleted.
-- A step that waits for a kubelet or a server that doesn't come ends: LEAVING_PLUGIN after PATIENCE, back to where the
-  devices can be had.
+- A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
+  plugin again; LEAVING_DRA too, if the API server answers, but its slices don't become empty, because a right is gone.
+  Claims of these are refused then.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 SETTLING = 2.0
 """Seconds from the Node without devices until slices are published: a pod that was bound before has come by then."""
 PATIENCE = 120.0
-"""Seconds that the Node has to show no device."""
+"""Seconds that the Node has to show no device, and slices to be empty at an API server that answers."""
 SETTLING_CLAIMS = 10.0
 """Seconds from the empty slices until the claims are listed."""
 PENDING = 60.0
@@ -66,6 +67,9 @@ class SwitchedResources(Protocol):
     def published(self, pool: str) -> int | None:
         """The number of devices in slices of this pool, as the API server has them; None while that isn't known."""
 
+    def answers(self) -> bool:
+        """Whether the API server answers."""
+
     async def pending(self, pool: str) -> Collection[str]:
         """The claims that are allocated to devices of this pool, and not prepared. Raises GatewayError."""
 
@@ -91,6 +95,8 @@ class FrontSwitch:
         self._complaint = Complaint(_log, f"the front of {record.group} stays as it is: %s")
         self._settled: float | None = None
         """Since when the present state could end, but for its settling."""
+        self._began = clock.monotonic()
+        """Since when the present state is known here."""
         self._read = float("-inf")
         """When the state was last read from disk, in seconds of the monotonic clock."""
 
@@ -115,10 +121,10 @@ class FrontSwitch:
         self._read = self._clock.monotonic()
         try:
             found = await self._files.read(self.record.group)
-        except (ValueError, TypeError):
+        except ValueError:
             return  # said when it was read first
         if found is not None and found != self.record:
-            self.record, self._settled = found, None
+            self._begin(found)
             self._resources.offer()
 
     async def step(self) -> float | None:
@@ -157,7 +163,7 @@ class FrontSwitch:
     async def _leave_plugin(self, choice: FrontChoice, now: float) -> float:
         if choice.front != "dra":
             return await self._enter(P, choice.because, now)
-        waited = self._clock.time() - self.record.since
+        waited = self._lasts(now)
         shown = self._facts.value.allocatable
         devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
         missing = (*choice.obstacles, *choice.unknown)
@@ -174,9 +180,11 @@ class FrontSwitch:
         return await self._enter(D, self.record.because, now)
 
     async def _leave_dra(self, choice: FrontChoice, now: float) -> float:
-        if choice.front == "dra" and not choice.unknown:
+        # What has just begun to be false, to a gateway that has just begun, is why it leaves.
+        if choice.front == "dra" and not choice.unknown and not choice.obstacles:
             return await self._enter(D, choice.because, now)
-        if self._resources.published(self.group.pool) != 0:
+        refused = self._lasts(now) > PATIENCE and self._resources.answers()
+        if self._resources.published(self.group.pool) != 0 and not refused:
             self._settled = None
             self.waits_for = "its slices to be empty at the API server"
             return LOOK
@@ -203,12 +211,21 @@ class FrontSwitch:
         self._settled = now if self._settled is None else self._settled
         return self._settled + seconds - now
 
+    def _begin(self, record: SwitchRecord) -> None:
+        self.record, self._settled, self._began = record, None, self._clock.monotonic()
+
+    def _lasts(self, now: float) -> float:
+        """The seconds for which the present state has lasted. A gateway before this one had a part of it, and a clock
+        that is set back makes that look shorter.
+        """
+        return max(self._clock.time() - self.record.since, now - self._began)
+
     async def _enter(self, state: SwitchState, because: str, now: float) -> float:
         """The state is on disk before it has an effect. Raises GatewayError, OSError."""
         new = self.record.at(state, because, now, self._clock.time())
         await self._files.write(new)
         moved = state.front != self.record.state.front
-        self.record, self._settled = new, None
+        self._begin(new)
         text = "%s: %s, because %s"
         _log.info(text, self.record.group, _WORDS[state], because, extra={"resources": list(self.group.names)})
         self._resources.offer()
