@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,21 @@ async def test_a_handover_waits_for_what_a_failed_preparation_owes(node: ClaimNo
         assert slow.over is not None
         slow.over()
     await until(idle.done)
+
+
+async def test_what_a_failed_preparation_owes_is_left_to_another_gateway(node: ClaimNode) -> None:
+    """A gather() that is cancelled ends with an exception: nobody retrieved it, so it was logged as a bug."""
+    said: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    slow = SlowLanes("prepare", "release")
+    slow.meanwhile = slow.refuse
+    claims = await node.gateway(ClaimedResource(slow, Device("a")), patience=40)
+    assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
+    await turns()
+    claims.rest()
+    await turns()
+    gc.collect()
+    assert said == []
 
 
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:

@@ -91,7 +91,14 @@ class ClaimEnds:
         offered = self._store.offerings
         undoing = asyncio.gather(*[self._released(record, one) for one in record.given if one.resource in offered])
         self._undoing.add(undoing)
-        undoing.add_done_callback(self._undoing.discard)
+        undoing.add_done_callback(self._undone)
+
+    def _undone(self, undoing: asyncio.Future[list[None]]) -> None:
+        self._undoing.discard(undoing)
+        # A cancelled gather() ends with an exception, which asyncio logs as never retrieved.
+        error = None if undoing.cancelled() else undoing.exception()
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            self._log.error("a bug: what a failed preparation owes isn't released", exc_info=error)
 
     def rest(self) -> None:
         """Another gateway goes on with what is under way here: the records are its own, and it reads the journals."""
