@@ -1,6 +1,7 @@
 """Random lives of both fronts (`fronts_walk`).
 
-`DPGATEWAY_SEED=n` lives one again, `DPGATEWAY_SEQUENCES` says how many there are, `DPGATEWAY_STEPS` how long they are.
+`DPGATEWAY_SEED=n` lives one again, `DPGATEWAY_SEQUENCES` says how many there are from this one on, `DPGATEWAY_STEPS`
+how long they are.
 In every other life the gateways choose the front by themselves.
 
 With `DPGATEWAY_PATIENT=1` everything has to be offered again, also what takes some minutes because a kubelet or a
@@ -14,12 +15,13 @@ import pytest
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.end_to_end.fronts_walk import Life
 
-SEED, COUNT = os.environ.get("DPGATEWAY_SEED"), int(os.environ.get("DPGATEWAY_SEQUENCES", "2"))
+SEED = int(os.environ.get("DPGATEWAY_SEED", "0"))
+COUNT = int(os.environ.get("DPGATEWAY_SEQUENCES", "1" if SEED else "2"))
 STEPS, PATIENT = int(os.environ.get("DPGATEWAY_STEPS", "40")), bool(os.environ.get("DPGATEWAY_PATIENT"))
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", [int(SEED)] if SEED else range(COUNT))
+@pytest.mark.parametrize("seed", range(SEED, SEED + COUNT))
 async def test_random_life(seed, short_path):
     versions = ("1.37", "1.34") if seed % 4 in {0, 3} else ("1.37",)
     async with SimulatedCluster() as cluster:
