@@ -24,6 +24,7 @@ SHORT = KubeletPauses(
     first_wipe=0.01,
     prepare_again=0.2,
     unprepare_again=0.1,
+    start_again=0.2,
     health_again=0.1,
     status=0.05,
 )

@@ -18,6 +18,7 @@ class KubeletPauses:
     prepare: float = 45.0  # deadline of both calls (PluginClientTimeout in cm/dra)
     prepare_again: float = 71.0  # from a failed Prepare to the next: seen 45 to 85
     unprepare_again: float = 2.0  # seen
+    start_again: float = 10.0  # from a container that couldn't start to its next start (backOffPeriod in kubelet.go)
     reconcile: float = 60.0  # between two searches for claims of pods that have ended
     health: float = 30.0  # after which what was said of a device is too old
     health_again: float = 5.0  # from the end of a health stream to the next

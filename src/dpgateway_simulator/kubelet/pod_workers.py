@@ -112,11 +112,14 @@ class PodWorkers:
             return
         if not running and not await self._prepared(work):
             return
-        started = [await self._workload.start(pod, one) for one in pod.all if one.name not in running]
-        errors = [f"{one['name']}: {one['error']}" for one in started if "error" in one]
-        if errors:
-            await self._write(pod, {"phase": "Pending", "reason": "CreateContainerError", "message": errors[0]})
-        else:
+        todo = [one for one in pod.all if one.name not in running]
+        while todo and not work.ending.is_set():
+            started = [(one, await self._workload.start(pod, one)) for one in todo]
+            todo = [one for one, reply in started if "error" in reply]
+            if errors := [f"{one.name}: {reply['error']}" for one, reply in started if "error" in reply]:
+                await self._write(pod, {"phase": "Pending", "reason": "CreateContainerError", "message": errors[0]})
+                await self._pause(work, self._node.pauses.start_again)
+        if not todo:
             await self._write(pod, {"phase": "Running"})
             self._incarnation.emit("pod running", pod=pod.name)
 
@@ -132,14 +135,18 @@ class PodWorkers:
                 )
             else:
                 return not work.ending.is_set()
-            pausing = asyncio.ensure_future(self._incarnation.sleep(self._node.pauses.prepare_again))
-            ending = asyncio.ensure_future(work.ending.wait())
-            try:
-                await asyncio.wait({pausing, ending}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pausing.cancel()
-                ending.cancel()
+            await self._pause(work, self._node.pauses.prepare_again)
         return False
+
+    async def _pause(self, work: PodWork, seconds: float) -> None:
+        """Returns early once the pod is to end."""
+        pausing = asyncio.ensure_future(self._incarnation.sleep(seconds))
+        ending = asyncio.ensure_future(work.ending.wait())
+        try:
+            await asyncio.wait({pausing, ending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pausing.cancel()
+            ending.cancel()
 
     async def _end(self, work: PodWork) -> None:
         """Ends the containers, then the claims, then the pod."""

@@ -104,6 +104,20 @@ async def test_a_rollback_under_pods_by_dra(site: Site) -> None:
     await kubelet.wait_for_event("unprepared")
 
 
+async def test_a_container_that_cant_start_is_tried_again(site: Site) -> None:
+    kubelet, _ = await site.start()
+    rig = await plugin(site, "example.com/y", prestart=True, d0="Healthy")
+
+    async def fails(ids: tuple[str, ...]) -> None:
+        rig.hooks.clear()
+        raise RuntimeError("not yet")
+
+    rig.hooks["PreStartContainer"] = fails
+    site.cluster.create("p1", {"c": {"example.com/y": 1}})
+    await kubelet.wait_for_event("container refused", pod="p1")
+    await site.cluster.until("p1", "Running")
+
+
 async def test_the_checkpoint_names_pods_by_their_uids(site: Site) -> None:
     """Their directories have these names, too."""
     kubelet, _ = await site.start()
