@@ -179,11 +179,12 @@ class Oracle:
         for folder, _, _ in os.walk(self._cgroup):
             with suppress(OSError, ValueError, StopIteration):
                 pid = next(filter(_is_first, map(int, (Path(folder) / "cgroup.procs").read_text().split())))
-                if (ids := self._ids(pid)) is not None:
-                    found[pid, _began(pid)] = ids
+                began = _began(pid)
+                if (ids := self._ids(pid, began)) is not None:
+                    found[pid, began] = ids
         return found
 
-    def _ids(self, pid):
+    def _ids(self, pid, began):
         """None if it isn't a container that wants a device, or is none yet. Raises OSError, ValueError."""
         process = Path(f"/proc/{pid}")
         if (process / "comm").read_text().startswith("runc"):
@@ -196,7 +197,8 @@ class Oracle:
         small = f"{self._prefix.lower()}-"
         files = {name.name.removeprefix(small) for name in (process / "root/dev").glob(f"{small}*")}
         indexes = {id_.rpartition("-")[2] for id_ in ids}
-        if len(ids) != 1 or files != indexes:
+        # The files of a process that ends go before its variables.
+        if (len(ids) != 1 or files != indexes) and _lives(pid, began):
             self._fault(f"process {pid}: variables of {sorted(ids)}, devices {sorted(files)}")
         return ids
 
