@@ -25,7 +25,7 @@ class Rig:
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
         self.moves, self.offers = [], []
-        self.ahead, self.up = 1e9, True
+        self.ahead, self.up, self.driver = 1e9, True, True
         self.begin()
 
     def begin(self):
@@ -46,6 +46,9 @@ class Rig:
 
     def serves(self, names, front):
         return self.served
+
+    def drives(self):
+        return self.driver
 
     def in_flight(self, names):
         return self.flying
@@ -135,6 +138,18 @@ async def test_a_node_that_shows_devices_for_ever_gets_them_back(rig):
     assert await rig.after(2) is P
     assert rig.offers == [LP, P]
     assert rig.moves == []
+
+
+async def test_another_gateway_that_has_the_driver(rig):
+    """It may take the resources over, too, or hang before it does."""
+    rig.driver = False
+    assert await rig.after(1) is P
+    rig.driver = True
+    assert await rig.after(LOOK) is LP
+    rig.driver = False
+    rig.know(allocatable={})
+    assert await rig.after(SETTLING + 1) is LP
+    assert await rig.after(PATIENCE) is P
 
 
 async def test_a_clock_that_is_set_back_ends_it_all_the_same(rig):

@@ -157,7 +157,12 @@ class NodeSwitch:
     # for the changes
 
     def serves(self, names: Iterable[str], front: str) -> bool:
-        return self._front.loaded.is_set() and all(self._gateway.serves_on(name, front) for name in names)
+        # Its resources are given to another gateway after the driver.
+        given = front == self._front.name and not self.drives()
+        return not given and all(self._gateway.serves_on(name, front) for name in names)
+
+    def drives(self) -> bool:
+        return self._front.loaded.is_set()
 
     def in_flight(self, names: Iterable[str]) -> bool:
         return any(name in self._usages and self._usages[name].value.in_flight for name in names)
