@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -60,6 +60,10 @@ GIVING = 5.0
 """Seconds that resources have to free their locks."""
 
 _log = bind(__name__)
+
+
+async def _nothing() -> None:
+    """No resource changes its front."""
 
 
 class PublishedResource(Offering, Protocol):
@@ -154,6 +158,8 @@ class DraFront:
         self._ending, self._withdrawn = False, False
         self.switches: Callable[[], tuple[SwitchStatus, ...]] = tuple
         """The groups of resources that change their front."""
+        self.owned: Callable[[], Awaitable[None]] = _nothing
+        """Called once the driver is this gateway's, and before anything is published. Raises GatewayError, OSError."""
         self.offers: Callable[[str], bool] = lambda _: True
         """Whether a resource may be offered now: it may have another front, or be about to change it."""
         self._going: set[str] = set()
@@ -182,6 +188,7 @@ class DraFront:
             # After a bug here the records in memory are right: calls go on, so what the disk has may be older.
             if not self.loaded.is_set():
                 await retry(self.claims.load, self._failed)
+                await retry(self.owned, self._failed)
                 self.loaded.set()
             self.look()  # also without a resource: slices of earlier ones go
             await retry(self.instance.serve, self._failed)
@@ -305,6 +312,11 @@ class DraFront:
         self._withdrawn = withdrawn
         self.look()
 
+    @property
+    def withdrawn(self) -> bool:
+        """Whether nothing is offered because dpgateway is going to be removed."""
+        return self._withdrawn
+
     def look(self) -> None:
         """Publishes what the resources offer now, and how their devices are."""
         if self._ending or not self.loaded.is_set():
@@ -313,7 +325,9 @@ class DraFront:
         by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
         # In an order that doesn't depend on which driver lists first: else a restart writes the slices of pools anew.
         for _, member in sorted(self._members.items()):
-            offered = member.offered() if not self._withdrawn and self.offers(member.name) else ()
+            if not self.offers(member.name):
+                continue
+            offered = member.offered() if not self._withdrawn else ()
             known = by_pool.setdefault(member.pool, [])
             by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]
         for name in self._left_out.keys() - by_pool.keys():

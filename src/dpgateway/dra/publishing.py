@@ -196,11 +196,10 @@ class Publisher:
             self.writes["success"] += 1
 
     async def _withdraw(self) -> None:
-        """Deletes the slices of pools without a device. Raises ClusterError."""
+        """Deletes the slices that nobody offers. Raises ClusterError."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return
-        kept = {name: None for name, some in wanted.items() if some is None or any(one.get("devices") for one in some)}
-        if any(map(any, todo := self._todo(kept, seen))):
+        if any(map(any, todo := self._todo(dict.fromkeys(wanted), seen))):
             await self._write(todo)
             left = len(self._seen.objects.value or ())
             self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
