@@ -8,11 +8,12 @@ import pytest
 from dpgateway import Device
 from dpgateway.config.values import ClusterSettings, DraSettings, RuntimeSettings
 from dpgateway_simulator.cluster import SimulatedCluster
+from tests.support.gateway import Gateway as Process
 from tests.support.inside import Inside
-from tests.support.resources import NAME, Scripted, configured
+from tests.support.resources import NAME, Scripted, configured, scripted
 from tests.support.waiting import until
 
-DRIVER = "dra.example.com"
+DRIVER, OTHER = "dra.example.com", "example.com/other"
 
 
 class Gateway(Inside):
@@ -82,3 +83,34 @@ async def test_a_front_for_good_and_back(gateway, cluster, caplog):
     gateway.reload(gateway.configuration(auto))
     await until(lambda: cluster.devices(DRIVER))
     assert "it leaves the device plugin" in caplog.text
+
+
+async def test_a_newer_gateway_learns_where_the_older_one_went(gateway, cluster, short_path, gate):
+    """At the last moment before it has the driver: so it doesn't delete the slices of what it thought elsewhere."""
+    cluster.server.store.delete(("deviceclasses", "", "thing"))
+    async with Process(short_path, short_path / "device-plugins") as older:
+        older.node_name, older.runtime = "node-a", {"cdi_dirs": [str(short_path / "cdi")]}
+        older.more = {"dra": {"driver": DRIVER}, "cluster": cluster.account(short_path)}
+        await older.start({"name": NAME, "driver": "simulated", "front": "auto", "options": {"ids": ["a", "b"]}})
+        await until(lambda: cluster.allocatable("node-a", NAME) == 2)
+
+        # Until its drivers list, the newer one takes nothing over.
+        lists = gate([Device("a"), Device("b")])
+        slow = scripted(devices=lists)
+        gateway.serve(
+            configured(driver_class=slow, front="auto"), configured(name=OTHER, driver_class=slow, front="dra")
+        )
+        await lists.entered(2)
+        cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
+        await until(lambda: cluster.devices(DRIVER))
+        before = {one["metadata"]["uid"] for one in slices(cluster, NAME)}
+        lists.open()
+        await older.said("handed dra.example.com over")
+        await until(lambda: slices(cluster, OTHER))
+        assert {one["metadata"]["uid"] for one in slices(cluster, NAME)} == before
+
+
+def slices(cluster, resource):
+    """Those of the resource's pool."""
+    found = cluster.server.store.list("resourceslices")
+    return [one for one in found if one["spec"]["pool"]["name"] == f"node-a/{resource}"]

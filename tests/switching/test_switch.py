@@ -47,8 +47,8 @@ class Rig:
     def serves(self, names, front):
         return self.served
 
-    def drives(self):
-        return self.driver
+    def closed(self):
+        return "" if self.driver else "the driver"
 
     def in_flight(self, names):
         return self.flying
@@ -144,6 +144,7 @@ async def test_another_gateway_that_has_the_driver(rig):
     """It may take the resources over, too, or hang before it does."""
     rig.driver = False
     assert await rig.after(1) is P
+    assert rig.switch.status.waits_for == "the driver"
     rig.driver = True
     assert await rig.after(LOOK) is LP
     rig.driver = False

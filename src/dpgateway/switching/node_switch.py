@@ -63,7 +63,7 @@ class NodeSwitch:
         self._group_of: dict[str, str] = {}
         """`_group_of` contains the group of each resource, keyed by name."""
         front.offers = lambda name: self.offers(name, front.name)
-        front.switches = self.status
+        front.switches, front.owned = self.status, self._owned
         for value in (facts.facts, front.publisher.state):
             value.subscribe(self.look)
 
@@ -105,6 +105,13 @@ class NodeSwitch:
             text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
             _log.error(text, group, error)
             return None
+
+    async def _owned(self) -> None:
+        """The gateway that had the driver may have moved resources until it gave it away: those are expected here
+        before slices of what nobody offers are deleted, and claims refused. Raises GatewayError, OSError.
+        """
+        await asyncio.gather(*[one.refresh() for one in self.switches.values()])
+        await self.move(self._group_of)
 
     async def run(self) -> None:
         """Never returns."""
@@ -158,11 +165,14 @@ class NodeSwitch:
 
     def serves(self, names: Iterable[str], front: str) -> bool:
         # Its resources are given to another gateway after the driver.
-        given = front == self._front.name and not self.drives()
+        given = front == self._front.name and not self._front.loaded.is_set()
         return not given and all(self._gateway.serves_on(name, front) for name in names)
 
-    def drives(self) -> bool:
-        return self._front.loaded.is_set()
+    def closed(self) -> str:
+        if self._front.withdrawn:
+            return "DRA to offer anything (dra.withdraw)"
+        # In a handover another gateway may have the driver first, and wait for a driver of devices that hangs.
+        return "" if self._front.loaded.is_set() else "the DRA driver to be served here"
 
     def in_flight(self, names: Iterable[str]) -> bool:
         return any(name in self._usages and self._usages[name].value.in_flight for name in names)

@@ -55,8 +55,8 @@ class SwitchedResources(Protocol):
     def serves(self, names: Iterable[str], front: str) -> bool:
         """Whether this gateway serves all of these on this front."""
 
-    def drives(self) -> bool:
-        """Whether this gateway has the DRA driver."""
+    def closed(self) -> str:
+        """Why nothing of this gateway goes to DRA now, as what it waits for; empty if it may."""
 
     def in_flight(self, names: Iterable[str]) -> bool:
         """Whether an Allocate of one of these is under way."""
@@ -154,7 +154,8 @@ class FrontSwitch:
         self.choice = choice = choose(self._facts.value, group, front, now, earlier)
         self.waits_for = ""
         if record.state is P and choice.front == "dra":
-            return await self._enter(LP, choice.because, now) if self._resources.drives() else LOOK
+            self.waits_for = self._resources.closed()
+            return LOOK if self.waits_for else await self._enter(LP, choice.because, now)
         if record.state is D and choice.front == "deviceplugin":
             return await self._enter(LD, choice.because, now)
         if record.state is LP:
@@ -169,9 +170,7 @@ class FrontSwitch:
         waited = self._lasts(now)
         shown = self._facts.value.allocatable
         devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
-        # In a handover another gateway may have the driver first, and wait for a driver of devices that hangs.
-        others = () if self._resources.drives() else ("the DRA driver to be served here",)
-        missing = (*choice.obstacles, *choice.unknown, *others)
+        missing = (*choice.obstacles, *choice.unknown, *filter(None, [self._resources.closed()]))
         if missing or devices is None or devices or self._resources.in_flight(self.group.names):
             self._settled = None
             no_device = "the Node to show no device of the device plugin" + _listed(devices or {})
