@@ -71,19 +71,23 @@ class Control:
 
     async def run(self) -> None:
         """Serves until cancelled. Raises OSError if the path can't be bound, or others may write into its directory."""
+        ending = False
         try:
             async with asyncio.TaskGroup() as group:
 
                 def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                     # The file's mode admits only root and our own user; this check doesn't depend on the file.
                     uid = credentials(writer.get_extra_info("socket")).uid
-                    if self._clients >= MOST_CLIENTS or uid not in {0, os.geteuid()}:
+                    if ending or self._clients >= MOST_CLIENTS or uid not in {0, os.geteuid()}:
                         writer.transport.abort()
                         return
                     self._clients += 1
                     group.create_task(self._serve(reader, writer), name="serve a client of the control socket")
 
-                await self._socket.keep(connected, self._gateway.serves, self._times.look, self._times.hold)
+                try:
+                    await self._socket.keep(connected, self._gateway.serves, self._times.look, self._times.hold)
+                finally:
+                    ending = True  # a client that was accepted just before finds the group finished
         except ExceptionGroup as several:
             of_system, bugs = several.split(OSError)
             if bugs is not None or of_system is None:
