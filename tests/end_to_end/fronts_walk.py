@@ -182,7 +182,19 @@ class Life:
                 await self._other_pods()
                 await self._until(self.missing, PATIENT / 2)
         self.ends = 0
+        await self._containers_start()
         return True
+
+    async def _containers_start(self) -> None:
+        """Each container can start again, whichever front its devices came by, and gets what it had."""
+        for node in self.nodes:
+            for pod, before in list(node.has()):
+                if not before or (self.by_claim(pod) and node.kubelet.behaviour.dra != "extended"):
+                    continue
+                reply = await node.kubelet.start_container(pod, "c")
+                if not reply["ok"] or dict(node.has()).get(pod, before) != before:
+                    self.violated(f"{pod} of {node.name} had {dict(before)}, and starts again: {reply}")
+        self.right()
 
     async def _mend(self) -> None:
         await self.server_answers()
@@ -213,6 +225,7 @@ class Life:
             self.counts["longer"] += 1
             return False
         self.ends = 0
+        await self._containers_start()
         return True
 
     async def _until(self, missing: Callable[[], list[str]], seconds: float, *, fails: bool = True) -> None:
