@@ -36,6 +36,16 @@ async def test_a_claim_gets_its_device_by_a_cdi_name(node: ClaimNode) -> None:
     assert node.records["c"]["phase"] == "prepared"
 
 
+async def test_a_claim_of_a_pool_that_has_gone_to_the_device_plugin(node: ClaimNode) -> None:
+    resource = Resource(lanes(), Device("a"), Device("b"))
+    claims = await node.gateway(resource)
+    before = await one(await claims.prepare([asked := node.allocate("c", "a")]))
+    claims.gone = lambda pool: "delete the pod" if pool == POOL else ""
+    assert await one(await claims.prepare([asked])) == before, "it has its device"
+    assert "delete the pod" in await one(await claims.prepare([node.allocate("d", "b")]))
+    assert node.records.keys() == {"c"}
+
+
 async def test_the_second_answer_is_the_first(node: ClaimNode) -> None:
     resource = Resource(lanes("prepare"), Device("a"))
     claims = await node.gateway(resource)

@@ -93,6 +93,8 @@ class NodeClaims:
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         """Why the last claim that wanted devices got none, and since when on the monotonic clock."""
         self.extended = ExtendedResources(parts.server)
+        self.gone: Callable[[str], str] = lambda _: ""
+        """Why the devices of a pool aren't offered by DRA any more, and what to do; empty if they are."""
         self._grants = ClaimGrants(self.store, parts.specs)
 
     @property
@@ -197,6 +199,8 @@ class NodeClaims:
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=self._patience)
         wanted = allocated(found, self.driver, asked)
+        if why := next(filter(None, (self.gone(one.pool) for one in wanted.results)), ""):
+            raise RequestError(f"{wanted}: {why}")
         resources = await self.extended.asked(wanted)
         damaged = self.store.damage(asked.uid)
         given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)

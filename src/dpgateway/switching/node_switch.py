@@ -63,7 +63,7 @@ class NodeSwitch:
         self._group_of: dict[str, str] = {}
         """`_group_of` contains the group of each resource, keyed by name."""
         front.offers = lambda name: self.offers(name, front.name)
-        front.switches, front.owned = self.status, self._owned
+        front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
         for value in (facts.facts, front.publisher.state):
             value.subscribe(self.look)
 
@@ -105,6 +105,16 @@ class NodeSwitch:
             text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
             _log.error(text, group, error)
             return None
+
+    def _gone(self, pool: str) -> str:
+        """What a claim for this pool is told, which the kubelet asks for again and again: its pod's event has that."""
+        for one in self.switches.values():
+            if one.group.pool == pool and one.record.state.front != self._front.name:
+                names = ", ".join(one.group.names)
+                return (
+                    f"the device plugin offers {names} by now: delete the pod, and the next one gets its device there"
+                )
+        return ""
 
     async def _owned(self) -> None:
         """The gateway that had the driver may have moved resources until it gave it away: those are expected here
