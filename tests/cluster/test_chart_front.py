@@ -1,0 +1,103 @@
+"""A cluster that gets DRA by the chart: nodes that can do it move, under pods, and come back with an older kubelet."""
+
+from contextlib import suppress
+
+import pytest
+
+from tests.cluster.installed import pod, simulated
+from tests.cluster.machine.box import ClusterError, until
+
+THING, DRIVER = "example.com/thing", "dra.example.com"
+COUNT = 4
+MOVES = "new"
+"""The one node that can do DRA: of the others one has an older containerd, too."""
+SLICES = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3D{DRIVER}"
+BEFORE = {"config": {"resources": [simulated(THING, COUNT)]}}
+VALUES = BEFORE | {"dra": {"enabled": True, "driver": DRIVER}}
+
+
+def wanting(cluster, name, node):
+    made = pod(name, node, {THING: 1})
+    del made["spec"]["nodeName"]  # the scheduler sends it
+    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    cluster.create(made)
+
+
+def devices(cluster, *names):
+    """What the environment of each of these pods says."""
+    found = set()
+    for name in names:
+        cluster.wait_for_pod(name)
+        environment = cluster.kubectl("exec", name, "--", "env").splitlines()
+        found |= {line for line in environment if line.startswith("THING_")}
+    return found
+
+
+def published(cluster):
+    return sum(len(one["spec"].get("devices", ())) for one in cluster.control.api("GET", SLICES)["items"])
+
+
+def state(chart, node):
+    with suppress(OSError, KeyError):  # its gateway isn't there just now
+        (one,) = chart.status(node)["dra"]["switches"]
+        return one["state"]
+    return None
+
+
+@pytest.fixture
+def kubelet(cluster):
+    """Exchanges the kubelet of the node that moves."""
+    node = cluster.nodes[MOVES]
+    own = node.release
+
+    def exchange(release):
+        if node.release != release:
+            node.stop_kubelet()
+            node.start_kubelet(release)
+            until(f"kubelet {release}", lambda: f"v{release}." in node.object()["status"]["nodeInfo"]["kubeletVersion"])
+
+    yield exchange
+    cluster.until_gone(cluster.delete())
+    exchange(own)
+
+
+def test_a_node_moves_once_dra_is_enabled_and_back_with_its_kubelet(cluster, chart, kubelet):
+    chart.install(BEFORE)
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, COUNT)
+        wanting(cluster, f"before-{node}", node)
+    for node in cluster.nodes:
+        assert len(devices(cluster, f"before-{node}")) == 1
+    chart.test()
+
+    said = chart.install(VALUES)
+    assert {line.rpartition(": ")[2] for line in said.splitlines() if line.startswith("  kubelet v1.37")} == {"DRA"}
+    until("move", lambda: state(chart, MOVES) == "dra" and published(cluster) == COUNT - 1)
+    for node in cluster.nodes:
+        assert state(chart, node) == ("dra" if node == MOVES else "plugin")
+        wanting(cluster, f"after-{node}", node)
+    for node in cluster.nodes:
+        assert len(devices(cluster, f"before-{node}", f"after-{node}")) == 2
+    (claim,) = cluster.kubectl("get", "resourceclaims", "--output=name").split()
+    chart.test()
+
+    # Without gateways the pod of that claim couldn't end.
+    for end in ({"cleanUp": True}, BEFORE | {"dra": {}}):
+        with pytest.raises(ClusterError, match=f"default/{claim.partition('/')[2]}; expected none"):
+            chart.install(VALUES | end)
+    with pytest.raises(ClusterError):
+        chart.run(MOVES, "dpgateway", "preflight", "--to=1.34")
+
+    kubelet("1.34")
+    until("way back", lambda: state(chart, MOVES) == "plugin")
+    assert published(cluster) == 0
+    chart.until_offered(MOVES, THING, COUNT)
+    wanting(cluster, "back", MOVES)
+    assert len(devices(cluster, f"before-{MOVES}", "back")) == 2
+    # Its node has had a device plugin, so the older kubelet refuses the pod by DRA: it doesn't run without a device.
+    refused = cluster.wait_for_pod(f"after-{MOVES}", phase="Failed")
+    assert refused["status"]["reason"] == f"OutOf{THING}"
+    cluster.until_gone(cluster.delete(f"after-{MOVES}"))
+    until("end of the claim", lambda: not cluster.kubectl("get", "resourceclaims", "--output=name"))
+    chart.install(BEFORE)
+    assert len(devices(cluster, f"before-{MOVES}", "back")) == 2
