@@ -62,6 +62,8 @@ class NodeSwitch:
         """Notified when it may be time for another step."""
         self._group_of: dict[str, str] = {}
         """`_group_of` contains the group of each resource, keyed by name."""
+        self._allocated: dict[str, Mapping[str, str]] = {}
+        """`_allocated` contains the claims that may have to be prepared yet, keyed by pool."""
         front.offers = lambda name: self.offers(name, front.name)
         front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
         for value in (facts.facts, front.publisher.state):
@@ -191,6 +193,7 @@ class NodeSwitch:
         await self._gateway.move(names)
 
     def offer(self) -> None:
+        self._allocated.clear()  # of another state
         self._front.look()
         self._gateway.offer()
         self.changed.notify()
@@ -202,11 +205,19 @@ class NodeSwitch:
         return self._front.server.up is True
 
     async def pending(self, pool: str) -> Collection[str]:
-        records, driver, found = self._front.claims.records, self._front.us.driver, list[str]()
+        """Listed once: a class that goes takes all nodes off DRA in the same second. From then on records tell."""
+        if pool not in self._allocated:
+            self._allocated[pool] = await self._claims_of(pool)
+        records, found = self._front.claims.records, self._allocated[pool]
+        some = {uid: text for uid, text in found.items() if uid not in records or records[uid].phase is Phase.PREPARING}
+        self._allocated[pool] = some
+        return some.values()
+
+    async def _claims_of(self, pool: str) -> Mapping[str, str]:
+        """The claims that are allocated to devices of the pool: namespace and name, by uid. Raises GatewayError."""
+        driver, found = self._front.us.driver, dict[str, str]()
         for one in (await self._front.server.list(ObjectKind.CLAIM, {})).objects:
             devices = ((one.get("status") or {}).get("allocation") or {}).get("devices") or {}
-            here = any((part["driver"], part["pool"]) == (driver, pool) for part in devices.get("results") or ())
-            record = records.get(str(one["metadata"]["uid"]))
-            if here and (record is None or record.phase is Phase.PREPARING):
-                found.append(f"{one['metadata']['namespace']}/{one['metadata']['name']}")
+            if any((part["driver"], part["pool"]) == (driver, pool) for part in devices.get("results") or ()):
+                found[str(one["metadata"]["uid"])] = f"{one['metadata']['namespace']}/{one['metadata']['name']}"
         return found

@@ -42,7 +42,7 @@ SETTLING_CLAIMS = 10.0
 PENDING = 60.0
 """Seconds that claims have from then on to be prepared."""
 LOOK = 5.0
-"""Seconds between two looks at what tells of no change: the state on disk, or the claims."""
+"""Seconds between two looks at what tells of no change: the state on disk, or the records of claims."""
 
 _log = bind(__name__)
 

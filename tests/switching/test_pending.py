@@ -1,0 +1,60 @@
+"""The claims for which a group waits before it goes back to the device plugin."""
+
+from types import SimpleNamespace as Stub
+from typing import Any
+
+import pytest
+
+from dpgateway.dra.claims.records import Phase
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.switching.facts import DraFacts
+from dpgateway.switching.node_switch import NodeSwitch
+
+DRIVER, POOL = "dra.example.com", "node/boards"
+
+
+def claim(name, driver=DRIVER, pool=POOL):
+    results = [{"driver": driver, "pool": pool, "device": "a"}]
+    status = {"allocation": {"devices": {"results": results}}} if driver else {}
+    return {"metadata": {"namespace": "default", "name": name, "uid": name}, "status": status}
+
+
+@pytest.fixture
+def front(tmp_path):
+    one = Stub(name="dra", us=Stub(driver=DRIVER), common=Stub(state_dir=tmp_path), lists=0, look=lambda: None)
+    found = [
+        claim("new"),
+        claim("begun"),
+        claim("done"),
+        claim("free", ""),
+        claim("x", "another"),
+        claim("y", pool="z"),
+    ]
+
+    async def listed(_kind, _fields):
+        one.lists += 1
+        return Stub(objects=found)
+
+    one.publisher, one.server = Stub(state=Observable(None)), Stub(list=listed)
+    one.claims = Stub(records={"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)})
+    return one
+
+
+@pytest.fixture
+def switch(front):
+    facts, gateway = Stub(facts=Observable(DraFacts())), Stub(offer=lambda: None)
+    parts: tuple[Any, Any] = facts, gateway
+    return NodeSwitch(front, *parts, {}, Threads())
+
+
+async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
+    assert sorted(await switch.pending(POOL)) == ["default/begun", "default/new"]
+    front.claims.records["begun"] = Stub(phase=Phase.PREPARED)
+    assert list(await switch.pending(POOL)) == ["default/new"]
+    del front.claims.records["begun"]
+    assert list(await switch.pending(POOL)) == ["default/new"], "it was prepared, and has ended since"
+    assert front.lists == 1
+    switch.offer()  # of the next state
+    await switch.pending(POOL)
+    assert front.lists == 2
