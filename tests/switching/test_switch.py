@@ -301,6 +301,16 @@ async def test_a_damaged_state_is_said_to_be_one(rig, text):
     assert rig.state is P
 
 
+async def test_changes_of_an_earlier_boot_mean_nothing(rig):
+    changes = 800.0, 850.0, 900.0
+    await rig.files.write(SwitchRecord(GROUP, D, int(rig.time()), "", changes))
+    rig.begin()
+    assert await rig.after(1) is LD, "too many"
+    await rig.files.write(SwitchRecord(GROUP, D, int(rig.ahead) - 60, "", changes))
+    rig.begin()
+    assert await rig.after(1) is D
+
+
 async def test_a_full_disk_changes_nothing(rig):
     rig.files.folder.parent.mkdir(parents=True)
     rig.files.folder.write_text("in the way")

@@ -62,8 +62,8 @@ class SwitchRecord:
     because: str = ""
     """A sentence for people."""
     changes: tuple[float, ...] = ()
-    """When the last changes of the front began, in seconds of the monotonic clock; of an earlier boot they are later
-    than now, or mean nothing.
+    """When the last changes of the front began, in seconds of the monotonic clock. They mean nothing after a reboot,
+    which is one after ``since``.
     """
 
     def at(self, state: SwitchState, because: str, now: float, wall: float) -> SwitchRecord:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from dpgateway.errors import GatewayError
@@ -148,7 +149,8 @@ class FrontSwitch:
                 await self.refresh()
                 await self._resources.move(group.names)
             return LOOK
-        earlier = record.changes[:-1] if record.state.leaving else record.changes
+        changes = self._changes(now)
+        earlier = changes[:-1] if record.state.leaving else changes
         # Once it has left the device plugin, only what would take it off DRA takes it back.
         front: ChosenFront = "deviceplugin" if record.state is P else "dra"
         self.choice = choice = choose(self._facts.value, group, front, now, earlier)
@@ -224,9 +226,14 @@ class FrontSwitch:
         """
         return max(self._clock.time() - self.record.since, now - self._began)
 
+    def _changes(self, now: float) -> tuple[float, ...]:
+        """Those of this boot: the monotonic clock begins anew at each, and passes the times of an earlier one."""
+        booted = self._clock.time() - now
+        return self.record.changes if self.record.since >= booted else ()
+
     async def _enter(self, state: SwitchState, because: str, now: float) -> float:
         """The state is on disk before it has an effect. Raises GatewayError, OSError."""
-        new = self.record.at(state, because, now, self._clock.time())
+        new = replace(self.record, changes=self._changes(now)).at(state, because, now, self._clock.time())
         await self._files.write(new)
         moved = state.front != self.record.state.front
         self._begin(new)
