@@ -86,8 +86,9 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)
     await gateway.end(signal.SIGKILL)
+    since = len(kubelet.events)
     await gateway.start(thing("dra"))
-    await kubelet.wait_for_event("list received", devices=())
+    await kubelet.wait_for_event("stream opened", since, resource=THING)  # by then it has the options, which count
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}})
