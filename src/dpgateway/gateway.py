@@ -116,6 +116,8 @@ class Gateway:
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
+        self._lingers = False
+        """Whether it serves on only until another gateway has taken over."""
         self._serving: dict[str, _Serving] = {}
         self._changing = asyncio.Lock()
         """Held while resources are added, removed or restarted: by a reload, or by a change of front."""
@@ -303,6 +305,9 @@ class Gateway:
         config = new.config.value
         self._fronts.expect(config)
         await _ended(old.task)
+        # Also while the old one ended. Asked for it again, the other gateway would give it back.
+        if new.follows and not old.follows:
+            new.ours, new.follows = False, False
         self._placed(config)
         self._serving[config.name] = new
         old.next = new.old = None
@@ -378,7 +383,9 @@ class Gateway:
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)
-            plugin = serving.plugin = fronts.plugin(config, driver, group, follows=serving.follows)
+            # One that lingers takes nothing back from its successor, whatever a reload restarts meanwhile.
+            follows = serving.follows and not self._lingers
+            plugin = serving.plugin = fronts.plugin(config, driver, group, follows=follows)
             for value in plugin.values:
                 value.subscribe(self.changed.notify)
             plugin.standing.subscribe(serving.note)
@@ -391,6 +398,7 @@ class Gateway:
             try:
                 with suppress(OnOtherFront):
                     given = await plugin.run()
+                    serving.follows = serving.follows and not given  # at once: it may be stopped while it drains
             finally:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
                 serving.ours = (serving.ours or plugin.resource.served) and not (given or plugin.taken_back)
@@ -454,6 +462,7 @@ class Gateway:
 
     def say_ending(self, own: str) -> None:
         """Marks this gateway, in the pod ``own``, as terminating, so that no other terminating one waits for it."""
+        self._lingers = True
         with suppress(OSError):  # the other one waits for longer
             say_ending(self._pods, own)
 
