@@ -189,7 +189,9 @@ class Life:
         """Each container can start again, whichever front its devices came by, and gets what it had."""
         for node in self.nodes:
             for pod, before in list(node.has()):
-                if not before or (self.by_claim(pod) and node.kubelet.behaviour.dra != "extended"):
+                if not before or pod not in node.kubelet.pods:  # a kubelet that has just started admits them one by one
+                    continue
+                if self.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
                     continue
                 reply = await node.kubelet.start_container(pod, "c")
                 if not reply["ok"] or dict(node.has()).get(pod, before) != before:
