@@ -76,6 +76,21 @@ async def test_a_kubelet_that_restarts_meanwhile_gets_all_from_it(kubelet: Kubel
     assert (await kubelet.admit("p0", ONE))["ok"]
 
 
+async def test_it_takes_nothing_from_its_successor(
+    kubelet: Kubelet, older: Gateway, newer: Gateway, folder: Path
+) -> None:
+    """A configuration that changes during an upgrade reaches the gateway that lingers, too."""
+    newer.folder = folder / "newer"  # it has the other resource alone, so the older one lingers on
+    newer.folder.mkdir()
+    await newer.start(OTHER)
+    await kubelet.wait_for_devices(2, resource="example.com/other")
+    await lingers(older)
+    older.reload(older.resource, OTHER)
+    await older.said("this one takes over when that one ends")
+    assert (await kubelet.admit("p0", {"c": {"example.com/other": 1}}))["ok"]
+    assert not any("handed over" in line for line in newer.log)
+
+
 async def test_a_second_signal_ends_it_at_once(older: Gateway) -> None:
     await lingers(older)
     tell_to_end(older)
