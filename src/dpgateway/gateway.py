@@ -364,8 +364,8 @@ class Gateway:
         while True:
             try:
                 await self._serve_once(serving)
-            except* _Over as over:
-                serving.follows &= not any(one.given for one in over.exceptions if isinstance(one, _Over))
+            except* _Over:
+                pass
             if (task := asyncio.current_task()) is not None and task.cancelling():  # the group raised _Over instead
                 raise asyncio.CancelledError
 
@@ -403,7 +403,7 @@ class Gateway:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
                 serving.ours = (serving.ours or plugin.resource.served) and not (given or plugin.taken_back)
             # Ends the group, and with it the driver.
-            raise _Over(given=given)
+            raise _Over
 
     # the kubelet
 
@@ -518,11 +518,7 @@ async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:
 
 
 class _Over(Exception):
-    """A resource is no longer served, although it wasn't stopped. ``given``: another gateway has taken it over."""
-
-    def __init__(self, *, given: bool) -> None:
-        super().__init__()
-        self.given = given
+    """A resource is no longer served, although it wasn't stopped."""
 
 
 async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:
