@@ -23,6 +23,7 @@ from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.support.files import texts
 from tests.support.resource import FakeLanes, running
 from tests.support.resources import NAME, configured
 from tests.support.specs import own
@@ -112,7 +113,7 @@ class ClaimNode:
 
     @property
     def records(self) -> dict[str, Any]:
-        found = [json.loads(path.read_text()) for path in (self.folder / "dra" / "claims").glob("*.json")]
+        found = map(json.loads, texts(self.folder / "dra" / "claims").values())
         return {one["name"]: one for one in found}
 
 

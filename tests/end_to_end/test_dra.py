@@ -1,7 +1,6 @@
 """The gateway's process with resources on both fronts, a simulated kubelet, and a simulated API server."""
 
 import asyncio
-import contextlib
 import shutil
 import signal
 import socket
@@ -13,6 +12,7 @@ from dpgateway_simulator import Kubelet
 from dpgateway_simulator.apiserver import SimulatedApiServer
 from tests.dra.test_front import Node
 from tests.support.containerd import containerd
+from tests.support.files import texts
 from tests.support.gateway import Gateway
 from tests.support.waiting import until
 
@@ -173,11 +173,7 @@ async def test_that_is_so_once_over_restarts(node, kubelet, gateway):
 
 def journals(node):
     """Those of the resource. A gateway removes them at any time."""
-    found = []
-    for path in (node.root / "state").glob("*.json"):
-        with contextlib.suppress(FileNotFoundError):
-            found += [path] if NAME in path.read_text() else []
-    return found
+    return [path for path, text in texts(node.root / "state").items() if NAME in text]
 
 
 async def test_nor_after_a_restart_without_journals(node, kubelet, gateway, short_path):

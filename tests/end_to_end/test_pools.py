@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from tests.support import kubelet as asked
+from tests.support.files import texts
 from tests.support.waiting import until
 
 GPU, SHARED = "example.com/gpu", "example.com/gpu-shared"
@@ -60,7 +61,7 @@ async def refused(kubelet, reason=HELD):
 
 async def remembered(process):
     state = process.folder / "state"
-    await until(lambda: any("char 240:4" in path.read_text() for path in state.glob("*.json")))
+    await until(lambda: any("char 240:4" in text for text in texts(state).values()))
 
 
 async def test_held_hardware_through_restarts(process, kubelet, short_path):

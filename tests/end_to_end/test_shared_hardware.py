@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from tests.support import kubelet as asked
+from tests.support.files import texts
 from tests.support.waiting import until
 
 R = "example.com/serial"
@@ -50,7 +51,7 @@ async def given(process, kubelet, dev):
     await healthy(kubelet, LINK)
     assert (await kubelet.admit("pod", {"c": {R: 1}}))["ok"]
     state = process.folder / "state"
-    await until(lambda: any("char 240:4" in path.read_text() for path in state.glob("*.json")))
+    await until(lambda: any("char 240:4" in text for text in texts(state).values()))
 
 
 async def restarted(process, number, *resources):
