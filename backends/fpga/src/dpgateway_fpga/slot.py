@@ -43,8 +43,10 @@ class Slot:
         )
         self._retries = BoardRetries(options, self._try_again, no_retry)
         self._unknown = unknown(work.board, options)
-        self._state = threading.Lock()
-        """Guards the health, which the station's threads change, too."""
+        self._looking = threading.Lock()
+        """Held from the beginning of a look until its health is noted: the station's threads look, too, and one that
+        had looked before a failure would otherwise note its health after it.
+        """
         self._health = Health.healthy()
         self._refused = ""
         """Why the bitstream can't be programmed onto this board; empty if it can."""
@@ -55,9 +57,8 @@ class Slot:
     # what is listed
 
     def device(self) -> Device:
-        health = self._look()
-        with self._state:
-            self._health = health
+        with self._looking:
+            self._health = health = self._look()
         if health.reason == self._unknown and not self._looks_again:
             self._looks_again = True
             self._context.changed()
@@ -71,11 +72,12 @@ class Slot:
 
     def station_changed(self) -> None:
         """Programming began or ended, possibly for another resource."""
-        self._note(self._look())
+        self._note(self._look)
 
-    def _note(self, health: Health) -> None:
-        with self._state:
-            changed, self._health = health != self._health, health
+    def _note(self, look: Callable[[], Health]) -> None:
+        with self._looking:
+            before, self._health = self._health, look()
+            changed = self._health != before
         if changed:
             self._context.changed()
 
@@ -183,7 +185,7 @@ class Slot:
         self._refused = why if isinstance(error, Refused) else ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
         # the fault is listed before a retry is planned, whose job may begin as soon as this one has ended
-        self._note(self._health_during(None))
+        self._note(partial(self._health_during, None))
         # a refused file may be repaired at any time, so it is always checked again
         self._retries.settle(failures, again=isinstance(error, Refused) or may_pass(error))
 
