@@ -49,7 +49,21 @@ def test_what_the_other_process_cannot_do_this_one_does(config, monkeypatch, cap
     assert record.getMessage().startswith("the configuration is read by the gateway itself, because a process for it")
 
 
-def test_a_process_that_is_killed_is_not_waited_for(config, caplog):
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """The other process does this first, before it is a Python."""
+
+    def make(line):
+        script = tmp_path / "python"
+        script.write_text(f'#!/bin/sh\n{line}\nexec {sys.executable} "$@"\n')
+        script.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(script))
+
+    return make
+
+
+def test_a_process_that_is_killed_is_not_waited_for(config, program, caplog):
+    program("exec sleep 1000")
     before = children()
     reading = ConfigReader(config)
     (process,) = children() - before
@@ -59,17 +73,16 @@ def test_a_process_that_is_killed_is_not_waited_for(config, caplog):
     assert children() == before
 
 
-def test_who_waits_for_a_slow_disk_says_so(config):
+def test_who_waits_for_a_slow_disk_says_so(config, program, tmp_path):
     class Going(logging.Handler):
         def emit(self, record):
             said.append(record.getMessage())
-            os.kill(process, signal.SIGCONT)
+            (tmp_path / "disk").write_text("\n")  # waits for who reads
 
     said: list[str] = []
-    before = children()
+    os.mkfifo(tmp_path / "disk")
+    program(f"read line < {tmp_path}/disk")
     reading = ConfigReader(config, slow=0.1)
-    (process,) = children() - before
-    os.kill(process, signal.SIGSTOP)
     log, handler = logging.getLogger("dpgateway.daemon.config_reader"), Going()
     log.addHandler(handler)
     try:
@@ -93,11 +106,10 @@ def test_a_file_of_the_working_directory_is_not_imported(config, tmp_path):
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
-def test_what_never_answers_is_refused_and_not_read_by_this_process(config):
+def test_what_never_answers_is_refused_and_not_read_by_this_process(config, program):
+    program("exec sleep 1000")
     before = children()
     reading = ConfigReader(config, slow=0.1, patience=0.1)
-    (process,) = children() - before
-    os.kill(process, signal.SIGSTOP)
     with pytest.raises(InvalidConfiguration, match="found what hasn't been read"):
         reading.result()
     assert children() == before

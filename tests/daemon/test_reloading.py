@@ -96,7 +96,7 @@ async def test_resources_come_and_go(gateway, kubelet):
     await offered(kubelet, B, count=0)
     assert [registered(kubelet, name) for name in (A, B, C)] == [1, 1, 1]
     assert sorted(Driver.made) == [A, B, C]
-    assert Driver.closed == [B]
+    await until(lambda: Driver.closed == [B])
     assert (await kubelet.admit("p", {"c": {A: 1, C: 2}}))["ok"]
     await gateway.takes_over(resource(A), resource(B), resource(C), changes=f"added: {B}")
     await offered(kubelet, B)
@@ -315,7 +315,7 @@ async def test_a_new_driver_with_devices_takes_over(gateway, kubelet, gate):
     assert Driver.closed == []
     slow.open()
     await offered(kubelet, A, count=3)
-    assert Driver.closed == [A]
+    await until(lambda: Driver.closed == [A])
     assert registered(kubelet, A) == 2
 
 
@@ -355,7 +355,7 @@ async def test_a_waiting_driver_ends_with_the_next_reload(gateway, kubelet, gate
     elif then == "as before":
         await gateway.takes_over(resource(A), changes=f"restarted: {A} (driver)")
         await offered(kubelet, A)
-        assert Driver.closed == [A]  # another one like it has taken its place
+        await until(lambda: Driver.closed == [A])  # another one like it has taken its place
     else:
         await gateway.takes_over(replace(vain, env={"E": "1"}), changes=f"changed in place: {A} (env)")
         assert not closed.is_set()

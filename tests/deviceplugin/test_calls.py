@@ -552,7 +552,7 @@ def looked(make):
 
 @pytest.mark.parametrize(("count", "thread"), [(FEW, "MainThread"), (FEW + 1, f"{NAME} preference")])
 async def test_a_choice_from_many_ids_is_made_on_a_thread(looked, count, thread):
-    resource, question = looked(count)
+    resource, question = looked(count, timeouts=Timeouts(prefer=timedelta(seconds=20)))
     assert await resource.prefer([question]) == (("0000",),)
     assert Looked.threads == {thread}
 

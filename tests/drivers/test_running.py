@@ -37,8 +37,10 @@ class Running:
     async def listed(self):
         await until(lambda: self.said.devices is not None and not self.said.failure)
 
-    async def end(self):
-        self.driver.hurry()
+    async def end(self, *, hurried=True):
+        """``hurried``: close() has half a second only."""
+        if hurried:
+            self.driver.hurry()
         self.task.cancel()
         await asyncio.wait([self.task])
 
@@ -163,7 +165,8 @@ async def test_a_late_import_is_overdue_and_taken(run, gate, records):
     await until(lambda: one.said.overdue and "hasn't been loaded" in one.said.failure)
     load.open()
     await one.listed()
-    assert records.texts() == [
+    loaded = [text for text in records.texts() if "loaded" in text]  # its list may be late, too
+    assert loaded == [
         "the resource failed: the driver scripted hasn't been loaded within 0.02 s",
         "the driver has been loaded, after its deadline",
     ]
@@ -178,7 +181,7 @@ async def test_a_late_import_that_fails(run, records):
 async def test_a_resource_stops_while_its_driver_is_loaded(run, gate):
     one = run(load=(slow := gate()))
     await slow.entered()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         await one.end()
 
 
@@ -338,7 +341,7 @@ async def test_without_its_driver_nothing_can_be_called(run):
     one = run(scripted(close=closed.set))
     await one.listed()
     calls = one.calls
-    await one.end()
+    await one.end(hurried=False)
     assert closed.is_set()
     assert one.driver.calls is None
     with pytest.raises(DriverError, match="the driver ended"):
@@ -425,7 +428,7 @@ async def test_close_has_less_time_at_the_end(log, records, ends):
 async def test_what_close_raises_is_logged(run, records):
     one = run(scripted(close=lambda: 1 / 0))
     await one.listed()
-    await one.end()
+    await one.end(hurried=False)
     assert records.texts() == ["the driver failed: close() raised ZeroDivisionError: division by zero"]
 
 
@@ -433,7 +436,7 @@ async def test_close_is_called_while_others_hang(run, gate):
     hangs, closed = gate([]), threading.Event()
     one = run(scripted(devices=hangs, close=closed.set))
     await hangs.entered()
-    await one.end()
+    await one.end(hurried=False)
     assert closed.is_set()
 
 

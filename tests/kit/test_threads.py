@@ -203,7 +203,8 @@ def test_many_loops_and_threads_at_once(gate):
             right.append(await soon(asyncio.gather(*calls)) == [(None, found) for found in range(4)])
 
     def running():
-        right.extend(threads.run("run", functools.partial(working, found), 20) == (None, found) for found in range(400))
+        runs = (threads.run("run", functools.partial(working, found), FOR_EVER) for found in range(400))
+        right.extend(found == (None, number) for number, found in enumerate(runs))
 
     askers = [threading.Thread(target=lambda: asyncio.run(calling())) for _ in range(4)]
     askers += [threading.Thread(target=running) for _ in range(4)]

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 import os
+import threading
 import time
 
 import pytest
@@ -35,8 +37,8 @@ class Told:
 async def watch():
     made = []
 
-    def make(directory):
-        made.append(Told(directory))
+    def make(directory, threads=None):
+        made.append(Told(directory, threads))
         return made[-1]
 
     yield make
@@ -85,16 +87,30 @@ async def test_what_becomes_of_a_kubelet_is_told_in_its_order(watch, tmp_path):
     assert [(change, there) for change, there, _ in one.told] == [(Change.NEW, True), (Change.GONE, False)]
 
 
+class Held(Threads):
+    """The disk is as slow as the test says."""
+
+    def __init__(self):
+        super().__init__()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def call(self, name, function, seconds=math.inf):
+        return super().call(name, lambda: (self.go_on.wait(60), function())[1], seconds)
+
+
 async def test_only_the_last_of_several_kubelets_is_told_of(watch, tmp_path):
     """Each that is told of is registered with, and what was meant for those before would reach the last."""
     make_kubelet(tmp_path / "device-plugins", "a")
-    one = watch(tmp_path / "device-plugins")
+    one = watch(tmp_path / "device-plugins", threads := Held())
     await until(lambda: one.told)
+    threads.go_on.clear()
     new = tmp_path / "device-plugins/new.sock"
     for _ in range(50):
         new.touch()
         new.rename(tmp_path / "device-plugins/kubelet.sock")
         await asyncio.sleep(0)  # each is seen by itself, because the watch looks at every turn of the loop
+    threads.go_on.set()
     await until(lambda: len(one.told) > 1)
     await one.holdings.reader.read()
     assert len(one.told) <= 3

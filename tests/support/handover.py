@@ -28,7 +28,7 @@ async def offered(kubelet, *names):
         await kubelet.wait_for(lambda name=name: kubelet.counts(name)[1] == 2)
 
 
-async def heard(peer, seconds=20):
+async def heard(peer, seconds=60):
     async with asyncio.timeout(seconds):
         return await peer.receive()
 
@@ -50,7 +50,7 @@ def passed(peer):
 
 
 async def asked(peers):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         peer = await peers.get()
     assert await heard(peer) == "ask 1"
     return peer

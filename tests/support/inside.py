@@ -39,5 +39,5 @@ class Inside:
     async def end(self) -> None:
         assert self.task is not None, "it was never started"
         self.ending.tell()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await self.task

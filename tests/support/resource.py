@@ -183,7 +183,7 @@ class FakeResource:
 
     async def refusal(self, *ids: str) -> str:
         with pytest.raises(RequestError) as caught:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self.allocate(*ids)
         return str(caught.value)
 

@@ -94,7 +94,7 @@ async def test_stopped_once_its_parts_have_ended(make, holder, gate, turn):
         await turns(1)
     await turns(turn)
     resource.cancel()
-    await asyncio.wait({resource}, timeout=5)
+    await asyncio.wait({resource}, timeout=60)
     assert resource.done()
     older.close()
 

@@ -54,7 +54,7 @@ async def test_gateways_of_all_releases_say_the_same_bytes(make, kubelet, older)
     await until(path(older, "next").exists)
     relay = Relay(path(older, "next"))
     newer.serve(configured(driver_class=Scripted))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await relay.task
     relay.listener.close()
     assert relay.said == [

@@ -16,6 +16,7 @@ from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.unix import Credentials
 from tests.support.counting import descriptors
 from tests.support.serving import group
+from tests.support.time import hurry
 from tests.support.waiting import until
 
 OURS = Credentials(os.getpid(), os.geteuid(), os.getegid())
@@ -121,14 +122,14 @@ async def test_without_a_kubelet_it_fails_at_once(client, short_path, state):
         bound.bind(str(path))
     for _ in range(5):
         with pytest.raises(RegisterFailed) as caught:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await client.register(v1beta1.API, WHAT)
         assert not caught.value.listening
     bound.close()
     path.unlink(missing_ok=True)
     kubelet = FakeKubelet(short_path)
     await kubelet.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await client.register(v1beta1.API, WHAT)
     await kubelet.server.stop(None)
 
@@ -202,7 +203,7 @@ async def test_a_goodbye_fails_at_once(client, short_path):
 
 
 async def test_no_common_api_is_warned_of_once(kubelet, short_path, caplog):
-    client = KubeletClient(short_path, APIS, group(), gathering=1.0)
+    client = KubeletClient(short_path, APIS, group(), gathering=60.0)
 
     async def refused(name):
         for api in APIS:
@@ -216,6 +217,7 @@ async def test_no_common_api_is_warned_of_once(kubelet, short_path, caplog):
         await refused(name)
     kubelet.error = None
     await client.register(v1beta1.API, dataclasses.replace(WHAT, resource="accepted at last"))
+    hurry(100)
     await until(lambda: caplog.records)
     (record,) = caplog.records
     assert record.__dict__["resources"] == ["example.com/a", "example.com/b"]

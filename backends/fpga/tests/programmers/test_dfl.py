@@ -105,7 +105,7 @@ def test_programs_ports_in_turn(kernel, real):
             threads.submit(programmer.program, board, _image(accelerator), print)
             for programmer, board, accelerator in zip(programmers, boards, (AES, FFT), strict=True)
         ]
-        assert card.gate.reached.wait(10)
+        assert card.gate.reached.wait(60)
         card.gate.open()
         assert [one.result() for one in done] == [None, None]
     assert [programmers[0].read(board).identity for board in boards] == card.afus == [AES, FFT]
@@ -124,7 +124,7 @@ def test_other_ports_keep_running(kernel, real, start):
     card.fail = errno.EIO
     with ThreadPoolExecutor() as threads:
         failing = threads.submit(driver.prepare, [first])
-        assert card.gate.reached.wait(20)
+        assert card.gate.reached.wait(60)
         driver.prepare([second])
         card.gate.open()
         assert isinstance(failing.exception(), DriverError)
@@ -143,7 +143,7 @@ def test_busy_port_is_no_fault(card, programmer):
     card.gate.close()
     thread = threading.Thread(target=programmer.program, args=(BOARD, _image(), print))
     thread.start()
-    assert card.gate.reached.wait(20)
+    assert card.gate.reached.wait(60)
     assert programmer.read(BOARD) == BoardState("write init")
     card.gate.open()
     thread.join(20)

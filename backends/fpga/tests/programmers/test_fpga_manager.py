@@ -210,7 +210,7 @@ def test_vanished_board_recovers(kernel, manager, real, start):
     manager.fail, manager.error = "write", errno.ENODEV
     with ThreadPoolExecutor() as threads:
         starting = threads.submit(driver.prepare, [device])
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(60)
         kernel.unplug("f8007000.devcfg")
         gate.open()
         with pytest.raises(DriverError, match=r"No such device \(ENODEV\); /sys/.*/state is absent"):
@@ -308,7 +308,7 @@ def test_refuses_a_second_writer(manager, real, boards, image):
     gate = manager.hold("write")
     first = threading.Thread(target=FpgaManagerProgrammer(real()).program, args=(boards[0], image, print))
     first.start()
-    assert gate.reached.wait(20)
+    assert gate.reached.wait(60)
     with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\)") as failed:
         FpgaManagerProgrammer(real()).program(boards[0], image, print)
     assert (failed.value.again, failed.value.touched) == (True, False)

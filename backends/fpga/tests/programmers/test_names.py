@@ -97,7 +97,7 @@ def test_busy_under_both_names(function, manager):
     aes, fft = function("aes", wait=timedelta(seconds=0.1), **BY_HAND), function("fft", **FOUND)
     with pytest.raises(Busy):
         aes.start_container()
-    assert gate.reached.wait(20)
+    assert gate.reached.wait(60)
     with pytest.raises(Busy, match=r"^board 'af000000.pcap' can't be programmed: it is being programmed with aes as "):
         fft.start_container()
     assert fft.reasons == ["it is being programmed with aes as example.com/aes"]
