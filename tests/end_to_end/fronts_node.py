@@ -1,32 +1,44 @@
 """A node of the random lives of both fronts: a simulated kubelet, gateways as processes, hardware that may fail.
 
-Two resources offer the same boards, and one has cards with shares. What a pod has is in its environment, whichever
-front it came from.
+Two resources offer the same boards, and two the same cards: one as shares, the other one whole. What a pod has is in
+its environment, whichever front it came from.
 """
 
 import json
 import re
+import secrets
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.cluster import SHORT, SimulatedCluster
 from tests.support.gateway import Gateway
 
 DRIVER = "dra.example.com"
-BOARD, ALIAS, CARD = NAMES = ("example.com/board", "example.com/alias", "example.com/card")
+BOARD, ALIAS, CARD, SLOT = NAMES = ("example.com/board", "example.com/alias", "example.com/card", "example.com/slot")
 BOARDS, CARDS = ("b0", "b1", "b2"), ("c0", "c1")
 SHARES = 2
-DEVICES = {BOARD: BOARDS, ALIAS: BOARDS, CARD: CARDS}
+"""Of a card. A slot is a whole one."""
+DEVICES = {BOARD: BOARDS, ALIAS: BOARDS, CARD: CARDS, SLOT: CARDS}
+POOLS = {BOARD: "boards", ALIAS: "boards", CARD: "cards", SLOT: "cards"}
 PAUSES = replace(SHORT, ending=0.05, status=0.1)
 """Containers take a moment to end: a pod that is deleted by force is gone for the scheduler before."""
 AGENT = "agent"
 """A pod without devices: a kubelet that lists no pod may not know its pods yet."""
 LOGGED = 25
 """Lines of each gateway's log that are shown when something is wrong."""
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Had(NamedTuple):
+    """A device, and the resource by which a container has it."""
+
+    resource: str
+    device: str
 
 
 class FrontsNode:
@@ -54,13 +66,14 @@ class FrontsNode:
     def _resource(self, name: str) -> dict[str, object]:
         options = {
             "ids": list(DEVICES[name]),
-            "env_prefix": "HAS",
+            "env_prefix": f"HAS_{short(name)}",
             "prepare": True,
             "release": True,
             "control_file": str(self.root / "control.json"),
         }
-        more = {"shares": SHARES} if name == CARD else {"pool": "boards"}
-        return {"name": name, "driver": "simulated", "front": self.fronts[name], "options": options, **more}
+        more = {"shares": SHARES} if name == CARD else {}
+        common = {"driver": "simulated", "front": self.fronts[name], "pool": POOLS[name]}
+        return {"name": name, **common, "options": options, **more}
 
     async def start_gateway(self) -> None:
         gateway = Gateway(self.root, self.root / "device-plugins")
@@ -84,6 +97,22 @@ class FrontsNode:
         for gateway in self.gateways:
             gateway.reload(*self.resources())
 
+    def an_hour_passes(self) -> None:
+        """Without a gateway. Those that changed the front often, or a moment ago, may change it again."""
+        for path in (self.root / "state" / "dra" / "fronts").glob("*.json"):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"changes": []}))
+
+    async def reboot(self) -> None:
+        """Without a gateway. All that it has remembered is of an earlier boot from now on."""
+        self._grow_old()
+        await self.kubelet.reboot()
+
+    def _grow_old(self) -> None:
+        boot, other = BOOT.read_bytes().strip(), secrets.token_hex(8).encode()
+        for path in (self.root / "state").rglob("*"):
+            if path.is_file() and boot in (content := path.read_bytes()):
+                path.write_bytes(content.replace(boot, other))
+
     # the hardware
 
     def suffer(self) -> None:
@@ -97,17 +126,33 @@ class FrontsNode:
 
     # what there is
 
-    def has(self) -> Iterator[tuple[str, Counter[str]]]:
-        """Each running pod and the devices that it has; of a card it may have several shares, which look like one."""
+    def has(self) -> Iterator[tuple[str, Mapping[str, frozenset[Had]]]]:
+        """Each running pod, and the devices that each of its containers has; of a card it may have several shares,
+        which look like one.
+        """
+        names = {short(name): name for name in NAMES}
         for pod in self.kubelet.running_pods:
-            found: Counter[str] = Counter()
-            for options in self.kubelet.given(pod).values():
-                found.update(re.sub("^HAS_", "", name) for name in options["envs"] if name.startswith("HAS_"))
-            yield pod, found
+            yield (
+                pod,
+                {
+                    container: frozenset(
+                        Had(names[found[1]], found[2])
+                        for name in options["envs"]
+                        if (found := re.fullmatch("HAS_([A-Z]+)_(.+)", name))
+                    )
+                    for container, options in self.kubelet.given(pod).items()
+                },
+            )
 
-    def used(self) -> Counter[str]:
-        """How many running pods have each device."""
-        return sum((Counter(found.keys()) for _, found in self.has()), Counter[str]())
+    def holders(self, claims: Mapping[str, str]) -> dict[str, set[tuple[str, str]]]:
+        """Who has each device in a running pod, and by which resource. `claims`: the hand-written claim of a pod, which
+        it may share with others.
+        """
+        found: dict[str, set[tuple[str, str]]] = {}
+        for pod, containers in self.has():
+            for one in frozenset[Had]().union(*containers.values()):
+                found.setdefault(one.device, set()).add((one.resource, claims.get(pod, pod)))
+        return found
 
     def unfit(self, resource: str) -> bool:
         """Whether the kubelet can't offer it on its front."""
@@ -132,9 +177,8 @@ class FrontsNode:
     def in_slices(self, resource: str) -> Counter[str]:
         """How often the scheduler may allocate each device."""
         found: Counter[str] = Counter()
-        store = self.cluster.server.store
-        taken = Counter((one["pool"], one["device"]) for it in store.list("resourceclaims") for one in _results(it))
-        for spec in (one["spec"] for one in store.list("resourceslices")):
+        taken = self.taken()
+        for spec in (one["spec"] for one in self.cluster.server.store.list("resourceslices")):
             for device in spec.get("devices", ()) if spec.get("nodeName") == self.name else ():
                 attributes = {key.rpartition("/")[2]: value for key, value in device["attributes"].items()}
                 if attributes["resource"].get("string") == resource and not device.get("taints"):
@@ -142,9 +186,18 @@ class FrontsNode:
                     found[attributes["id"]["string"]] = shares - taken[spec["pool"]["name"], device["name"]]
         return +found
 
+    def taken(self) -> Counter[tuple[str, str]]:
+        """How often each device, by its pool in slices, is allocated to claims."""
+        claims = self.cluster.server.store.list("resourceclaims")
+        return Counter((one["pool"], one["device"]) for it in claims for one in _results(it))
+
+    def allocated(self) -> frozenset[str]:
+        """The devices of this node that are allocated to claims."""
+        return frozenset(name.rpartition("-")[2] for pool, name in self.taken() if pool.startswith(f"{self.name}/"))
+
     def story(self) -> str:
         lines = [f"--- node {self.name}, kubelet {self.kubelet.version}: {self.fronts}, ill: {self.ill}"]
-        lines += [f"{pod} has {dict(found)}" for pod, found in self.has()]
+        lines += [f"{pod} has {text(found)}" for pod, found in self.has()]
         if self.kubelet.running:
             lines += [f"{name}: {one}" for name, one in self.kubelet.resources().items()]
         lines += [f"event {one}" for one in self.kubelet.events[-LOGGED:]]
@@ -152,6 +205,19 @@ class FrontsNode:
             lines += [f"--- gateway {gateway.pid}, {'runs' if gateway in self.gateways else 'ended'}"]
             lines += gateway.log[-LOGGED:]
         return "\n".join(lines)
+
+
+def short(resource: str) -> str:
+    """The resource in the names of variables."""
+    return resource.partition("/")[2].upper()
+
+
+def text(containers: Mapping[str, frozenset[Had]]) -> str:
+    """What containers have, for people."""
+    return ", ".join(
+        f"{name}: {' '.join(f'{short(it.resource)}-{it.device}' for it in sorted(found)) or 'nothing'}"
+        for name, found in containers.items()
+    )
 
 
 def _results(claim: dict[str, object]) -> list[dict[str, str]]:

@@ -10,41 +10,52 @@ And whenever all is calm again: every deleted pod has ended, and what no pod has
 """
 
 import asyncio
-import shutil
-import signal
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
+from dpgateway_simulator import KubeletEvent
 from dpgateway_simulator.cluster import SimulatedCluster
-from tests.end_to_end.fronts_node import (
-    AGENT,
-    ALIAS,
-    BOARD,
-    BOARDS,
-    CARD,
-    CARDS,
-    DEVICES,
-    DRIVER,
-    NAMES,
-    SHARES,
-    FrontsNode,
-)
+from tests.end_to_end.fronts_figures import Figures
+from tests.end_to_end.fronts_node import AGENT, CARD, DEVICES, DRIVER, NAMES, SHARES, FrontsNode, Had, text
 
 FRONTS = "deviceplugin", "dra"
-VERSIONS = "1.34", "1.36", "1.37"
-PAUSES = 0.0, 0.0, 0.02, 0.05, 0.1, 0.3
-MOST_PODS = 8
-CALM = 20.0
+CALM = 90.0
 """Seconds until all is as it should be once nothing is disturbed any more."""
 PATIENT = 180.0
 """The same after a kubelet or a gateway has ended: nobody saw which pod got a device, or its end."""
 IMPATIENT = 5.0
 """The same for short lives: what takes longer isn't waited for."""
+TURN = 4.0
+"""Seconds until the kubelets' clocks are turned, while something is waited for."""
+SETTLED = 15.0
+"""Seconds until resources are offered, on a busy machine."""
 LAST = 60
 """Steps that are shown when something is wrong."""
+
+
+class Wanted(NamedTuple):
+    """What a pod asks for."""
+
+    limits: Mapping[str, int]
+    """Of its container, by resource; of its hand-written claim, if it has one."""
+    init: Mapping[str, int] = {}
+    """Of its init container, which it has if that asks for something."""
+    claim: str = ""
+    """A claim that it shares with other pods."""
+
+    def __str__(self) -> str:
+        init = f", by an init container {dict(self.init)}" if self.init else ""
+        return f"{dict(self.limits)}{init}{f', by claim {self.claim}' if self.claim else ''}"
+
+
+class HandMade(NamedTuple):
+    """A claim that a person wrote, for one device."""
+
+    node: str
+    resource: str
 
 
 class Life:
@@ -62,23 +73,29 @@ class Life:
         self.ends = 0
         """Kubelets and gateways that have ended since it was."""
         self.nodes = [self._node(folder / f"n{n}", f"n{n}", version) for n, version in enumerate(versions)]
-        self.wanted: dict[str, Mapping[str, int]] = {}
+        self.wanted: dict[str, Wanted] = {}
         """What each pod asks for, by name."""
+        self.claims: dict[str, HandMade] = {}
+        """The hand-written claims that pods may use, by name."""
         self.violations: list[str] = []
         self.told: list[str] = []
-        self.counts: Counter[str] = Counter()
+        self.figures = Figures()
         self.unlucky: set[str] = set()
         """Pods that the scheduler sent for a claim, just before a downgrade, to a kubelet that knows nothing of such
         claims: it runs them without devices.
         """
-        self._pods = self._agents = 0
+        self._pods = self._agents = self._claims = 0
 
     def _node(self, root: Path, name: str, version: str) -> FrontsNode:
         front = "auto" if self.auto else self.random.choice(FRONTS)
         root.mkdir()
         node = FrontsNode(self.cluster, root, name, version, dict.fromkeys(NAMES, front))
-        node.kubelet.journal.listen(lambda _: self.check(node))
+        node.kubelet.journal.listen(lambda event: self._heard(node, event))
         return node
+
+    def _heard(self, node: FrontsNode, event: KubeletEvent) -> None:
+        self.figures.heard(event)
+        self.check(node)
 
     def note(self, text: str) -> None:
         self.told.append(f"{time.monotonic() - self._began:7.3f} {text}")
@@ -95,19 +112,26 @@ class Life:
         """Notes what is wrong now."""
         if node.steady:
             self._check_offers(node)
-        for device, count in node.used().items():
-            if count > (SHARES if device in CARDS else 1):
-                having = {pod: dict(found) for pod, found in node.has() if device in found}
-                self.violated(f"{device} of {node.name} is in {count} running pods: {having}")
-        for pod, found in node.has():
-            if not found and self.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
-                self.unlucky.add(pod)
-            if not found and pod in self.unlucky:
-                continue
-            boards = sum(self.wanted.get(pod, {}).get(name, 0) for name in (BOARD, ALIAS))
-            cards = self.wanted.get(pod, {}).get(CARD, 0)
-            if sum(found[one] for one in BOARDS) != boards or bool(cards) != any(found[one] for one in CARDS):
-                self.violated(f"{pod} on {node.name} runs with {dict(found)}, and asked for {self.wanted.get(pod)}")
+        claims = {pod: one.claim for pod, one in self.wanted.items() if one.claim}
+        for device, holders in node.holders(claims).items():
+            if len(holders) > (SHARES if {name for name, _ in holders} == {CARD} else 1):
+                having = {pod: text(one) for pod, one in node.has() if device in {it.device for it in _flat(one)}}
+                self.violated(f"{device} of {node.name} is in {len(holders)} running pods: {having}")
+        for pod, containers in node.has():
+            self._check_pod(node, pod, containers)
+
+    def _check_pod(self, node: FrontsNode, pod: str, containers: Mapping[str, frozenset[Had]]) -> None:
+        if (wanted := self.wanted.get(pod)) is None or (found := containers.get("c")) is None:
+            return
+        if not found and self.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
+            self.unlucky.add(pod)
+        if not found and pod in self.unlucky:
+            return
+        for name in NAMES:
+            count, devices = wanted.limits.get(name, 0), {one.device for one in found if one.resource == name}
+            # Several shares may be of one card.
+            if len(devices) != count and not (name == CARD and min(count, 1) <= len(devices) <= count):
+                self.violated(f"{pod} on {node.name} runs with {text(containers)}, and asked for {wanted}")
 
     def _check_offers(self, node: FrontsNode) -> None:
         for resource in NAMES:
@@ -131,26 +155,23 @@ class Life:
             await node.kubelet.start()
             await self.cluster.run(f"{AGENT}-{node.name}-0", {"c": {}}, node=node.name)
             await node.start_gateway()
+        await self.settled()
         self.note(f"seed {self.seed}: " + ", ".join(f"{n.name} {n.kubelet.version} {n.fronts}" for n in self.nodes))
 
     def make_class(self, name: str) -> None:
         self.cluster.device_class(name.partition("/")[2], DRIVER, resource=name, attributes={"resource": name})
 
-    async def live(self, steps: int) -> None:
-        """So many steps, then the end: all pods are deleted, and every device can be had again."""
-        await self.begin()
-        names, weights = [*STEPS], [weight for weight, _ in STEPS.values()]
-        done = 0
-        while done < steps:
-            (name,) = self.random.choices(names, weights)
-            told = await STEPS[name][1](self, self.random.choice(self.nodes))
-            if told:
-                done += 1
-                self.counts[name] += 1
-                self.note(f"step {done}: {told}")
-                await asyncio.sleep(self.random.choice(PAUSES))
-            self.right()
-        await self.end()
+    async def settled(self) -> None:
+        """What no pod has is offered, or won't be soon."""
+        await self._until(self.missing, SETTLED, fails=False)
+
+    async def passes(self, seconds: float) -> None:
+        """So much time. Where it is long, what happens meanwhile is looked at."""
+        end = time.monotonic() + seconds
+        self.figures.look(self.nodes)
+        while (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, 0.2))
+            self.figures.look(self.nodes)
 
     def has_class(self, name: str) -> bool:
         return ("deviceclasses", "", name.partition("/")[2]) in self.cluster.server.store.objects
@@ -189,13 +210,15 @@ class Life:
         """Each container can start again, whichever front its devices came by, and gets what it had."""
         for node in self.nodes:
             for pod, before in list(node.has()):
-                if not before or pod not in node.kubelet.pods:  # a kubelet that has just started admits them one by one
+                if (
+                    not before.get("c") or pod not in node.kubelet.pods
+                ):  # a kubelet that has just started admits them one by one
                     continue
                 if self.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
                     continue
                 reply = await node.kubelet.start_container(pod, "c")
                 if not reply["ok"] or dict(node.has()).get(pod, before) != before:
-                    self.violated(f"{pod} of {node.name} had {dict(before)}, and starts again: {reply}")
+                    self.violated(f"{pod} of {node.name} had {text(before)}, and starts again: {reply}")
         self.right()
 
     async def _mend(self) -> None:
@@ -224,7 +247,7 @@ class Life:
         await self._until(self.missing, IMPATIENT, fails=False)
         if missing := self.missing():
             self.note(f"it takes longer: {'; '.join(missing)}")
-            self.counts["longer"] += 1
+            self.figures.counts["calms that take longer"] += 1
             return False
         self.ends = 0
         await self._containers_start()
@@ -238,10 +261,12 @@ class Life:
             if now > end + seconds:
                 assert not fails, found
                 return
-            if now > turned + 1:
+            # Calls under way have their deadlines on the same clock.
+            if now > turned + TURN:
                 turned = now
                 for node in self.nodes:
                     node.kubelet.clock.advance(61)
+            self.figures.look(self.nodes)
             await asyncio.sleep(0.02)
 
     async def _other_pods(self) -> None:
@@ -261,16 +286,25 @@ class Life:
         """What isn't as it should be when all is calm."""
         found = self.terminating()
         for node in self.nodes:
-            used = node.used()
+            claims = {pod: one.claim for pod, one in self.wanted.items() if one.claim}
+            holders, allocated = node.holders(claims), node.allocated()
             for resource in NAMES:
                 offered = node.offered(resource)
                 for device in DEVICES[resource]:
-                    most = 0 if node.unfit(resource) else (SHARES if device in CARDS else 1) - used[device]
-                    # A share on the other front may cost the whole card.
-                    least = most if not used[device] else 0
+                    having = holders.get(device, set())
+                    least = most = SHARES if resource == CARD else 1
+                    if having or device in allocated:
+                        # A share on the other front may cost the whole card. What extended resources have by a claim
+                        # is on the plugin's list as well.
+                        shared = {name for name, _ in having} <= {resource} and resource == CARD
+                        most = SHARES - len(having) if shared else 0
+                        least = 0
+                        most = SHARES if device in allocated else most
+                    if node.unfit(resource):
+                        least = most = 0
                     if not least <= offered[device] <= most:
-                        text = f"{resource} of {node.name}: {device} is offered {offered[device]} times"
-                        found.append(f"{text}, expected {least} to {most}")
+                        words = f"{resource} of {node.name}: {device} is offered {offered[device]} times"
+                        found.append(f"{words}, expected {least} to {most}")
         return found
 
     async def end(self) -> None:
@@ -281,216 +315,36 @@ class Life:
         for node in self.nodes:
             for resource in [it for it in self.random.sample(NAMES, len(NAMES)) if not node.unfit(it)]:
                 count = len(DEVICES[resource])
-                pod = self.create(node, {resource: count})
+                pod = self.create(node, Wanted({resource: count}))
                 await self.cluster.until(pod, "Running")
                 self.right()
                 await self.cluster.end(pod)
                 await self._until(self.missing, CALM)
 
-    def create(self, node: FrontsNode, wanted: Mapping[str, int]) -> str:
+    def create(self, node: FrontsNode, wanted: Wanted) -> str:
         self._pods += 1
         name = f"p{self._pods}"
         self.wanted[name] = wanted
-        self.cluster.create(name, {"c": wanted}, node=node.name)
+        self.figures.created(name)
+        init = {"i": wanted.init} if wanted.init else {}
+        if wanted.claim:
+            self.cluster.create(name, {"c": {}}, claims={wanted.claim: ["c"]}, node=node.name)
+        else:
+            self.cluster.create(name, {"c": wanted.limits}, init=init, node=node.name)
         return name
 
+    def write_claim(self, node: FrontsNode, resource: str) -> str:
+        self._claims += 1
+        name = f"k{self._claims}"
+        exactly = {"deviceClassName": resource.partition("/")[2], "allocationMode": "ExactCount", "count": 1}
+        self.cluster.claim(name, {"name": "r", "exactly": exactly})
+        self.claims[name] = HandMade(node.name, resource)
+        return name
 
-Step = Callable[[Life, FrontsNode], Awaitable[str]]
-"""Does it, and returns what it did; empty if it makes no sense now."""
-
-
-async def create(life: Life, node: FrontsNode) -> str:
-    if len(life.live_pods()) >= MOST_PODS:
-        return ""
-    choices: list[Mapping[str, int]] = [
-        {BOARD: 1},
-        {ALIAS: 1},
-        {CARD: 1},
-        {BOARD: 2},
-        {BOARD: 1, ALIAS: 1},
-        {ALIAS: 1, CARD: 1},
-    ]
-    wanted = life.random.choices(choices, (4, 4, 4, 1, 1, 1))[0]
-    return f"{life.create(node, wanted)} is created for {wanted}"
+    def users(self, claim: str) -> list[str]:
+        """The pods of a hand-written claim."""
+        return [pod for pod, one in self.wanted.items() if one.claim == claim and self.cluster.phase(pod) != "Gone"]
 
 
-async def delete(life: Life, node: FrontsNode) -> str:
-    return _delete(life, force=False)
-
-
-async def force(life: Life, node: FrontsNode) -> str:
-    return _delete(life, force=True)
-
-
-def _delete(life: Life, *, force: bool) -> str:
-    if not (pods := life.live_pods()):
-        return ""
-    pod = life.random.choice(pods)
-    text = f"{pod}, {life.cluster.phase(pod)}, is deleted{' by force' if force else ''}"
-    life.cluster.delete(pod, force=force)
-    return text
-
-
-async def front(life: Life, node: FrontsNode) -> str:
-    """Mostly of the whole pool."""
-    if not node.gateways or not all(one.log for one in node.gateways):  # before its first words it knows no SIGHUP
-        return ""
-    front, names = life.random.choice(FRONTS), life.random.choice([(BOARD, ALIAS), (CARD,), NAMES, (BOARD,)])
-    if life.auto:
-        if life.random.random() < 0.7:
-            return ""
-        front, names = life.random.choice((*FRONTS, "auto", "auto")), NAMES
-        node.steady = False
-    node.fronts |= dict.fromkeys(names, front)
-    node.reload()
-    return f"{', '.join(names)} of {node.name} by {front}"
-
-
-async def kubelet(life: Life, node: FrontsNode) -> str:
-    if not node.kubelet.running:
-        await node.kubelet.start()
-        return f"the kubelet of {node.name} starts"
-    life.ends += 1
-    match life.random.randrange(3):
-        case 0:
-            await node.kubelet.restart()
-            return f"the kubelet of {node.name} is killed and starts"
-        case 1:
-            await node.kubelet.restart(graceful=True)
-            return f"the kubelet of {node.name} restarts"
-    await node.kubelet.kill()
-    return f"the kubelet of {node.name} is killed"
-
-
-async def gateway(life: Life, node: FrontsNode) -> str:
-    """One begins: the only one, or a second one, to which the first one hands over. Or one ends."""
-    if not node.gateways or (len(node.gateways) == 1 and life.random.random() < 0.5):
-        await node.start_gateway()
-        return f"gateway {node.gateways[-1].pid} of {node.name} starts, beside {len(node.gateways) - 1}"
-    one = life.random.choice(node.gateways)
-    number = life.random.choice((signal.SIGKILL, signal.SIGTERM))
-    life.ends += 1
-    await node.end_gateway(one, number)
-    return f"gateway {one.pid} of {node.name} ended by {number.name}, {len(node.gateways)} left"
-
-
-async def pause(life: Life, node: FrontsNode) -> str:
-    if not node.gateways:
-        return ""
-    one, seconds = life.random.choice(node.gateways), life.random.choice((0.2, 0.6))
-    one.process.send_signal(signal.SIGSTOP)
-    await asyncio.sleep(seconds)
-    one.process.send_signal(signal.SIGCONT)
-    return f"gateway {one.pid} of {node.name} was stopped for {seconds:g} s"
-
-
-async def upgrade(life: Life, node: FrontsNode) -> str:
-    """Or a downgrade."""
-    life.ends += 1
-    version = life.random.choice([it for it in VERSIONS if it != node.kubelet.version])
-    await node.kubelet.upgrade(version)
-    return f"the kubelet of {node.name} is {version} now"
-
-
-async def classes(life: Life, node: FrontsNode) -> str:
-    """A DeviceClass goes, or comes back."""
-    if not life.auto:
-        return ""
-    name = life.random.choice(NAMES)
-    if not life.has_class(name):
-        life.make_class(name)
-        return f"there is a class for {name}"
-    life.cluster.server.store.delete(("deviceclasses", "", name.partition("/")[2]))
-    return f"there is no class for {name}"
-
-
-async def forget(life: Life, node: FrontsNode) -> str:
-    """Who ends the claims of its pods? The gateway, after a minute."""
-    if not life.patient:
-        return ""
-    life.ends += 1
-    await node.kubelet.kill()
-    (node.root / "dra_manager_state").unlink(missing_ok=True)
-    await node.kubelet.start()
-    return f"the kubelet of {node.name} has forgotten its claims"
-
-
-async def lose(life: Life, node: FrontsNode) -> str:
-    """An older kubelet can't say which claims there are, so there nobody would notice."""
-    if not life.patient or node.kubelet.behaviour.dra != "extended" or not node.kubelet.running:
-        return ""
-    life.ends += 1
-    for one in list(node.gateways):
-        await node.end_gateway(one, signal.SIGKILL)
-    shutil.rmtree(node.root / "state", ignore_errors=True)
-    await node.start_gateway()
-    return f"the state directory of {node.name} is lost"
-
-
-async def restart(life: Life, node: FrontsNode) -> str:
-    """A container starts again, and gets what it had, or nothing."""
-    names = [pod for pod, _ in node.has() if pod in life.wanted and life.cluster.phase(pod) == "Running"]
-    if not names or not node.kubelet.running:
-        return ""
-    pod = life.random.choice(names)
-    if life.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
-        return ""
-    before = dict(node.has())[pod]
-    reply = await node.kubelet.start_container(pod, "c")
-    if reply["ok"] and dict(node.has()).get(pod, before) != before:
-        life.violated(f"{pod} had {dict(before)}, and has {dict(dict(node.has())[pod])} after its restart")
-    return f"{pod} starts again: {reply.get('error', 'as before')}"
-
-
-async def server(life: Life, node: FrontsNode) -> str:
-    if not life.cluster.server.serving:
-        await life.server_answers()
-        return "the API server is back"
-    if life.random.random() < 0.3:
-        life.cluster.server.hang()
-        return "the API server hangs"
-    await life.cluster.server.down()
-    return "the API server is away"
-
-
-async def driver(life: Life, node: FrontsNode) -> str:
-    """Its calls take long, or fail, or are quick again."""
-    node.slow = None
-    if life.random.random() < 0.6:
-        faults: list[dict[str, object]] = [{"delay": "300ms"}, {"error": "it is in a bad mood"}, {"busy": True}]
-        node.slow = {"call": life.random.choice(("allocate", "prepare"))} | life.random.choice(faults)
-    node.suffer()
-    return f"the drivers of {node.name}: {node.slow or 'as ever'}"
-
-
-async def device(life: Life, node: FrontsNode) -> str:
-    device = life.random.choice((*BOARDS, *CARDS))
-    if node.ill.pop(device, None) is None:
-        node.ill[device] = life.random.choice(("absent", "unhealthy"))
-    node.suffer()
-    return f"{device} of {node.name} is {node.ill.get(device, 'well again')}"
-
-
-async def calm(life: Life, node: FrontsNode) -> str:
-    return f"a calm moment, {'all is' if await life.calm() else 'not yet'} as it should be"
-
-
-STEPS: Mapping[str, tuple[int, Step]] = {
-    "create": (30, create),
-    "delete": (12, delete),
-    "force": (6, force),
-    "front": (11, front),
-    "kubelet": (5, kubelet),
-    "gateway": (6, gateway),
-    "pause": (2, pause),
-    "upgrade": (3, upgrade),
-    "classes": (4, classes),
-    "forget": (1, forget),
-    "lose": (1, lose),
-    "restart": (5, restart),
-    "server": (3, server),
-    "driver": (3, driver),
-    "device": (4, device),
-    "calm": (2, calm),
-}
-"""How often each step is drawn, and what it is."""
+def _flat(containers: Mapping[str, frozenset[Had]]) -> frozenset[Had]:
+    return frozenset[Had]().union(*containers.values())

@@ -13,11 +13,15 @@ import os
 import pytest
 
 from dpgateway_simulator.cluster import SimulatedCluster
+from tests.end_to_end.fronts_figures import Figures
+from tests.end_to_end.fronts_steps import live
 from tests.end_to_end.fronts_walk import Life
 
 SEED = int(os.environ.get("DPGATEWAY_SEED", "0"))
 COUNT = int(os.environ.get("DPGATEWAY_SEQUENCES", "1" if SEED else "2"))
-STEPS, PATIENT = int(os.environ.get("DPGATEWAY_STEPS", "40")), bool(os.environ.get("DPGATEWAY_PATIENT"))
+STEPS, PATIENT = int(os.environ.get("DPGATEWAY_STEPS", "25")), bool(os.environ.get("DPGATEWAY_PATIENT"))
+
+ALL = Figures()
 
 
 @pytest.mark.timeout(900)
@@ -28,13 +32,15 @@ async def test_random_life(seed, short_path):
         life = Life(cluster, short_path, seed, versions, auto=bool(seed % 2))
         life.patient = PATIENT
         try:
-            await life.live(STEPS)
+            await live(life, STEPS)
         except BaseException as error:
             error.add_note(life.story())
             raise
         finally:
             for node in life.nodes:
                 await node.close()
+    ALL.add(life.figures)
+    print(f"\nseed {seed}, {'auto' if life.auto else 'reloads'}: {life.figures}\nall lives so far: {ALL}")  # noqa: T201  of what it was made
     for node in life.nodes:
         for gateway in (*node.ended, *node.gateways):
             bugs = [n for n, line in enumerate(gateway.log) if "Traceback" in line or "a bug:" in line]
