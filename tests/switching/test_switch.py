@@ -1,5 +1,6 @@
 """One group from front to front: when a state ends, what each front may offer meanwhile, and what a kill leaves."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -319,3 +320,43 @@ async def test_a_full_disk_changes_nothing(rig):
     assert (rig.state, rig.offers) == (P, [])
     rig.files.folder.unlink()
     assert await rig.after(LOOK) is LP
+
+
+async def test_a_state_that_was_read_before_a_write_doesnt_undo_it(rig):
+    class Memory(SwitchFiles):
+        """The disk; a read takes its time."""
+
+        one = SwitchRecord(GROUP)
+
+        async def read(self, group):
+            found = self.one
+            for _ in range(100):
+                await asyncio.sleep(0)
+            return found
+
+        async def write(self, one):
+            self.one = one
+
+    disk = Memory(rig.files.folder, Threads())
+    switch = FrontSwitch(disk.one, rig.facts, rig, disk, clock=rig)
+    switch.group = rig.switch.group
+    await asyncio.gather(switch.refresh(), switch.step())
+    assert (switch.record.state, disk.one) == (LP, switch.record)
+
+
+async def test_where_a_reload_found_it_is_on_disk_before_its_first_step(rig):
+    """Else the next gateway would begin elsewhere."""
+    rig.switch = FrontSwitch(SwitchRecord(GROUP, D), rig.facts, rig, rig.files, clock=rig)
+    rig.switch.saved = False
+    rig.switch.group = Group((NAME,), pool=POOL)
+    assert await rig.after(0) is D
+    rig.begin()
+    assert rig.state is D
+
+
+async def test_what_the_disk_has_of_before_a_reload_isnt_taken_for_another_gateways(rig):
+    await rig.files.write(SwitchRecord(GROUP, D))
+    rig.switch = FrontSwitch(SwitchRecord(GROUP), rig.facts, rig, rig.files, clock=rig)
+    rig.switch.saved = False
+    await rig.switch.refresh()
+    assert (rig.state, rig.files.look(GROUP).state) == (P, P)

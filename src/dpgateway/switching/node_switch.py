@@ -79,25 +79,17 @@ class NodeSwitch:
         self._facts.need(changing)
         for group, some in groups.items():
             if group not in self.switches:
-                record = self._begun(group, {present(one.name) for one in some})
+                fronts = {front for one in some if (front := present(one.name)) is not None}
+                # Where it is now counts, if a reload gave up a front for good: what the disk has is of before.
+                begun = SwitchRecord(group, SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN)
+                record = begun if fronts else self._remembered(group) or begun
                 self.switches[group] = FrontSwitch(record, self._facts.facts, self, self._files)
+                self.switches[group].saved = not fronts
             names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
             self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
         for group in self.switches.keys() - groups.keys():
             del self.switches[group]
         self.look()
-
-    def _begun(self, group: str, fronts: Collection[str | None]) -> SwitchRecord:
-        """Where a group begins. ``fronts``: those that offer its resources now."""
-        state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
-        if (found := self._remembered(group)) is None:
-            return SwitchRecord(group, state)
-        if fronts in ({"dra"}, {"deviceplugin"}) and found.state.front != state.front:
-            # It was left behind when the configuration gave the group a front for good.
-            with contextlib.suppress(OSError):
-                self._files.forget(group)
-            return SwitchRecord(group, state)
-        return found
 
     def _remembered(self, group: str) -> SwitchRecord | None:
         """The state on disk. One that can't be read counts as none: what is held is known without it."""

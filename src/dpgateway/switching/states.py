@@ -119,10 +119,6 @@ class SwitchFiles:
             raise ValueError(f"expected the state of {group}, found that of {found.group}")
         return found
 
-    def forget(self, group: str) -> None:
-        """Removes the state, and blocks. Raises OSError."""
-        self._path(group).unlink(missing_ok=True)
-
     def _write(self, one: SwitchRecord) -> None:
         make_private(self.folder.parent)
         make_private(self.folder)

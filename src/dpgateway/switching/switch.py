@@ -18,6 +18,7 @@ when to look again; it is called after each change of anything. So a gateway tha
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -103,6 +104,10 @@ class FrontSwitch:
         """Since when the present state is known here."""
         self._read = float("-inf")
         """When the state was last read from disk, in seconds of the monotonic clock."""
+        self.saved = True
+        """Whether the record is of the disk; else it is written there before anything is read."""
+        self._disk = asyncio.Lock()
+        """Held while the state is read or written: what was read before a write mustn't undo it."""
 
     @property
     def status(self) -> SwitchStatus:
@@ -121,15 +126,22 @@ class FrontSwitch:
         )
 
     async def refresh(self) -> None:
-        """Reads the state, which another gateway may have written. Raises GatewayError, OSError."""
-        self._read = self._clock.monotonic()
-        try:
-            found = await self._files.read(self.record.group)
-        except ValueError:
-            return  # said when it was read first
-        if found is not None and found != self.record:
-            self._begin(found)
-            self._resources.offer()
+        """Reads the state, which another gateway may have written; or writes the one that a reload has found. Raises
+        GatewayError, OSError.
+        """
+        async with self._disk:
+            self._read = self._clock.monotonic()
+            if not self.saved:
+                await self._files.write(self.record)
+                self.saved = True
+                return
+            try:
+                found = await self._files.read(self.record.group)
+            except ValueError:
+                return  # said when it was read first
+            if found is not None and found != self.record:
+                self._begin(found)
+                self._resources.offer()
 
     async def step(self) -> float | None:
         """Does what is due. Returns the seconds after which to look again although nothing has changed."""
@@ -149,6 +161,8 @@ class FrontSwitch:
                 await self.refresh()
                 await self._resources.move(group.names)
             return LOOK
+        if not self.saved:
+            await self.refresh()
         changes = self._changes(now)
         earlier = changes[:-1] if record.state.leaving else changes
         # Once it has left the device plugin, only what would take it off DRA takes it back.
@@ -234,9 +248,10 @@ class FrontSwitch:
     async def _enter(self, state: SwitchState, because: str, now: float) -> float:
         """The state is on disk before it has an effect. Raises GatewayError, OSError."""
         new = replace(self.record, changes=self._changes(now)).at(state, because, now, self._clock.time())
-        await self._files.write(new)
         moved = state.front != self.record.state.front
-        self._begin(new)
+        async with self._disk:
+            await self._files.write(new)
+            self._begin(new)
         text = "%s: %s, because %s"
         _log.info(text, self.record.group, _WORDS[state], because, extra={"resources": list(self.group.names)})
         self._resources.offer()
