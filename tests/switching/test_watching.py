@@ -144,6 +144,16 @@ class TestNode:
         rig.cdi = CdiSupport(not by_name)
         await rig.until(lambda it: it.node.value is not by_name)
 
+    async def test_cdi_is_switched_on_under_the_same_kubelet(self, rig: Rig) -> None:
+        """A runtime starts again without its kubelet, whose Node has nothing new then."""
+        old = SOFTWARE | {"containerRuntimeVersion": "containerd://1.7.20"}
+        rig.cdi = CdiSupport(False)
+        rig.node(nodeInfo=old)
+        await rig.until(lambda it: it.node.value is False)
+        rig.cdi = CdiSupport(True)
+        rig.node(nodeInfo=old, conditions=[{"type": "Ready", "lastHeartbeatTime": "2026-11-27T00:05:00Z"}])
+        await rig.until(lambda it: it.node.value)
+
     async def test_another_kubelet(self, rig: Rig) -> None:
         rig.node()
         await rig.until(lambda it: it.node.value)

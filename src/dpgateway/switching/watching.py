@@ -152,8 +152,9 @@ class WatchedFacts:
             there_is_none = f"there is no node {self._us.node}: is it the name that the kubelet has (--node-name)?"
             text = there_is_none if self._node.objects.value is not None else self._node.failure.value
             return self._known(before, None, text)
-        # The runtime is asked again when it may be another one: a kubelet starts with it, or the Node names it.
-        seen = (node.get("status") or {}).get("nodeInfo"), self._sources.standing.value.registered
+        # The runtime is asked again with each Node, which its kubelet writes every 5 min at least: it may start again
+        # with CDI switched on or off, and neither kubelet nor Node say so.
+        seen = node["metadata"]["resourceVersion"], self._sources.standing.value.registered
         if seen != self._asked_for:
             self._asked_for = seen
             self._runtime.notify()
