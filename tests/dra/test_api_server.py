@@ -349,6 +349,25 @@ async def test_a_watch_that_is_cut_off_fails(raw: RawServer, of_raw: Any, rest: 
     assert (await changes(of_raw()))[0] == ["ADDED n1"]
 
 
+UNSOUND = [
+    {},
+    {"metadata": None},
+    {"metadata": {"name": "n2"}},
+    {"metadata": {"name": 2, "resourceVersion": "8"}},
+    {"metadata": {"name": "n2", "resourceVersion": "new"}},
+]
+
+
+@pytest.mark.parametrize("one", UNSOUND, ids=str)
+async def test_an_object_without_a_name_or_a_version_is_an_error(raw: RawServer, of_raw: Any, one: Any) -> None:
+    listing = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "7"}, "items": [one]}
+    raw.answers.append(whole(json.dumps(listing).encode()))
+    assert (await refused(of_raw().list(NODE, {}))).status == 0
+    change = json.dumps({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Node", **one}}).encode()
+    raw.answers.append(CHUNKED + chunk(line("n1")) + chunk(change + b"\n"))
+    assert (await changes(of_raw()))[0] == ["ADDED n1"]
+
+
 async def test_many_lines_of_a_watch_may_be_more_than_one_may(raw: RawServer, of_raw: Any) -> None:
     long = line("n" * (LONGEST_LINE // 4))
     raw.answers.append(CHUNKED + b"".join(chunk(long) for _ in range(6)) + chunk(b"x" * (LONGEST_LINE + 1)))

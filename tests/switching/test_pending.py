@@ -32,9 +32,9 @@ def front(tmp_path):
         claim("y", pool="z"),
     ]
 
-    async def listed(_kind, _fields):
+    async def listed(_kind, _fields, keep):
         one.lists += 1
-        return Stub(objects=found)
+        return Stub(objects=list(filter(keep, found)))
 
     one.publisher, one.server = Stub(state=Observable(None)), Stub(list=listed)
     one.claims = Stub(records={"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)})

@@ -222,6 +222,36 @@ class TestAway:
         assert (rig.facts.slices.value, rig.facts.rights.value, rig.facts.classes) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("nodes", {"status": {"nodeInfo": ["v1.37.1"]}}),
+        ("nodes", {"status": {"allocatable": "4"}}),
+        ("deviceclasses", {"spec": "device.driver"}),
+        ("deviceclasses", {"spec": {"extendedResourceName": NAME, "selectors": [{"cel": "true"}]}}),
+    ],
+    ids=str,
+)
+async def test_an_object_of_other_types_changes_nothing_and_stops_nobody(
+    rig: Rig, kind: str, change: dict[str, Any]
+) -> None:
+    rig.node()
+    rig.device_class("serial")
+    rig.want()
+    await rig.until(lambda it: it.node.value and class_of(it).value and it.rights.value)
+    await rig.publisher.state.wait_for(lambda it: it.right and it.slices)
+    before = rig.facts
+    key = (kind, "", "n1" if kind == "nodes" else "serial")
+    good = dict(rig.store.get(key))
+    rig.store.update(key, lambda one: one.update(change))
+    rig.want(shares=2)
+    await until(lambda: "allowMultipleAllocations" in str(rig.store.list("resourceslices")))
+    assert (rig.facts.node, class_of(rig.facts)) == (before.node, class_of(before))
+    rig.store.update(key, lambda one: one.update({name: good[name] for name in change}))
+    rig.node(nodeInfo=SOFTWARE | {"kubeletVersion": "v1.34.0"})
+    await rig.until(lambda it: it.node.value is False)
+
+
 class TestRefused:
     @pytest.mark.parametrize("verb", ["list", "watch"])
     @pytest.mark.parametrize(

@@ -130,12 +130,17 @@ class ApiServer:
                     raise
             await asyncio.sleep(pause)
 
-    async def list(self, kind: ObjectKind, fields: Mapping[str, str]) -> Listing:
-        """The objects that have these fields. Raises ClusterError."""
+    async def list(
+        self, kind: ObjectKind, fields: Mapping[str, str], keep: Callable[[Object], bool] = lambda _: True
+    ) -> Listing:
+        """The objects that have these fields. ``keep``: which of them, because a cluster may have more than a node's
+        memory. Raises ClusterError.
+        """
 
         async def collected(client: Any) -> Listing:  # noqa: ANN401  of a library that is loaded late
             found = client.list(_of(kind), chunk_size=PAGE, fields=dict(fields))
-            return Listing(tuple([dict(one) async for one in found]), found.resourceVersion)
+            kept = tuple([one async for every in found if keep(one := _sound(every))])
+            return Listing(kept, found.resourceVersion)
 
         listing: Listing = await self._ask(f"list {kind.plural}", collected)
         return listing
@@ -149,8 +154,7 @@ class ApiServer:
         options = {"fields": dict(fields), "server_timeout": seconds, "resource_version": version}
         async with contextlib.aclosing((await self._connected()).watch(_of(kind), **options)) as found:
             while True:
-                change, one = await self._ask(f"watch {kind.plural}", lambda _: anext(found), watch=True)
-                yield change, dict(one)
+                yield await self._ask(f"watch {kind.plural}", lambda _: _next(found), watch=True)
 
     async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
         """The object as the server has it. ``dry_run``: as it would have it. Raises ClusterError."""
@@ -279,6 +283,20 @@ def _of(kind: ObjectKind) -> Any:  # noqa: ANN401  of a library that is loaded l
     group, version, name, plural, namespaced = kind.value
     make = generic_resource.create_namespaced_resource if namespaced else generic_resource.create_global_resource
     return make(group, version, name, plural)
+
+
+async def _next(found: AsyncIterator[tuple[str, Any]]) -> tuple[str, Object]:
+    change, one = await anext(found)
+    return change, _sound(one)
+
+
+def _sound(one: Any) -> Object:  # noqa: ANN401  of a library that is loaded late
+    """An object as JSON. Without a name and a version it is an answer that can't be read, as any other."""
+    found = dict(one)
+    if not isinstance(found["metadata"]["name"], str):
+        raise TypeError(f"metadata.name: expected a text, found {found['metadata']['name']!r}")
+    int(found["metadata"]["resourceVersion"])
+    return found
 
 
 def _status(error: BaseException | None) -> tuple[int, float]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
-from dpgateway.cluster.server import ObjectKind
+from dpgateway.cluster.server import Object, ObjectKind
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.claims.records import Phase
 from dpgateway.dra.front import DraFront
@@ -207,9 +208,13 @@ class NodeSwitch:
 
     async def _claims_of(self, pool: str) -> Mapping[str, str]:
         """The claims that are allocated to devices of the pool: namespace and name, by uid. Raises GatewayError."""
-        driver, found = self._front.us.driver, dict[str, str]()
-        for one in (await self._front.server.list(ObjectKind.CLAIM, {})).objects:
-            devices = ((one.get("status") or {}).get("allocation") or {}).get("devices") or {}
-            if any((part["driver"], part["pool"]) == (driver, pool) for part in devices.get("results") or ()):
-                found[str(one["metadata"]["uid"])] = f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-        return found
+        ours = partial(_has, self._front.us.driver, pool)
+        found = await self._front.server.list(ObjectKind.CLAIM, {}, ours)
+        metadata = [one["metadata"] for one in found.objects]
+        return {str(one.get("uid")): f"{one.get('namespace')}/{one['name']}" for one in metadata}
+
+
+def _has(driver: str, pool: str, claim: Object) -> bool:
+    """Whether the claim is allocated to devices of the driver's pool."""
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    return any((one["driver"], one["pool"]) == (driver, pool) for one in devices.get("results") or ())

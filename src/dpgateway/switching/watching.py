@@ -5,6 +5,8 @@ DRA front's own parts say anyway. Each change makes all facts anew, which is che
 
 - A fact that was known stays as it was while the API server is away. Only a refusal (403), or an API that isn't served
   (404), is an answer, and makes it false.
+- So does all that was known if an object isn't as the API server's own kinds are: that mustn't stop the publisher, or
+  whoever else told of a change.
 - The Node says the runtime's version. Whether CDI is switched on, only the runtime itself says, if it can be asked.
 """
 
@@ -64,6 +66,7 @@ class WatchedFacts:
         mine, heard = {"metadata.name": us.node}, Complaint(_log, "the Node isn't seen: %s")
         self._node = WatchedObjects(server, ObjectKind.NODE, mine, heard)
         self._classes = WatchedObjects(server, ObjectKind.CLASS, {}, Complaint(_log, "DeviceClasses aren't seen: %s"))
+        self._complaint = Complaint(_log, "the Node or a DeviceClass can't be read, so nothing changes: %s")
         self._pools: dict[str, tuple[ResourceConfig, ...]] = {}
         """`_pools` contains the resources that may have either front, keyed by the name of their pool in slices."""
         self._cdi: bool | None = None
@@ -104,8 +107,17 @@ class WatchedFacts:
     def _look(self) -> None:
         """Makes the facts anew."""
         self._fields.look()
-        before = self.facts.value
-        made = DraFacts(
+        try:
+            made = self._made(self.facts.value)
+        except (AttributeError, KeyError, TypeError) as error:
+            return self._complaint.say(repr(error))
+        self._complaint.over()
+        if made != self.facts.value:
+            self.facts.set(made)
+        return None
+
+    def _made(self, before: DraFacts) -> DraFacts:
+        return DraFacts(
             registered=self._registered(before.registered),
             node=self._suits(before.node),
             slices=self._slices(before.slices),
@@ -116,8 +128,6 @@ class WatchedFacts:
             classes=self._selected(before.classes),
             allocatable=before.allocatable if (node := self._own) is None else extended(node),
         )
-        if made != before:
-            self.facts.set(made)
 
     def _fact(self, before: Fact, value: bool | None, text: str = "") -> Fact:
         return before.now(value, text, self._clock.monotonic())
