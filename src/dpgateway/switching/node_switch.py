@@ -27,6 +27,9 @@ from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 from dpgateway.switching.switch import FrontSwitch
 from dpgateway.switching.watching import WatchedFacts
 
+PAUSE = 0.05
+"""Seconds between two looks at all groups, however much has changed."""
+
 _log = bind(__name__)
 
 
@@ -131,6 +134,7 @@ class NodeSwitch:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min((one for one in again if one is not None), default=None)):
                     await self.changed.wait(version)
+            await asyncio.sleep(PAUSE)  # a node with many groups has other things to do: an Allocate is four changes
 
     def look(self) -> None:
         """Something has changed that a change of front may wait for."""
