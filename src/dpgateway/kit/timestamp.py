@@ -6,6 +6,9 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 
+LATEST = 2**37
+"""The latest time of a file that is believed, in seconds since 1970: ``datetime`` ends with the year 9999."""
+
 
 def timestamp(seconds: float | None = None) -> str:
     """``seconds``: since 1970; by default now."""

@@ -18,13 +18,12 @@ from pathlib import Path
 
 from dpgateway.kit.files import make_private, read, write
 from dpgateway.kit.threads import Threads
+from dpgateway.kit.timestamp import LATEST
 from dpgateway.resource.ownership import hash_of
 
 VERSION = 1
 LARGEST = 64 * 1024
 """Bytes of a file."""
-LATEST = 2**37
-"""Seconds since 1970: the last one that status can show is in the year 9999."""
 DISK = 5.0
 """Seconds that the disk has to answer."""
 REMEMBERED = 8

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
+import pytest
+
+from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase, record
 
 X, Y = "example.com/x", "example.com/y"
 GIVEN = Given("r", X, "n1/x", (("a", "share"),), ("a",), ("k/c=a",), {"mode": 1}, admin=True, extended=X)
 RECORD = ClaimRecord("u", "default", "c", Phase.PREPARED, "boot", (GIVEN,), (("p", "pod"),), 7, "dra.example.com")
+SINCE = ['"since": 1e400', '"since": 1e17', '"since": -1', '"since": 1%s' % ("0" * 30), '"since": "7"']
 
 
 def test_a_record_survives_its_file() -> None:
@@ -25,6 +30,21 @@ def test_a_file_without_the_extended_resource() -> None:
     del found["given"][0]["extended"]
     (given,) = record(json.dumps(found), "u.json").given
     assert given == replace(GIVEN, extended="")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[" * 100_000, "{}", *(RECORD.to_json().replace('"since": 7', since) for since in SINCE)],
+    ids=["empty", "brackets", "keys", *SINCE],
+)
+def test_a_file_that_is_no_record_is_damaged(tmp_path: Path, text: str) -> None:
+    """An exception of another type would keep all claims of the node from being known."""
+    files = ClaimFiles(tmp_path)
+    files.all()
+    (files.folder / "u.json").write_text(text)
+    found, (damaged,) = files.look()
+    assert (found, damaged.file) == ((), "u.json")
+    assert not files.driver()
 
 
 def of(uid: str, *given: Given, phase: Phase = Phase.PREPARED) -> ClaimRecord:

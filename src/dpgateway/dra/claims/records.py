@@ -19,7 +19,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from dpgateway.kit.timestamp import timestamp
+from dpgateway.kit.timestamp import LATEST, timestamp
 from dpgateway.resource.published import ClaimStatus, GivenStatus
 
 VERSION = 1
@@ -161,16 +161,21 @@ def is_of_claim(ids: Collection[str]) -> bool:
 
 def record(text: str, file: str) -> ClaimRecord:
     """The record in a file. Keys of a later version are ignored. Raises ValueError, TypeError."""
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"expected a record, found nested lists: {text[:60]!r}") from error
     if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] < 1:
         raise ValueError(f"expected a record with a version from 1 on, found {text[:60]!r}")
     given = tuple([_given(one) for one in _list(found.get("given"))])
+    if type(since := found.get("since") or 0) is not int or not 0 <= since <= LATEST:
+        raise ValueError(f"since: expected seconds since 1970, found {since!r:.60}")
     made = ClaimRecord(
         **{key: _text(found, key) for key in ("uid", "namespace", "name", "boot")},
         phase=Phase(found.get("phase")),
         given=given,
         pods=tuple([(str(uid), str(name)) for uid, name in _list(found.get("pods"))]),
-        since=int(found.get("since") or 0),
+        since=since,
         driver=str(found.get("driver") or ""),
     )
     if file != f"{made.uid}.json":
