@@ -11,7 +11,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.switching.choosing import BETWEEN, Group
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
-from dpgateway.switching.switch import LOOK, PATIENCE, PENDING, SETTLING, SETTLING_CLAIMS, FrontSwitch
+from dpgateway.switching.switch import LIST_AGAIN, LOOK, PATIENCE, PENDING, SETTLING, SETTLING_CLAIMS, FrontSwitch
 
 NAME, GROUP, POOL = "example.com/thing", "boards", "node/boards"
 P, LP, D, LD = SwitchState.PLUGIN, SwitchState.LEAVING_PLUGIN, SwitchState.DRA, SwitchState.LEAVING_DRA
@@ -26,7 +26,7 @@ class Rig:
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
         self.moves, self.offers = [], []
-        self.ahead, self.up, self.driver = 1e9, True, True
+        self.ahead, self.up, self.driver, self.lists = 1e9, True, True, 0
         self.begin()
 
     def begin(self):
@@ -68,6 +68,7 @@ class Rig:
         return self.up
 
     async def pending(self, pool):
+        self.lists += 1
         if isinstance(self.claims, Exception):
             raise self.claims
         return self.claims
@@ -201,6 +202,21 @@ async def test_back_without_a_class_waits_for_claims(on_dra, found):
     assert await rig.after(SETTLING_CLAIMS) is LD
     rig.claims = found if isinstance(found, Exception) else []
     assert await rig.after(PENDING - 1) is (P if not isinstance(found, Exception) else LD)
+    assert await rig.after(1) is P
+
+
+async def test_a_failed_list_of_claims_isnt_repeated_at_each_change(on_dra):
+    rig = on_dra
+    rig.now += BETWEEN
+    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    rig.slices, rig.claims = 0, ClusterError("forbidden", 403)
+    assert await rig.after(0) is LD
+    await rig.after(0)
+    for seconds in (SETTLING_CLAIMS, 0, 1, LIST_AGAIN - 2):
+        assert await rig.after(seconds) is LD
+    assert rig.lists == 1
+    assert "forbidden" in rig.switch.waits_for
+    rig.claims = []
     assert await rig.after(1) is P
 
 

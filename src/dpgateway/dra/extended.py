@@ -32,7 +32,8 @@ class ExtendedResources:
 
     async def asked(self, wanted: Allocated) -> Mapping[str, str]:
         """The extended resource of each request of a claim; without those that can't be found out."""
-        names = {class_: await self._name(class_) for class_ in dict.fromkeys(wanted.classes.values())}
+        classes = tuple(dict.fromkeys(wanted.classes.values()))  # together: all of them wait for PATIENCE once
+        names = dict(zip(classes, await asyncio.gather(*map(self._name, classes)), strict=True))
         return {request: name for request, class_ in wanted.classes.items() if (name := names[class_])}
 
     async def _name(self, class_: str) -> str:

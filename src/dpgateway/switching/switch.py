@@ -43,6 +43,8 @@ SETTLING_CLAIMS = 10.0
 """Seconds from the empty slices until the claims are listed."""
 PENDING = 60.0
 """Seconds that claims have from then on to be prepared."""
+LIST_AGAIN = 20.0
+"""Seconds until the claims are listed again after a failure."""
 LOOK = 5.0
 """Seconds between two looks at what tells of no change: the state on disk, or the records of claims."""
 
@@ -102,6 +104,8 @@ class FrontSwitch:
         """Since when the present state could end, but for its settling."""
         self._began = clock.monotonic()
         """Since when the present state is known here."""
+        self._list_again, self._unlisted = float("-inf"), ""
+        """When the claims may be listed again, and why they couldn't be."""
         self._read = float("-inf")
         """When the state was last read from disk, in seconds of the monotonic clock."""
         self.saved = True
@@ -211,13 +215,7 @@ class FrontSwitch:
         if (wait := self._settling(SETTLING_CLAIMS, now)) > 0:
             self.waits_for = "claims that the scheduler had in hand"
             return wait
-        # A kubelet that can't give devices by DRA won't prepare them.
-        pending: Collection[str] = ()
-        if self._facts.value.node.value is not False:
-            try:
-                pending = await self._resources.pending(self.group.pool)
-            except GatewayError as error:
-                pending = (f"those that can't be listed: {error}",)
+        pending = await self._pending(now)
         if pending and self._settling(SETTLING_CLAIMS + PENDING, now) > 0:
             self.waits_for = f"claims to be prepared: {', '.join(sorted(pending))}"
             return LOOK
@@ -225,6 +223,19 @@ class FrontSwitch:
             text = "%s goes back to the device plugin; claims not prepared yet are refused, delete their pods: %s"
             _log.warning(text, self.record.group, ", ".join(sorted(pending)))
         return await self._enter(P, self.record.because, now)
+
+    async def _pending(self, now: float) -> Collection[str]:
+        """The claims to wait for, or why they aren't known. After a failure, whatever changes meanwhile, they aren't
+        listed for LIST_AGAIN: all nodes may be leaving DRA, and each reads all claims of the cluster.
+        """
+        if self._facts.value.node.value is False:
+            return ()  # a kubelet that can't give devices by DRA won't prepare them
+        if now >= self._list_again:
+            try:
+                return await self._resources.pending(self.group.pool)
+            except GatewayError as error:
+                self._list_again, self._unlisted = now + LIST_AGAIN, f"those that can't be listed: {error}"
+        return (self._unlisted,)
 
     def _settling(self, seconds: float, now: float) -> float:
         """How long the present condition still has to last."""
