@@ -37,6 +37,26 @@ def test_files_in_a_config_map(read):
     assert (two.plain(), two.place.line) == ({"word": 2}, 8)
 
 
+def test_an_alias_as_a_key(read):
+    """Without a space before the colon, as Go's YAML reads it; and no other text is changed."""
+    (one,) = read("name: &app plugin\ncontrollers:\n  *app:\n    text: |\n      *app: 1\n").documents
+    assert one.plain() == {"name": "plugin", "controllers": {"plugin": {"text": "*app : 1\n"}}}
+    (same,) = read("name: &app plugin\n*app : |\n  *app: 1\n").documents
+    assert same.plain()["plugin"] == "*app: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a:\n  args:\n  - --config=/etc/x.yaml\n", "a word; line 3 takes it from /etc/x.yaml: give that file"),
+        ("a:\n  args:\n  - --config-file\n  - x.json\n", "; line 4 takes it from x.json: give that file"),
+        ("configMapGenerator:\n- files:\n  - x.yaml=a/b.yaml\n", "; line 3 takes it from a/b.yaml: give that file"),
+    ],
+)
+def test_another_file_has_it(read, text, told):
+    assert told in str(read(text).nothing("a word"))
+
+
 def test_the_command_lines_of_containers(read):
     (words,) = read(MANIFESTS).commands()
     told = [(name, value.value, value.place.line) for name, value in flags(words)]

@@ -21,6 +21,7 @@ from dpgateway.errors import ConfigurationError, GatewayError, printable
 from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed, refused
 
 _HOW_TO = "docs/how-to/replace-a-plugin.md"
+_BY_KIND_OF_NODE = "if they are for different nodes, make a configuration for each kind of node"
 _OTHER_NAMES: Mapping[str, Set[str]] = {
     "akri": {"akri"},
     "generic-device-plugin": {"gdp", "squat", "microshift"},
@@ -116,7 +117,8 @@ def _accepted(imported: Imported, broken: Iterable[NotKept]) -> Imported:
     accepted: dict[str, ImportedResource] = {}
     not_kept = list(broken)
     for one in imported.resources:
-        twice = f"line {accepted[one.name].place.line} has a resource of this name, too" if one.name in accepted else ""
+        first = accepted[one.name].place.line if one.name in accepted else 0
+        twice = f"line {first} has a resource of this name, too: {_BY_KIND_OF_NODE}" if first else ""
         if why := twice or "; ".join(_problems(one, drivers.get(one.driver))):
             not_kept.append(NotKept(one.place, "the resource", why, one.name))
         else:

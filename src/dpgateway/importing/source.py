@@ -35,7 +35,9 @@ _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
+_FLAGS_OF_FILES = {"config", "config-file"}
 _REPEATED = ("annotations", "managedFields")
+_ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
 """A text without it has no mapping, and no list."""
 
@@ -127,8 +129,20 @@ class Source:
         return [one for one in documents if one is not None]
 
     def nothing(self, expected: str) -> InvalidConfiguration:
-        """The error of an importer that found nothing in the file."""
-        return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected), *self.broken])
+        """The error of an importer that found nothing in the file, with the file that has it, if this one names it."""
+        place, name = next(self._other_files(), (Place(""), ""))
+        both = "give that file, or both, with a line --- between them"
+        elsewhere = f"line {place.line} takes it from {name}: {both}" if name else ""
+        problem = Problem(Place(str(self.path)), "nothing of it", expected, elsewhere)
+        return InvalidConfiguration([problem, *self.broken])
+
+    def _other_files(self) -> Iterator[tuple[Place, str]]:
+        """The files of which the plugin, or a Kustomization's ConfigMap, has its configuration."""
+        for words in self.commands():
+            yield from ((value.place, value.value) for name, value in flags(words) if name in _FLAGS_OF_FILES)
+        for one in self.holding("configMapGenerator"):
+            for generator in items(one.below("configMapGenerator")):
+                yield from ((file.place, text(file).rpartition("=")[2]) for file in items(generator.below("files")))
 
     def _within(self, written: Written, words: re.Pattern[str]) -> Iterator[Written]:
         yield written
@@ -191,7 +205,15 @@ def items(written: Written | None) -> list[Written]:
 
 def _parse(text: str, file: str, above: int) -> Written | None:
     """Parses YAML or JSON. JSON is YAML except for tabs in its indentation; JSON strings contain none."""
-    return parse(text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text, file, above)
+    text = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
+    try:
+        return parse(text, file, above)
+    except InvalidConfiguration:
+        # `*app:` is a key for Go's YAML, and an alias named `app:` in YAML 1.2
+        spaced = _ALIAS_AS_KEY.sub(r"\1 :", text)
+        if spaced == text:
+            raise
+        return parse(spaced, file, above)
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:

@@ -121,6 +121,12 @@ def test_other_forms(imported, text):
     assert any("the gateway starts no pods" in one["why"] for one in written.not_kept)
 
 
+def test_the_charts_own_name(imported, importing):
+    text = "udev:\n  configuration:\n    discoveryDetails: {udevRules: %s}\n"
+    assert list(imported(text % "['KERNEL==\"video0\"']").resources) == ["akri.sh/akri-udev"]
+    assert "found nothing of it" in importing.refused("akri", text % "null")[0]
+
+
 def test_devices_of_the_network(imported):
     onvif = VIDEO.replace("udev\n", "onvif\n").replace("udevRules", "ipAddresses").replace("name: video", "name: net")
     written = imported(f"{onvif}---\n{VIDEO}")

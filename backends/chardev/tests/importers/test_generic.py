@@ -413,6 +413,34 @@ def test_what_makes_no_sense_is_refused(importing, text, told):
     assert any(line.startswith(told) for line in importing.refused(PLUGIN, text))
 
 
+NOTHING = """\
+genericDevicePlugin:
+  status: Enabled
+  devices:
+  - name: serial
+    groups:
+    - usb: [{vendor: 1a86}, {device: 55d4}]
+    - paths: [{path: /dev/ttyACM0}]
+      usbs: [{vendor: "", product: ""}]
+    - count: 2
+  - name: stick
+    groups: [{usb: [{vendor: 1a86}]}]
+"""
+
+
+def test_groups_without_a_device_cost_no_other(imported):
+    """A number that isn't written is 0 there, which no USB device has."""
+    written = imported(NOTHING)
+    assert written.plain("device.microshift.io/serial") == {"paths": ("/dev/ttyACM0",), "permissions": "mrw"}
+    assert list(written.resources) == ["device.microshift.io/serial"]
+    assert [(line, resource, what) for line, _, resource, what in written.lost] == [
+        (6, "", "device"),
+        (6, "device.microshift.io/serial", "groups[0]"),
+        (9, "device.microshift.io/serial", "groups[2]"),
+        (11, "device.microshift.io/stick", "groups[0]"),
+    ]
+
+
 def node(tree, name, number, kind="c", subsystem="misc"):
     here = f"/sys/devices/virtual/{subsystem}/{name.rpartition('/')[2]}"
     tree.write(f"""

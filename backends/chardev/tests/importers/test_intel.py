@@ -83,6 +83,9 @@ def test_what_is_not_kept(imported):
         "a: {image: {repository: ghcr.io/intel/intel-gpu-plugin}, args: [-shared-dev-num, 3]}",
         "kind: HelmRelease\nspec: {chart: {spec: {chart: intel-device-plugins-gpu}}, values: {sharedDevNum: 3}}",
         "kind: Application\nspec: {source: {chart: intel-device-plugins-gpu, helm: {values: 'sharedDevNum: 3'}}}",
+        "kind: HelmRelease\nmetadata: {name: intel-device-plugin-gpu}\nspec: {values: {sharedDevNum: 3}}",
+        "kind: HelmRelease\nspec: {chartRef: {name: a}, values: {name: intel-gpu-plugin, sharedDevNum: 3}}",
+        "kind: DaemonSet\nspec: {containers: [{name: intel-gpu-plugin, args: [-shared-dev-num=3]}]}",
         "intel-device-plugins-gpu: {sharedDevNum: 3}",
         "name: intel-gpu-plugin\nsharedDevNum: 3",
     ],
@@ -93,6 +96,11 @@ def test_what_wraps_it(imported, text):
         "gpu.intel.com/i915": 3,
         "gpu.intel.com/xe": 3,
     }
+
+
+def test_users_of_it_are_none(importing):
+    text = "kind: HelmRelease\nspec: {dependsOn: [{name: intel-device-plugins-gpu}], values: {args: [--a]}}"
+    assert "found nothing of it" in importing.refused("intel-device-plugins", text)[0]
 
 
 def test_one_bad_object(imported):

@@ -166,6 +166,16 @@ def test_hyper_converged(imported):
     assert [(one["line"], one["what"]) for one in written.not_kept] == [(8, "the entry of line 8"), (10, "the ids")]
 
 
+def test_an_external_plugin_of_many_models(imported):
+    """KubeVirt compares nothing with the selector then."""
+    entry = '{pciVendorSelector: "8086:*", resourceName: a.b/gpu, externalResourceProvider: true}'
+    written = imported(f"{PERMITTED}      pciHostDevices: [{entry}]\n")
+    assert not written.resources
+    (lost,) = written.not_kept
+    assert (lost["what"], lost["resource"]) == ("the selector 8086:*", "a.b/gpu")
+    assert "import that one's configuration" in lost["why"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

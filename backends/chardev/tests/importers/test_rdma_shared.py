@@ -92,6 +92,14 @@ def test_what_wraps_it(imported, text):
     assert (written.resources["rdma/it"].shares.count, written.not_kept) == (4, [])
 
 
+def test_a_chart_with_the_plugins_own_list(imported, importing):
+    """Spiderpool's, whose values once had one resource in place of the list."""
+    text = "rdmaSharedDevicePlugin:\n  deviceConfig:\n    periodicUpdateInterval: 300\n    configList: [%s]\n"
+    written = imported(text % "{resourceName: a, rdmaHcaMax: 5, devices: [ib0]}")
+    assert (list(written.resources), [one["what"] for one in written.not_kept]) == (["rdma/a"], [])
+    assert "found nothing of it" in importing.refused("k8s-rdma-shared-dev-plugin", text % "")[0]
+
+
 def test_nothing_of_it(importing):
     (told,) = importing.refused("k8s-rdma-shared-dev-plugin", "kind: NicClusterPolicy\nspec: {}\n")
     assert told.startswith("theirs: found nothing of it, expected a mapping with the key configList, or a chart's ")

@@ -108,6 +108,13 @@ def test_counts_above_the_most_shares(imported):
 
 
 @pytest.mark.parametrize(
+    "expression", ["^*ttyUSB0$", "^[[:lower:]]+USB0$", "^tty[[:upper:]]*[[:digit:]]$+", "[[:word:]]SB0$"]
+)
+def test_expressions_of_go(imported, expression):
+    assert "smarter-devices/ttyUSB0" in imported(f"- {{devicematch: '{expression}', nummaxdevices: 1}}\n").resources
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("- a\n", "theirs: found nothing of it, expected a list of mappings with the keys devicematch, "),

@@ -33,6 +33,8 @@ _EXPRESSIONS = {
     "ATTRS": "attrs",
 }
 """The fields that Akri compares with regular expressions."""
+_CHARTS_NAME = "akri-udev"
+"""The name in the chart's values, if none is written."""
 _WITH_KEYS = {"attr", "env", "attrs"}
 _PLAIN = re.compile(r"[\w:/ -]*")
 _RECURSIVE = (
@@ -107,7 +109,9 @@ def _values(source: Source) -> Iterator[Written]:
     """The Configuration of the chart's values."""
     for one in source.holding("discoveryDetails"):
         details, name = one.part("discoveryDetails"), one.part("name")
-        if isinstance(details.value, dict) and details.below("udevRules") and text(name):
+        if not text(name) and one.place.key.endswith("udev.configuration"):
+            name = Written(_CHARTS_NAME, one.place)
+        if isinstance(details.value, dict) and details.part("udevRules").value and text(name):
             more = {key: value for key in ("capacity", "brokerProperties") if (value := one.below(key)) is not None}
             for key in ("brokerPod", "brokerJob"):
                 if one.part(key, "image", "repository").value:

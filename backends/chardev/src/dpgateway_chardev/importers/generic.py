@@ -20,6 +20,7 @@ from dpgateway_chardev.importers.paths import in_dev, is_block, is_directory, wh
 _IDS = "{sha1:{share}/dev/{id}}"
 """Source: deviceplugin/path.go, discoverPath. The first path is one below /dev, and an id is written without that."""
 
+_EMPTY = "it has neither paths nor usb with vendor and product, so the plugin finds no device for it"
 _DIRECTORY_BESIDE = "a directory is one device, and the other groups have other ones: write a resource of its own"
 _SEVERAL_PATTERNS = (
     "there the matches of patterns are combined in the order of their names, which each plug changes; write a match, "
@@ -46,12 +47,16 @@ class _GenericResource:
         self._written, self._device, self._domain, self._dev = written, device, domain, dev
         self._name = f"{domain.name}/{device.name.strip()}"
         self.not_kept: list[NotKept] = []
+        # the groups that offer something, by their numbers
+        self._groups = {number: one for number, one in enumerate(device.groups) if one.paths or one.sticks}
 
     def resource(self) -> ImportedResource | None:
-        options = self._options()
+        for number in set(range(len(self._device.groups))) - self._groups.keys():
+            self._lose(self._at("groups", number), f"groups[{number}]", _EMPTY)
+        options = self._options() if self._groups else None
         if options is None:
             return None
-        counts = {group.count or 1 for group in self._device.groups}
+        counts = {group.count or 1 for group in self._groups.values()}
         if len(counts) > 1:
             self._lose(
                 self._at("groups"), "different counts", f"shares hold for all devices; {min(counts)} is the least"
@@ -70,21 +75,21 @@ class _GenericResource:
         """Why devices can't keep their ids; empty if they can."""
         if "paths" in options:
             return ""
-        if any(group.sticks for group in self._device.groups):
+        if any(group.sticks for group in self._groups.values()):
             return "there they are made of the numbers that USB devices get anew at each plug"
-        if any(path.optional for group in self._device.groups for path in group.paths):
+        if any(path.optional for group in self._groups.values() for path in group.paths):
             return "there they are made of what is there, so they change when an optional path comes or goes"
         if isinstance(options["match"], list) and options.get("id"):
             return "there they are made of each group's paths, and one template can't say different ones"
         return ""
 
     def _options(self) -> dict[str, Any] | None:
-        groups = self._device.groups
+        groups = tuple(self._groups.values())
         if any(group.sticks for group in groups):
             return self._usb()
         options = self._of_groups(groups)
         if options is None:
-            alone = [group for number, group in enumerate(groups) if self._is_alone(number, group)]
+            alone = [group for number, group in self._groups.items() if self._is_alone(number, group)]
             options = self._paths(alone) if alone else None
         return options
 
@@ -113,10 +118,10 @@ class _GenericResource:
         return {} if found <= {"char"} else {"type": "block" if found == {"block"} else "any"}
 
     def _usb(self) -> dict[str, Any] | None:
-        for number, group in enumerate(self._device.groups):
+        for number, group in self._groups.items():
             if group.paths:
                 self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
-        options = generic_match.usb([one for one in self._device.groups if one.sticks], self._device.name.strip())
+        options = generic_match.usb([one for one in self._groups.values() if one.sticks], self._device.name.strip())
         if options is None:
             self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
         return options
@@ -165,7 +170,7 @@ class _GenericResource:
                 alike.append(path)
             else:
                 why = "permissions and container_path hold for all devices; those of the first group are kept"
-                at = self._at("groups", self._device.groups.index(group))
+                at = self._at("groups", next(number for number, one in self._groups.items() if one is group))
                 self._lose(at, f"the group of {path.path}", why)
         paths = list(dict.fromkeys(_glob(path.path.strip()) for path in alike))
         options: dict[str, Any] = {"paths": paths, "permissions": first.permissions or "mrw"} | self._type_of(alike)

@@ -45,17 +45,17 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class UsbModel:
-    """USB devices."""
+    """USB devices. Without vendor or product it is none, because these numbers are 0 then."""
 
-    vendor: str
-    product: str
+    vendor: str = ""
+    product: str = ""
     serial: str = ""
 
     def __post_init__(self) -> None:
         refuse(
             f"{key}: expected at most four hexadecimal digits, found {text!r}"
             for key, text in (("vendor", self.vendor), ("product", self.product))
-            if not re.fullmatch("(0x)?[0-9A-Fa-f]{1,4}", text)
+            if not re.fullmatch("((0x)?[0-9A-Fa-f]{1,4})?", text)
         )
 
 
@@ -70,12 +70,12 @@ class DevicePaths:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if bool(self.paths) == bool(self.sticks):
+        if self.paths and self.sticks:
             raise ValueError("expected either paths or usb")
 
     @property
     def sticks(self) -> tuple[UsbModel, ...]:
-        return self.usb + self.usbs
+        return tuple(one for one in self.usb + self.usbs if one.vendor and one.product)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY
 _PLUGINS = "gpu|qat|sgx|dsa|iaa|dlb|npu|fpga"
 _KINDS = tuple(f"{plugin.capitalize()}DevicePlugin" for plugin in _PLUGINS.split("|"))
 _IMAGE = re.compile(rf"(?:.*/)?intel-({_PLUGINS})-plugin(?:[:@].*)?")
-_CHART = re.compile(rf"(?:.*/)?intel-device-plugins-({_PLUGINS})")
+_CHART = re.compile(rf"(?:.*/)?intel-device-plugins?-({_PLUGINS})")
+"""The name of a chart, and of releases of it whose chart has another name."""
 _OWN_NAME = re.compile(rf"(?:intel-)?({_PLUGINS})-?(?:device-?)?plugin.*")
 _FLAGS = {
     "allocation-policy": "preferredAllocationPolicy",
@@ -143,7 +144,10 @@ def _settings(source: Source) -> Iterator[tuple[str, Written]]:
     for one in source.everywhere("intel"):
         image = one.below("image")
         name = text(image) or text(image and image.below("repository"))
-        if (match := _IMAGE.fullmatch(name)) and id(one) not in specs:
+        match = _IMAGE.fullmatch(name)
+        if not name and items(one.below("args")):  # a patch names the container only
+            match = _OWN_NAME.fullmatch(text(one.below("name")))
+        if match is not None and id(one) not in specs:
             yield match[1], _of_flags(one)
     yield from _of_charts(source)
 
@@ -151,10 +155,13 @@ def _settings(source: Source) -> Iterator[tuple[str, Written]]:
 def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
     """Those of charts: of releases, whose chart's name is somewhere in them, and of files of values."""
     for one in source.objects("HelmRelease", "Application", "HelmChart"):
-        chart = next((found for part in one.parts() if (found := _CHART.fullmatch(text(part)))), None)
+        own = [part for part in one.parts() if "dependsOn" not in part.place.key]
+        chart = next((found for part in own if (found := _CHART.fullmatch(text(part)))), None)
+        values = next(filter(_holds, replace(source, documents=(one,)).everywhere(*_KEYS)), None)
+        if chart is None and values is not None:
+            chart = _OWN_NAME.fullmatch(text(values.below("name")))
         if chart is not None:
-            whole = replace(source, documents=(one,)).everywhere(*_KEYS)
-            yield chart[1], _known(next(filter(_holds, whole), Written({}, one.place)))
+            yield chart[1], _known(values or Written({}, one.place))
     for one in source.documents:
         named = _OWN_NAME.fullmatch(text(one.below("name"))) if _holds(one) else None
         if named is not None:

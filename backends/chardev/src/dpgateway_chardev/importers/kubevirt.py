@@ -31,6 +31,10 @@ _EXTERNAL = (
     "KubeVirt doesn't serve it, because of externalResourceProvider: true; another plugin does, under other ids: "
     "remove that plugin, or this resource"
 )
+_NO_MODEL = (
+    "it isn't one model, and with externalResourceProvider: true another plugin decides what it offers: import that "
+    "one's configuration"
+)
 _EXPECTED = "an object of the kind KubeVirt or HyperConverged with permittedHostDevices"
 _LISTS = {
     "pci": ("pciHostDevices",),
@@ -55,12 +59,16 @@ class Pci:
 
     def __post_init__(self) -> None:
         key = "pciDeviceSelector" if self.pciDeviceSelector else "pciVendorSelector"
-        if not re.fullmatch("[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}", self.model):
+        if not self.is_one_model and not self.externalResourceProvider:
             raise ValueError(f"{key}: expected VENDOR:DEVICE, 10de:1eb8, found {self.model!r}")
 
     @property
     def model(self) -> str:
         return (self.pciVendorSelector or self.pciDeviceSelector).strip()
+
+    @property
+    def is_one_model(self) -> bool:
+        return re.fullmatch("[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}", self.model) is not None
 
     @property
     def matches(self) -> Iterator[dict[str, Any]]:
@@ -132,7 +140,11 @@ def kubevirt(source: Source) -> Imported:
     mediated = _entries(source, permitted, "mediated", Mediated, problems)
     usb = _entries(source, permitted, "usb", UsbHostDevice, problems)
     not_kept = [lost for one in (pci, mediated, usb) for lost in one.not_kept]
-    if problems and not (pci.read or mediated.read or usb.read):
+    for at, one in pci.read:
+        if not one.is_one_model:
+            not_kept.append(NotKept(at.place, f"the selector {one.model}", _NO_MODEL, one.resourceName))
+    pci = replace(pci, read=tuple((at, one) for at, one in pci.read if one.is_one_model))
+    if problems and not (pci.read or mediated.read or usb.read or not_kept):
         raise problems[0]
     not_kept += [refused(problem) for one in problems for problem in one.problems]
     sticks = [(_usb(one, at), one, at) for at, one in usb.read]

@@ -100,7 +100,8 @@ def _of_charts(source: Source) -> Iterator[Written]:
     for one in source.holding("rdmaSharedDevicePlugin"):
         part = in_any_case(one, "rdmaSharedDevicePlugin")
         yield from items(part and in_any_case(part, "resources"))
-        if part and (config := in_any_case(part, "deviceConfig")):
+        config = part and in_any_case(part, "deviceConfig")
+        if config and in_any_case(config, "configList") is None:
             yield config
 
 

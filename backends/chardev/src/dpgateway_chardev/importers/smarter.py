@@ -34,6 +34,8 @@ MOST_NAMES = 100_000
 _DEEPEST = 10
 _GPU = "nvidia-gpu"
 _EXPECTED = "a list of mappings with the keys devicematch, nummaxdevices"
+_CLASSES = {"digit": r"\d", "alpha": "A-Za-z", "alnum": "0-9A-Za-z", "lower": "a-z", "upper": "A-Z", "word": r"\w"}
+_REPEATED_ANCHOR = re.compile(r"(?<![\\[])([$^])([*+?])")
 _LITERAL = re.compile(r"\^([\w/-]+)\$")
 
 
@@ -46,7 +48,7 @@ class Desired:
 
     def __post_init__(self) -> None:
         try:
-            re.compile(self.devicematch)
+            _compiled(self.devicematch)
         except re.error as error:
             raise ValueError(
                 f"devicematch: expected a regular expression, found {self.devicematch!r}: {error}"
@@ -80,6 +82,15 @@ def smarter_device_manager(source: Source) -> Imported:
     return Imported(tuple(resources.values()), tuple(not_kept))
 
 
+def _compiled(expression: str) -> re.Pattern[str]:
+    """An expression in Go's syntax, which repeats ``^`` and ``$``, too, and has classes such as ``[[:digit:]]``. Raises
+    re.error.
+    """
+    for name, of_python in _CLASSES.items():
+        expression = expression.replace(f"[:{name}:]", of_python)
+    return re.compile(_REPEATED_ANCHOR.sub(r"(?:\1)\2", expression))
+
+
 def _why_none(one: Desired, path: str, *, whole: bool, taken: bool) -> str:
     if one.nummaxdevices < 1:
         return "it offers none of it"
@@ -100,7 +111,8 @@ def _found(one: Desired, names: list[str]) -> list[str]:
         return []
     if literal := _LITERAL.fullmatch(one.devicematch):
         return [literal[1]]
-    return [name for name in names if re.search(one.devicematch, name)]
+    pattern = _compiled(one.devicematch)
+    return [name for name in names if pattern.search(name)]
 
 
 def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[NotKept]:
