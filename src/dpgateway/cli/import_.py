@@ -29,7 +29,7 @@ _OTHER_NAMES: Mapping[str, Set[str]] = {
     "k8s-rdma-shared-dev-plugin": {"rdma", "nicclusterpolicy"},
     "kubevirt": {"hco", "hyperconverged"},
     "smarter-device-manager": {"smarter", "sdm"},
-    "sriov-network-device-plugin": {"sriov", "sriovdp"},
+    "sriov-network-device-plugin": {"sriov", "sriovdp", "sriovnetworknodepolicy"},
 }
 """Words of the names that people have for what an importer reads: of images, charts, objects."""
 _EXAMPLES: Mapping[str, Set[str]] = {

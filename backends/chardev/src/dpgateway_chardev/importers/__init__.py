@@ -12,6 +12,7 @@ smarter          smarter-device-manager
 sriov            sriov-network-device-plugin
 sriov_selectors  its selectors, as alternatives of `match`
 sriov_auxiliary  its selectors of auxiliary devices
+sriov_policy     the policies of its operator
 """
 
 DRIVER = "chardev"

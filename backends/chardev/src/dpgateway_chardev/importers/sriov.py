@@ -22,16 +22,17 @@ from dpgateway.importing import (
     in_any_case,
     items,
 )
-from dpgateway_chardev.importers import DRIVER, sriov_auxiliary
+from dpgateway_chardev.importers import DRIVER, sriov_auxiliary, sriov_policy
 from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector
 
 _PREFIX = "intel.com"
-_EXPECTED = "a mapping with the key resourceList"
+_EXPECTED = f"a mapping with the key resourceList, or an object of the kind {sriov_policy.KIND}"
 _PROC = "in a container, say where it sees the host's /proc: the interface with the default route isn't given"
 _NO_PREFIX = (
     f"the prefix is the plugin's default, {_PREFIX}, because this file has no --resource-prefix; the operator's "
     "default is openshift.io"
 )
+_BY_KIND_OF_NODE = "make a configuration for each kind of node"
 _OF_ALL_NODES = re.compile(r"(?i).*config.*|.*\.(json|ya?ml|conf|cfg|txt)")
 """The names of files in a ConfigMap that aren't nodes' names, as which the operator has one for each node."""
 
@@ -52,14 +53,27 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     files = list(source.holding("resourceList"))
     pools = [one for file in files for one in ([file] if file.problems else items(in_any_case(file, "resourceList")))]
-    entries = Entries.of(pools, SriovPool, source.nothing(_EXPECTED))
     given = [value.value for words in source.commands() for name, value in flags(words) if name == "resource-prefix"]
-    prefix, warnings = (given[0], ()) if given else (_PREFIX, (_NO_PREFIX,))
-    converted = [_SriovResource(pool, written, prefix, warnings) for written, pool in entries.read]
-    made = [(one, resource) for one in converted if (resource := one.resource(alone=len(converted) == 1)) is not None]
-    files_of = list(_files(source))
-    resources, other = _of_nodes([(_node(files_of, one.written), resource) for one, resource in made])
-    return Imported(resources, (*entries.not_kept, *(lost for one in converted for lost in one.not_kept), *other))
+    not_kept: list[NotKept] = []
+    policies = sriov_policy.pools(source, prefixed=bool(given), not_kept=not_kept)
+    converted: list[tuple[str, _SriovResource]] = []
+    for one in policies:
+        pool = SriovPool(one.name, excludeTopology=one.excludeTopology, selectors=(one.selector,))
+        prefix = given[0] if given else sriov_policy.PREFIX
+        converted.append((one.node, _SriovResource(pool, one.written, prefix, one.warnings)))
+    if pools or not (policies or not_kept):
+        entries = Entries.of(pools, SriovPool, source.nothing(_EXPECTED))
+        not_kept += entries.not_kept
+        prefix, warnings = (given[0], ()) if given else (_PREFIX, (_NO_PREFIX,))
+        files_of = list(_files(source))
+        converted += [
+            (_node(files_of, written), _SriovResource(pool, written, prefix, warnings))
+            for written, pool in entries.read
+        ]
+    alone = len(converted) == 1
+    made = [(node, made) for node, one in converted if (made := one.resource(alone=alone)) is not None]
+    resources, other = _of_nodes(made)
+    return Imported(resources, (*not_kept, *(lost for _, one in converted for lost in one.not_kept), *other))
 
 
 def _files(source: Source) -> Iterator[tuple[int, str]]:
@@ -82,15 +96,16 @@ def _of_nodes(
     kept: dict[str, ImportedResource] = {}
     not_kept: list[NotKept] = []
     for node, one in resources:
-        nodes = {"nodes": [node]} if node else {}
-        first = kept.setdefault(one.name, replace(one, more=nodes | dict(one.more)))
-        if not node or node in first.more.get("nodes", ()):
-            continue
-        if first.options == one.options and "nodes" in first.more:
-            kept[one.name] = replace(first, more=dict(first.more) | {"nodes": [*first.more["nodes"], node]})
+        first = kept.get(one.name)
+        if first is None:
+            kept[one.name] = replace(one, more={"nodes": [node], **one.more} if node else one.more)
+        elif first.options == one.options and bool(node) == ("nodes" in first.more):
+            nodes = {"nodes": list(dict.fromkeys([*first.more["nodes"], node]))} if node else {}
+            warnings = tuple(dict.fromkeys((*first.warnings, *one.warnings)))
+            kept[one.name] = replace(first, more=dict(first.more) | nodes, warnings=warnings)
         else:
-            why = "another node's file has other selectors under this name: make a configuration for each kind of node"
-            not_kept.append(NotKept(one.place, f"the pool of {node}", why, one.name))
+            why = f"line {first.place.line} has other selectors under this name: {_BY_KIND_OF_NODE}"
+            not_kept.append(NotKept(one.place, f"the pool of {node}" if node else "the pool", why, one.name))
     return tuple(kept.values()), not_kept
 
 

@@ -20,6 +20,8 @@ _VFIO: list[Any] = [
 ]
 _UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
 _UIO = ("uio_pci_generic", "igb_uio")
+KERNEL = {"none_of": ["vfio-pci", *_UIO]}
+"""A test of drivers: those of the kernel, with which a function is an interface."""
 HAS_RDMA = "infiniband_verbs/*"
 """Not infiniband/*, which is absent while a pod has the RDMA device to itself: ib_class is tied to network namespaces
 (drivers/infiniband/core/device.c), uverbs_class isn't."""
@@ -103,8 +105,7 @@ class FunctionSelector:
     def by_driver(self) -> list[Any]:
         """The drivers, grouped by the nodes that their functions need; tests of all drivers if none is named."""
         if not self.drivers:
-            kernel = {"none_of": ["vfio-pci", *_UIO]}
-            return [kernel] if self.isRdma or self.vdpaType else [["vfio-pci"], list(_UIO), kernel]
+            return [KERNEL] if self.isRdma or self.vdpaType else [["vfio-pci"], list(_UIO), KERNEL]
         alike: dict[str, list[str]] = {}
         for driver in self.drivers:
             alike.setdefault(_kind(driver), []).append(driver)
