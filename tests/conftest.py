@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.logs import Records
+from tests.support.order import spread
 from tests.support.waiting import Gate
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several workers, which must all have the same order
+        items[:] = spread(items, lambda item: item.path.relative_to(config.rootpath).as_posix())
 
 
 @pytest.fixture(scope="session", autouse=True)
