@@ -8,7 +8,7 @@ when to look again; it is called after each change of anything. So a gateway tha
 - To DRA: the scheduler takes the device plugin for as long as the Node shows a device. The kubelet writes its Node each
   10 s, so the list is emptied first, slices are published when the Node shows nothing any more, and SETTLING later.
   Allocates of pods that come in between are served, and count.
-- Back: slices are emptied first; what the scheduler had in hand is written SETTLING_CLAIMS later. A claim may be
+- Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. A claim may be
   allocated long before it is prepared, because volumes are attached before. So claims that are allocated here and not
   prepared yet are waited for, up to PENDING; later ones are refused, and their pods have to be deleted.
 - A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
