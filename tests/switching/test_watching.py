@@ -144,6 +144,14 @@ class TestNode:
         rig.cdi = CdiSupport(not by_name)
         await rig.until(lambda it: it.node.value is not by_name)
 
+    async def test_what_another_runtime_does_isnt_known_from_the_one_before(self, rig: Rig) -> None:
+        rig.cdi = CdiSupport(True)
+        rig.node()
+        await rig.until(lambda it: it.node.value)
+        rig.cdi = CdiSupport(None)
+        rig.node(nodeInfo=SOFTWARE | {"containerRuntimeVersion": "containerd://1.7.20"})
+        await rig.until(lambda it: it.node.value is None and "containerd 1.7.20" in it.node.text)
+
     async def test_cdi_is_switched_on_under_the_same_kubelet(self, rig: Rig) -> None:
         """A runtime starts again without its kubelet, whose Node has nothing new then."""
         old = SOFTWARE | {"containerRuntimeVersion": "containerd://1.7.20"}

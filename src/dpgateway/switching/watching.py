@@ -71,6 +71,8 @@ class WatchedFacts:
         """`_pools` contains the resources that may have either front, keyed by the name of their pool in slices."""
         self._cdi: bool | None = None
         """Whether the runtime gives devices by CDI names, as it says itself."""
+        self._version: object = None
+        """That of the runtime, as the Node said it last."""
         self._runtime, self._asked_for = Signal(), object()
         """Notified when it has to be asked again; and what was seen of the node when it was asked."""
         self._fields = TriedFields(us.driver, sources.publisher, sources.seen)
@@ -168,7 +170,11 @@ class WatchedFacts:
         if seen != self._asked_for:
             self._asked_for = seen
             self._runtime.notify()
-        return self._known(before, *suits(node, self._cdi))
+        version = ((node.get("status") or {}).get("nodeInfo") or {}).get("containerRuntimeVersion")
+        if version == self._version:
+            return self._known(before, *suits(node, self._cdi))
+        self._version, self._cdi = version, None  # what was known is of another runtime
+        return self._fact(before, *suits(node, None))
 
     # of the API server
 
