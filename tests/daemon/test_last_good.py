@@ -1,6 +1,7 @@
 """The file of the last good configuration."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -30,6 +31,21 @@ def test_what_is_saved_is_loaded(file):
     assert last.document.state_dir == Path("/elsewhere")
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert list(file.path.parent.iterdir()) == [file.path]
+
+
+def test_what_killed_gateways_left_is_removed(file):
+    """A new file of now may have a writer."""
+    directory = file.path.parent
+    file.save(SERVED)
+    left, link = [directory / f".{name}.config.abcd_{number:03}" for number, name in enumerate("ab")]
+    left.touch()
+    link.symlink_to(file.path)
+    names = [f".{file.path.name}.0a1b2c3d", ".0123456789abcdef.json.zzzzzzzz", ".hidden", "a.json", ".a.json.Damaged1"]
+    for name in names:
+        (directory / name).touch()
+        os.utime(directory / name, (0, 0))
+    file.save(SERVED)
+    assert {one.name for one in directory.iterdir()} == {file.path.name, left.name, link.name, *names[2:]}
 
 
 def test_each_node_and_configuration_its_own(tmp_path):

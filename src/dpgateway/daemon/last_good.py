@@ -23,7 +23,7 @@ from dpgateway.daemon.reloading import Reloading
 from dpgateway.errors import GatewayError, describe
 from dpgateway.gateway import Gateway
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.files import make_private, read, write
+from dpgateway.kit.files import make_private, read, sweep, write
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import wait_for
 from dpgateway.kit.threads import Threads
@@ -81,9 +81,10 @@ class LastGoodFile:
 
     def save(self, served: Mapping[str, object]) -> None:
         """Replaces the file. ``served``: the configuration in plain values, and the node. Raises OSError; then the file
-        is unchanged.
+        is unchanged. Also removes what killed gateways have left in its directory, journals' new files included.
         """
         make_private(self.path.parent)  # drivers act on the content as root
+        sweep(self.path.parent)
         write(self.path, json.dumps({"version": VERSION, "kept": timestamp(), **served}).encode())
 
 

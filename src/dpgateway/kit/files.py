@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
+
+_NEW = re.compile(r"\..+\.[a-z0-9_]{8}")
+"""The names of new files: a dot, the name, and the eight characters of tempfile.mkstemp."""
+_ABANDONED = 3600.0
+"""Seconds."""
 
 
 class NotAFileError(OSError):
@@ -89,6 +97,19 @@ def write(path: Path, content: bytes, *, sync: bool = True, lasting: bool = True
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def sweep(directory: Path) -> None:
+    """Removes the new files of writers that were killed before :func:`write` had renamed them. One that changed within
+    the last hour may have a writer still. Raises OSError.
+    """
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not _NEW.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # renamed, or another process sweeps, too
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
+                    Path(entry.path).unlink()
 
 
 def make_private(directory: Path) -> None:
