@@ -124,6 +124,8 @@ def test_what_can_be_imported(run):
         ),
         ("nvidia/gpu", "take examples/gke-nvidia-gpu.yaml, which docs/how-to/replace-a-plugin.md explains"),
         ("xilinx", "take examples/xilinx-fpga.yaml, which docs/how-to/replace-a-plugin.md explains"),
+        ("kubevirt-gpu-device-plugin", "take examples/kubevirt-pci.yaml, which docs/how-to/replace-a-"),
+        ("fuse-device-plugin", "-plugin; docs/how-to/replace-a-plugin.md has examples of others, and docs/how-to/"),
         ("generic-device-plugn", "did you mean generic-device-plugin?; docs/how-to/replace-a-plugin.md has examples"),
         ("acme", "; docs/how-to/replace-a-plugin.md has examples of others"),
     ],

@@ -20,13 +20,14 @@ from dpgateway.drivers.options import completed as completed_entry
 from dpgateway.errors import ConfigurationError, GatewayError, printable
 from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed, refused
 
-_HOW_TO = "docs/how-to/replace-a-plugin.md"
+_HOW_TO, _MATCH = "docs/how-to/replace-a-plugin.md", "docs/how-to/match-devices.md"
+_ENDING = re.compile("-dev[a-z]*-[a-z]+$")
 _BY_KIND_OF_NODE = "if they are for different nodes, make a configuration for each kind of node"
 _OTHER_NAMES: Mapping[str, Set[str]] = {
     "akri": {"akri"},
     "generic-device-plugin": {"gdp", "squat", "microshift"},
     "intel-device-plugins": {"intel", "gpudeviceplugin", "qat", "sgx", "dsa", "iaa", "dlb", "npu"},
-    "k8s-rdma-shared-dev-plugin": {"rdma", "nicclusterpolicy"},
+    "k8s-rdma-shared-dev-plugin": {"rdma", "nicclusterpolicy", "nicnodepolicy"},
     "kubevirt": {"hco", "hyperconverged"},
     "smarter-device-manager": {"smarter", "sdm"},
     "sriov-network-device-plugin": {"sriov", "sriovdp", "sriovnetworknodepolicy"},
@@ -34,7 +35,8 @@ _OTHER_NAMES: Mapping[str, Set[str]] = {
 """Words of the names that people have for what an importer reads: of images, charts, objects."""
 _EXAMPLES: Mapping[str, Set[str]] = {
     "amd-gpu.yaml or examples/gke-nvidia-gpu": {"k8s-device-plugin"},
-    "gke-nvidia-gpu": {"nvidia", "gke", "mig", "mps"},
+    "kubevirt-pci": {"kubevirt-gpu-device-plugin"},
+    "gke-nvidia-gpu": {"nvidia", "gke", "mig", "mps", "gpu-operator"},
     "amd-gpu": {"amd", "amdgpu", "rocm"},
     "rdma-per-vf": {"hustcat", "tencent"},
     "xilinx-fpga": {"xilinx", "alveo"},
@@ -151,8 +153,11 @@ def _named(plugin: str, importers: dict[str, Importer]) -> Importer:
     if other and not example:
         return importers[other]
     known = ", ".join(importers) or "nothing, because no installed package can import anything"
-    take = f"take examples/{example}.yaml, which {_HOW_TO} explains" if example else f"{_HOW_TO} has examples of others"
-    hint = "" if example else did_you_mean(plugin, importers)
+    others = f"{_HOW_TO} has examples of others, and {_MATCH} says how to offer any device node"
+    take = f"take examples/{example}.yaml, which {_HOW_TO} explains" if example else others
+    # nearly all names end alike, which makes no two plugins alike
+    alike = [name for name in importers if did_you_mean(_ENDING.sub("", plugin), [_ENDING.sub("", name)])]
+    hint = "" if example else did_you_mean(plugin, alike)
     instead = f"{hint}; {take}" if hint else take
     raise ConfigurationError(f"PLUGIN: found {plugin!r}, expected {known}; {instead}")
 
