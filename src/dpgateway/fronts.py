@@ -106,7 +106,8 @@ class NodeFronts:
         from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
 
         common = replace(self._plugins.common, settled=partial(self._settled, "dra"))
-        self.dra = dra_front(configuration, (self._name, self._node.there), common, self._specs)
+        node = self._name, self._node.there
+        self.dra = dra_front(configuration, node, common, self._specs, self._runtime.cdi)
         self._usages.append(self.dra.claims.by_resource)
         self.pools.look_at_left = self.dra.claims.store.peek
         return self.dra

@@ -44,7 +44,6 @@ from dpgateway.kit.tasks import retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
-from dpgateway.node.runtime import Runtime
 from dpgateway.resource.front import Standing
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.published import DraFigures, DraStatus, SwitchStatus
@@ -104,14 +103,14 @@ class NodeState(NamedTuple):
 
 
 def dra_front(
-    configuration: Configuration, node: tuple[str, asyncio.Event], common: Common, specs: OwnSpecs
+    configuration: Configuration, node: tuple[str, asyncio.Event], common: Common, specs: OwnSpecs, runtime: AskRuntime
 ) -> DraFront:
     """The front of a configuration that has a DRA driver. ``node``: its name at the API server, and whether the
     kubelet's directory exists; ``common``: as the device-plugin front has it.
     """
     name, there = node
     us = Us(configuration.dra.driver or ClaimFiles(common.state_dir).driver() or UNKNOWN, name)
-    cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs, Runtime(configuration.runtime.socket).cdi)
+    cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs, runtime)
     # Journals of the two fronts have names of their own: what one of them gave, the other one can't release.
     common = replace(common, front=FRONT)
     state = NodeState(there, boot(), configuration.kubelet.pod_resources_socket)
