@@ -17,6 +17,7 @@ from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.preparing import Asked
 from dpgateway.errors import DriverError
+from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
 from tests.support.resource import FakeLanes
@@ -147,6 +148,26 @@ async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: 
     claims = await node.gateway()
     claims.drop(NAME)
     await until(lambda: not node.records)
+
+
+async def test_an_end_waits_for_the_driver_on_another_front(node: ClaimNode) -> None:
+    """At a gateway's start none runs yet; its pod ends after the patience, and the devices stay withheld."""
+    asked = await begun(node)
+    claims = await node.gateway()
+    answers: list[bool | None] = [None]
+    told: list[str] = []
+
+    def owe(resource: str, id_: str, _: Unreleased) -> bool | None:
+        told.append(f"{id_} of {resource}")
+        return answers[-1]
+
+    claims.store.owe = owe
+    claims.drop(NAME)
+    assert await one(await claims.unprepare([asked])) == ()
+    assert node.records["c"]["phase"] == "ending"
+    answers.append(True)
+    await until(lambda: not node.records)
+    assert set(told) == {f"a of {NAME}"}
 
 
 async def test_a_resource_that_stops_holds_up_no_end(node: ClaimNode) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+import threading
 import time
 
 import pytest
@@ -34,8 +36,8 @@ class Watched:
         journal.save(unreleased)
         return journal
 
-    def run(self):
-        self.task = asyncio.ensure_future(self.left.run(self._changed))
+    def run(self, owe=lambda *_: False):
+        self.task = asyncio.ensure_future(self.left.run(self._changed, owe))
 
     def _changed(self):
         self.changes += 1
@@ -212,6 +214,43 @@ async def test_a_leak_of_an_orphan(watched, caplog, driver, named):
         "the resource isn't configured any more; last held by pod uid"
     )
     assert caplog.messages == ([text] if named else [])
+
+
+class Slow(Threads):
+    """Calls that write take until `go`: a disk that hangs."""
+
+    def __init__(self):
+        super().__init__()
+        self.go, self.began = threading.Event(), asyncio.Event()
+        self.writes = False
+
+    def call(self, name, function, seconds=math.inf):
+        if not self.writes:
+            return super().call(name, function, seconds)
+        self.began.set()
+        return super().call(name, lambda: self.go.wait() and function(), seconds)
+
+
+async def test_a_resource_that_is_back_waits_for_the_journal(tmp_path):
+    """What the other front has released is struck from the journal of this one, and that may take long."""
+    watched = Watched(tmp_path, threads := Slow())
+    watched.journal(SERVED, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
+    watched.left.moved(SERVED)
+    watched.run(lambda *_: True)
+    usage = watched.node.by_resource[SERVED]
+    await until(lambda: usage.value.remembers)
+    threads.writes = True
+    try:
+        usage.set(usage.value.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+        await threads.began.wait()
+        watched.left.offered(SERVED)
+        waiting = asyncio.ensure_future(watched.left.struck(SERVED))
+        await turns()
+        assert not waiting.done()
+    finally:
+        threads.go.set()  # no thread outlives its test
+    await waiting
+    await watched.end()
 
 
 async def test_a_leak_of_a_resource_on_another_front(watched, caplog):

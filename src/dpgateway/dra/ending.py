@@ -26,6 +26,9 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import retry
 
+LOOK = 1.0
+"""Seconds between two looks whether a driver runs on another front."""
+
 
 class ClaimEnds:
     """The ends of claims. Used from the event loop."""
@@ -141,20 +144,27 @@ class ClaimEnds:
 
     async def _released(self, record: ClaimRecord, one: Given) -> None:
         """Returns once the driver was told that these devices are free. A resource that isn't configured any more has
-        no driver to tell; one that is stopped has the release in its journal, and so has one on another front.
+        no driver to tell; one that is stopped has the release in its journal, and so has one on another front, once
+        its driver runs there.
         """
         if one.admin:
             return
-        offerings = self._store.offerings
-        while (offering := offerings.get(one.resource)) is None and one.resource in self._store.expected:
-            await self._store.served.wait(self._store.served.version)
-        if offering is None:
-            if untold := sorted(self._store.untold(record, one.resource).intersection(one.ids)):
-                text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
-                extra = {"resource": one.resource, "devices": untold}
-                self._log.warning(text, one.resource, ", ".join(untold), extra=extra)
-            return
+        store, offerings = self._store, self._store.offerings
+        while (offering := offerings.get(one.resource)) is None:
+            version = store.served.version
+            untold = None if one.resource in store.expected else store.untold(record, one.resource)
+            if untold is not None:
+                self._say_untold(one, untold)
+                return
+            with contextlib.suppress(TimeoutError):  # nobody tells when a driver of another front begins
+                async with asyncio.timeout(LOOK):
+                    await store.served.wait(version)
         with self._step():
             await offering.usage.wait_for(
                 lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
             )
+
+    def _say_untold(self, one: Given, untold: frozenset[str]) -> None:
+        if ids := sorted(untold.intersection(one.ids)):
+            text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
+            self._log.warning(text, one.resource, ", ".join(ids), extra={"resource": one.resource, "devices": ids})

@@ -17,7 +17,7 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
+from dpgateway.kit.tasks import LONGEST_PAUSE, backoff, wait_for
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Unreleased, Usage, Usages
 from dpgateway.resource.journal import Journal, entries_of_others
@@ -69,6 +69,8 @@ class Orphans:
         self._complaint = Complaint(_log, UNKNOWN)
         self._moved: set[str] = set()
         """The resources that another front offers."""
+        self._strikes: dict[str, set[asyncio.Future[None]]] = {}
+        """`_strikes` contains what is being removed from journals, keyed by resource."""
         self._leaked: set[tuple[str, str, int | None]] = set()
         """The freed ids seen so far: resource, id, and time of the grant."""
 
@@ -217,6 +219,13 @@ class Orphans:
             await self._strike(resource, owed)
         return frozenset(undecided)
 
+    async def struck(self, resource: str) -> None:
+        """Returns once nothing is written into the resource's journal here: a resource that is back on this front has a
+        writer of its own. However long the disk takes: a later write would lose what is granted meanwhile.
+        """
+        while under_way := self._strikes.get(resource):
+            await asyncio.wait(under_way)
+
     async def _strike(self, resource: str, ids: Collection[str]) -> None:
         """Removes these ids from the resource's journal, which nobody else writes: the gateway that serves it does that
         on another front. Else they would be owed again after each start.
@@ -228,7 +237,10 @@ class Orphans:
             if resource in self._moved:  # else it is back, and has a writer again
                 journal.save(left)
 
+        under_way = self._strikes.setdefault(resource, set())
+        under_way.add(over := self._threads.call("journals", strike, PATIENCE))
+        over.add_done_callback(under_way.discard)
         try:
-            await self._threads.call_within("journals", strike, PATIENCE)
+            await wait_for(asyncio.shield(over), PATIENCE, "the disk")
         except (GatewayError, OSError) as error:
             _log.warning("%s still has ids that were released: %s", journal.path, error, extra={"resource": resource})

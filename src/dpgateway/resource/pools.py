@@ -227,12 +227,14 @@ class Pools:
     def owe(self, name: str, id_: str, entry: Unreleased) -> bool | None:
         """The other front gave this id, and it is free now. Has the resource release it, as if a grant of its own had
         failed; until then it isn't free. Returns whether it will: only the driver that gave a device can release it.
-        None while no driver runs here, or another gateway serves the resource.
+        None while no driver of the resource runs here, or another gateway serves it.
         """
+        if not entry.driver or name not in self._of:
+            return False
         member = self._served.get(name)
         if member is None or name in self.elsewhere.served or member.usage.value.driver is None:
             return None
-        if not entry.driver or member.usage.value.driver != entry.driver:
+        if member.usage.value.driver != entry.driver:
             return False
         member.usage.set(member.usage.value.owed((id_,), {id_: entry.hardware}, {id_: entry.device}))
         return True
@@ -256,6 +258,10 @@ class Pools:
             waiting = self._waiting
             await self._orphans.look()
             self._looked = waiting
+
+    async def struck(self, name: str) -> None:
+        """Returns once nobody here but the resource itself writes its journal."""
+        await self._orphans.struck(name)
 
     async def known(self, name: str) -> None:
         """Waits until the orphans, and the holdings of the resource's whole pool, are known. A resource without a pool

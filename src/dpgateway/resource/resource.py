@@ -168,6 +168,7 @@ class Resource:
             await self._pools.others_ended()
         self.ownership.caught_up()
         await self._pools.look_at_left()
+        await self._pools.struck(self.name)
         await self.journal.load()
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)

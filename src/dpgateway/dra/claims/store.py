@@ -59,8 +59,10 @@ class ClaimStore:
         """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
         self.owe: Owe = lambda *_: False
         """Of a resource that another front offers by now."""
-        self._untold: dict[tuple[str, str], frozenset[str]] = {}
-        """`_untold` contains what :meth:`untold` has found, keyed by the claim's uid and resource."""
+        self._told: dict[tuple[str, str], dict[str, bool]] = {}
+        """`_told` contains whether a driver is told that an id is free, as far as that is decided, keyed by the claim's
+        uid and resource.
+        """
         self._remembered: dict[str, Mapping[str, Unreleased]] = {}
         """`_remembered` contains the journals as they were when the records were read, keyed by resource."""
         self.expected: set[str] = set()
@@ -126,17 +128,20 @@ class ClaimStore:
             self._tell(resource, recalled=True)
         return self.by_resource[resource]
 
-    def untold(self, old: ClaimRecord, resource: str) -> frozenset[str]:
+    def untold(self, old: ClaimRecord, resource: str) -> frozenset[str] | None:
         """The ids of a claim that is ending, of a resource that isn't offered here, of which no driver will be told.
-        Those that another front offers by now it has to release: it is told of them once.
+        Those that another front offers by now it has to release: it is told of them once. None as long as no driver
+        runs there, as at the gateway's start.
         """
-        if (known := self._untold.get((old.uid, resource))) is not None:
-            return known
+        told = self._told.setdefault((old.uid, resource), {})
         in_use, remembered = self.usage(resource).value, self._remembered.get(resource, {})
         given = in_use.remembered(remembered).unreleased
-        told = {id_ for id_ in old.of(resource) if id_ in given and self.owe(resource, id_, given[id_])}
-        self._untold[old.uid, resource] = found = frozenset(old.of(resource)) - told
-        return found
+        for id_ in frozenset(old.of(resource)) - told.keys():
+            answer = self.owe(resource, id_, given[id_]) if id_ in given else False
+            if answer is not None:
+                told[id_] = answer
+        ids = frozenset(old.of(resource))
+        return frozenset(id_ for id_ in ids if not told[id_]) if ids <= told.keys() else None
 
     def expect(self, resource: str) -> None:
         """The resource is going to be served."""
@@ -177,7 +182,7 @@ class ClaimStore:
 
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
-        self._untold = {key: ids for key, ids in self._untold.items() if key[0] != old.uid}
+        self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
         self._tell()
         try:
             await self.on_disk(partial(self._files.remove, old.uid))
