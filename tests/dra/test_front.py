@@ -19,6 +19,7 @@ from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.dra.claims.reading import EXTENDED
 from dpgateway.dra.front import Cluster, DraFront, NodeState
 from dpgateway.dra.health import VANISHED
+from dpgateway.dra.instance import LOOK
 from dpgateway.dra.plugin import DraPlugin
 from dpgateway.dra.publishing import Us
 from dpgateway.dra.slices.offered import Offered
@@ -348,6 +349,7 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
     # The newer gateway gets the driver once the older one's has hung for 40 s, which pass in 2 s here.
     hurry(20)
     await until(lambda: len(node.sockets) == 2)
+    hurry(0.05)
     await node.register(next(one for one in node.sockets if one != node.registered))
     assert await ending == ""
 
@@ -439,4 +441,19 @@ async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> N
     await until(lambda: "a" in node.devices)
     await gateway.end()
     assert sorted(node.devices) == ["a", "b"]
+    assert node.sockets == []
+
+
+async def test_a_gateway_that_ends_registers_no_more(node: Node, make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """It looks for its sockets from time to time, also while calls under way hold up its end."""
+    gateway = make()
+    await node.register()
+    await until(lambda: "a" in node.devices)
+    gateway.front.ending()
+    hurry(50)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 3 * LOOK
+    await until(lambda: loop.time() > end)
+    await turns()
+    assert "registered again" not in caplog.text
     assert node.sockets == []

@@ -66,6 +66,8 @@ class DriverInstance:
         self._handover = DriverHandover(self.ownership, warm, _log)
         self._follows = True
         """Whether it asks the gateway that serves; once it has given, it only waits for that one's end."""
+        self._ends = False
+        """Whether the process is about to end."""
         self._service: Service | None = None
         self._registration: RegistrationSocket | None = None
         self._passing: asyncio.Task[None] | None = None
@@ -95,12 +97,14 @@ class DriverInstance:
             registration.answer.subscribe(lambda: self.answer.set(registration.answer.value))
             await registration.open()
             self._registration = registration
+            if self._ends:  # since the registration was begun
+                registration.leave()
 
     async def keep(self) -> None:
         """Serves and registers again if somebody removes the sockets, as a reset of the node does; never returns."""
         while True:
             await asyncio.sleep(aligned(LOOK))
-            if self._handover.asked.is_set() or all(path.exists() for path in self._sockets):
+            if self._ends or self._handover.asked.is_set() or all(path.exists() for path in self._sockets):
                 continue
             _log.warning("a socket of %s was removed, so it is registered again", self._driver)
             try:
@@ -204,6 +208,7 @@ class DriverInstance:
 
     def ending(self) -> None:
         """The kubelet turns to a successor."""
+        self._ends = True
         if self._registration is not None:
             self._registration.leave()
 
