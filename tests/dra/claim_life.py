@@ -23,6 +23,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import ListedClaim, ListedClaims, ListedDevice, PodResources
 from dpgateway.resource.front import Unreleased
 from tests.dra.claim_node import DRIVER, POOL, ClaimedResource, ClaimNode, lanes
+from tests.support.files import texts
 from tests.support.logs import complaint
 from tests.support.resource import FakeLanes
 from tests.support.waiting import until
@@ -208,9 +209,9 @@ class LivingNode:
     @property
     def records(self) -> list[Any]:
         found = []
-        for path in self.files:
+        for text in texts(self.node.files.folder).values():
             try:
-                found.append(json.loads(path.read_text()))
+                found.append(json.loads(text))
             except ValueError:  # damaged by the test
                 continue
         return found
@@ -280,15 +281,15 @@ class LivingNode:
             self.node.store.delete(key)
 
     def reboot(self) -> None:
-        """No container runs any more; the gateway is to be started again."""
+        """No container runs any more; the gateway is to be started again. What it does now it may still be doing."""
         self.running.clear()
         self.boot += 1
         for path in self.node.specs.glob("*.json"):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def wipe(self) -> None:
         """``state_dir`` is lost: nobody knows what the driver is owed."""
         for path in [one for one in (self.node.folder / "dra").rglob("*") if one.is_file()]:
-            path.unlink()
+            path.unlink(missing_ok=True)
         self._journal.clear()
         self.owner.clear()

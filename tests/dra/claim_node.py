@@ -28,6 +28,8 @@ from tests.support.resource import FakeLanes, running
 from tests.support.resources import NAME, configured
 from tests.support.specs import own
 
+IN_VAIN = 0.1
+"""Seconds. The patience of a gateway whose calls are to wait for what doesn't come."""
 DRIVER, POOL, BOOT = "dra.example.com", "n1/example.com/thing", "boot-1"
 LOG = bind("test")
 
@@ -71,11 +73,12 @@ class ClaimNode:
         self,
         resource: ClaimedResource | None = None,
         boot: str = BOOT,
-        patience: float = 0.1,
+        patience: float = 30.0,
         disk: tuple[ClaimFiles, OwnSpecs] | None = None,
     ) -> NodeClaims:
-        """Another gateway, with what its predecessors left; without a resource: it isn't served yet. ``disk``: as it
-        writes, if not as usual.
+        """Another gateway, with what its predecessors left; without a resource: it isn't served yet.
+        ``patience``: seconds, more than a busy machine needs for what does come. ``disk``: as it writes, if not as
+        usual.
         """
         files, specs = disk or (self.files, own(self.specs))
         parts = ClaimParts(self.server, files, specs, Threads(), Observable({}), LOG)

@@ -12,7 +12,8 @@ from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -50,12 +51,12 @@ async def test_it_gets_a_device_that_another_claim_has(node: ClaimNode, resource
 
 
 async def test_it_holds_nothing_and_releases_nothing(node: ClaimNode, resource: ClaimedResource) -> None:
-    claims, asked = await node.gateway(resource), admin(node, "monitor", "a")
+    claims, asked = await node.gateway(resource, patience=IN_VAIN), admin(node, "monitor", "a")
     await claims.prepare([asked])
     assert len(await one(await claims.prepare([node.allocate("c", "a")]))) == 1
     await claims.unprepare([asked])
     assert resource.lanes.released == []
-    assert list(node.records) == ["c"]
+    await until(lambda: list(node.records) == ["c"])
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
 
 

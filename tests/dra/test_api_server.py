@@ -148,7 +148,7 @@ async def test_a_request_that_was_turned_away_is_sent_again(
     loop = asyncio.get_running_loop()
     began = loop.time()
     assert await server.create(NODE, {"metadata": {"name": "n2"}})
-    assert 1 <= loop.time() - began < 10
+    assert loop.time() - began >= 1
 
 
 async def test_a_server_that_asks_for_more_than_the_deadline_is_heard(server: ApiServer, simulated: Simulated) -> None:
@@ -276,7 +276,7 @@ async def of_raw(raw: Any, tmp_path: Path) -> AsyncIterator[Callable[..., ApiSer
     made: list[ApiServer] = []
     (tmp_path / "token").write_text("t")
 
-    def make(deadline: float = 5.0) -> ApiServer:
+    def make(deadline: float = 30.0) -> ApiServer:
         made.append(ApiServer(Account(raw.url, None, tmp_path / "token"), deadline))
         return made[-1]
 
@@ -371,16 +371,16 @@ async def test_an_object_without_a_name_or_a_version_is_an_error(raw: RawServer,
 async def test_many_lines_of_a_watch_may_be_more_than_one_may(raw: RawServer, of_raw: Any) -> None:
     long = line("n" * (LONGEST_LINE // 4))
     raw.answers.append(CHUNKED + b"".join(chunk(long) for _ in range(6)) + chunk(b"x" * (LONGEST_LINE + 1)))
-    found, why = await changes(of_raw(deadline=30.0))
+    found, why = await changes(of_raw())
     assert len(found) == 6
     assert str(LONGEST_LINE) in why
 
 
 async def test_a_watch_in_which_nothing_happens_goes_on(simulated: Simulated, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
-    server = ApiServer(Account(simulated.url, None, tmp_path / "token"), deadline=0.5)
-    watch = asyncio.ensure_future(anext(server.changes(NODE, {}, str(simulated.store.version), 1)))
-    await until(lambda: simulated.asked.count("GET nodes watch") == 3 or watch.done())
+    server = ApiServer(Account(simulated.url, None, tmp_path / "token"), deadline=2.0)
+    watch = asyncio.ensure_future(anext(server.changes(NODE, {}, str(simulated.store.version), 3)))
+    await until(lambda: simulated.asked.count("GET nodes watch") >= 2 or watch.done())
     simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
     assert (await watch)[1]["metadata"]["name"] == "n2"
     await server.close()
@@ -388,7 +388,7 @@ async def test_a_watch_in_which_nothing_happens_goes_on(simulated: Simulated, tm
 
 async def test_watches_that_end_at_once_are_begun_again_after_pauses(raw: RawServer, of_raw: Any) -> None:
     raw.answers += [CHUNKED + b"0\r\n\r\n"] * 4 + [CHUNKED + chunk(line("n1"))]
-    watch = of_raw(deadline=30.0).changes(NODE, {}, "7", 300)
+    watch = of_raw(deadline=300.0).changes(NODE, {}, "7", 300)
     hurry(10)
     loop = asyncio.get_running_loop()
     began = loop.time()

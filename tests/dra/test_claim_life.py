@@ -15,6 +15,7 @@ from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_life import DEVICES, LivingNode
 from tests.dra.claim_node import ClaimNode
 from tests.dra.test_reconciling import AT_ONCE
+from tests.support.files import texts
 from tests.support.waiting import until
 
 
@@ -40,7 +41,7 @@ def nodes(server: ApiServer, simulated: Simulated, tmp_path: Path) -> Nodes:
 async def clean(node: LivingNode) -> None:
     """All that the claims had is free, and another claim gets it."""
     await until(lambda: not node.records)
-    await until(lambda: not node.owner)
+    await until(lambda: not node.owner and not node.resource.usage.value.taken)
     assert await node.prepare(node.schedule(*DEVICES)) == ""
 
 
@@ -173,8 +174,8 @@ class Walk:
         for name in [*node.claims]:
             node.stop(name)
             assert await node.unprepare(name) == ""
-        for path in node.files:
-            if path.read_text() == "{":
+        for path, text in texts(node.node.files.folder).items():
+            if text == "{":
                 path.unlink()
         for _ in range(3):
             await node.reconciling.look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from dpgateway.errors import DriverError
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.specs import SpecKeeper
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.specs import own
 from tests.support.waiting import until
 
@@ -33,13 +34,13 @@ class Damaged:
         self.file = node.folder / "dra" / "claims" / f"{self.asked.uid}.json"
         self.resource = ClaimedResource(lanes("release"), Device("a"), Device("b"))
 
-    async def gateway(self, resource: ClaimedResource | None = None) -> NodeClaims:
+    async def gateway(self, resource: ClaimedResource | None = None, **more: Any) -> NodeClaims:
         first = ClaimedResource(lanes("release"), Device("a"), Device("b"))
         await (await self.node.gateway(first)).prepare([self.asked])
         self.file.write_text("{")
         second = resource or self.resource
         second.usage.set(second.usage.value.remembered(first.usage.value.unreleased))  # the journal
-        return await self.node.gateway(second)
+        return await self.node.gateway(second, **more)
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def damaged(node: ClaimNode) -> Damaged:
 
 @pytest.mark.parametrize("device", ["a", "b"])
 async def test_no_claim_gets_devices_and_the_refusal_names_the_file(damaged: Damaged, device: str) -> None:
-    claims = await damaged.gateway()
+    claims = await damaged.gateway(patience=IN_VAIN)
     answer = await one(await claims.prepare([damaged.node.allocate("d", device)]))
     assert str(damaged.file) in answer
     assert "Expecting property name" in answer  # what is wrong with it
@@ -103,7 +104,7 @@ async def test_the_claim_itself_may_be_prepared_again(damaged: Damaged) -> None:
 
 async def test_a_preparation_that_fails_frees_nothing(damaged: Damaged) -> None:
     resource = ClaimedResource(lanes("release", error=DriverError("no")), Device("a"))
-    claims = await damaged.gateway(resource)
+    claims = await damaged.gateway(resource, patience=IN_VAIN)
     assert "no" in await one(await claims.prepare([damaged.asked]))
     assert damaged.node.records["c"]["phase"] == "preparing"
     resource.lanes.error = None
@@ -111,7 +112,7 @@ async def test_a_preparation_that_fails_frees_nothing(damaged: Damaged) -> None:
 
 
 async def test_another_damaged_record_leaves_the_doubt(damaged: Damaged) -> None:
-    claims = await damaged.gateway()
+    claims = await damaged.gateway(patience=IN_VAIN)
     other = damaged.file.with_name("other.json")
     other.write_text("?")
     await claims.load()
@@ -126,7 +127,7 @@ async def test_another_damaged_record_leaves_the_doubt(damaged: Damaged) -> None
 async def test_a_claim_waits_for_the_end_of_the_doubt(damaged: Damaged) -> None:
     await damaged.gateway()
     resource = ClaimedResource(lanes(), Device("a"), Device("b"))
-    claims = await damaged.node.gateway(resource, patience=30)
+    claims = await damaged.node.gateway(resource)
     waiting = asyncio.create_task(claims.prepare([damaged.node.allocate("d", "b")]))
     await claims.unprepare([damaged.asked])
     assert len(await one(await waiting)) == 1

@@ -19,7 +19,7 @@ from dpgateway.dra.preparing import Asked
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.resource import FakeLanes
 from tests.support.resources import NAME
 from tests.support.specs import own
@@ -35,7 +35,7 @@ def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
 async def begun(node: ClaimNode) -> Asked:
     """A gateway that was killed after it had recorded that a claim ends."""
     resource = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     resource.releases.rest()
     await claims.unprepare([asked])
@@ -53,7 +53,7 @@ async def test_an_end_that_was_begun_goes_on_by_itself(node: ClaimNode) -> None:
 
 async def test_an_end_waits_for_a_resource_that_is_going_to_be_served(node: ClaimNode) -> None:
     asked = await begun(node)
-    claims = await node.gateway()
+    claims = await node.gateway(patience=IN_VAIN)
     assert await one(await claims.unprepare([asked])) == ()
     assert node.records["c"]["phase"] == "ending"
     resource = ClaimedResource(lanes("release"), Device("a"))
@@ -66,7 +66,7 @@ async def test_an_end_that_waits_for_its_resource_holds_up_no_handover(node: Cla
     """The newer gateway's driver may be the one that works."""
     await begun(node)
     claims = await node.gateway()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await claims.idle()
     claims.rest()
     await asyncio.sleep(0)
@@ -79,11 +79,11 @@ async def test_an_end_that_waits_for_its_resource_holds_up_no_handover(node: Cla
 
 async def test_a_driver_that_hangs_in_release_holds_up_no_handover_for_ever(node: ClaimNode) -> None:
     hangs = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(hangs), node.allocate("c", "a")
+    claims, asked = await node.gateway(hangs, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     hangs.releases.rest()
     await claims.unprepare([asked])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await claims.turned_over()
         await claims.idle()
     claims.ends.rest()
@@ -183,26 +183,28 @@ async def test_a_resource_that_stops_holds_up_no_end(node: ClaimNode) -> None:
 
 async def test_no_other_claim_gets_a_device_before_its_release(node: ClaimNode) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     resource.releases.rest()
     await claims.unprepare([asked])
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
     resource.releases.go_on()
+    await until(lambda: not resource.usage.value.taken)
     assert len(await one(await claims.prepare([node.allocate("e", "a")]))) == 1
     assert resource.lanes.released == ["a"]
 
 
 async def test_the_specs_are_gone_before_the_release(node: ClaimNode) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     assert len(list(node.specs.glob("*.json"))) == 1
     ids = claims.records[asked.uid].given[0].spec_ids(asked.uid)
     assert resource.usage.value.one_has(ids)
     resource.releases.rest()
     await claims.unprepare([asked])
-    assert not list(node.specs.glob("*.json"))
+    await until(lambda: not list(node.specs.glob("*.json")))
+    assert resource.lanes.released == []
     assert not resource.usage.value.one_has(ids)  # so the keeper doesn't write it again
 
 
@@ -245,7 +247,7 @@ class FaultyFiles(ClaimFiles):
 async def test_an_end_goes_on_after_a_bug(node: ClaimNode, caplog: pytest.LogCaptureFixture) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"))
     disk, asked = (FaultyFiles(node.folder), own(node.specs)), node.allocate("c", "a")
-    claims = await node.gateway(resource, disk=disk)
+    claims = await node.gateway(resource, disk=disk, patience=IN_VAIN)
     await claims.prepare([asked])
     await claims.unprepare([asked])
     assert node.records["c"]["phase"] == "ending"

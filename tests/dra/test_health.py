@@ -96,7 +96,7 @@ class Rig:
 
 
 async def read(stream: Any) -> dict[str, tuple[int, str]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         raw = await stream.read()
     assert raw is not grpc.aio.EOF, "the stream has ended"
     found = wire.NodeWatchResourcesResponse.FromString(raw).devices
@@ -156,11 +156,16 @@ async def test_everything_is_said_again_on_request(make: Any) -> None:
 
 
 async def test_a_fresh_stream_is_told_everything_often(make: Any) -> None:
-    rig = await make(fresh=0.3)
-    stream = rig.open()
+    stream = (await make(fresh=60.0)).open()
     for _ in range(3):
         assert await read(stream) == {"a": HEALTHY, "b": HEALTHY}
-    await asyncio.sleep(0.35)  # it isn't fresh any more
+
+
+async def test_a_stream_isnt_fresh_for_ever(make: Any) -> None:
+    rig = await make(fresh=0.2)
+    stream = rig.open()
+    await read(stream)
+    await asyncio.sleep(0.25)
     rig.set(a="hot", b="")
     while (found := await read(stream)).keys() == {"a", "b"}:
         assert found["b"] == HEALTHY
@@ -181,16 +186,16 @@ async def test_a_flapping_device_is_said_once_a_pause(make: Any) -> None:
     await read(stream)
     loop = asyncio.get_running_loop()
     began, last, count = loop.time(), "", 0
-    while loop.time() < began + 1:
+    while loop.time() < began + 1 or count <= 100:
         last = f"flap {count}"
         rig.set(a=last, b="")
         count += 1
         await turns(1)
+    most = (loop.time() - began) / 0.2 + 2
     found: list[dict[str, tuple[int, str]]] = []
     while not found or found[-1]["a"][1] != last:
         found.append(await read(stream))
-    assert len(found) <= 7
-    assert count > 100
+    assert len(found) <= most
 
 
 async def test_a_slow_reader_skips_to_the_newest(make: Any) -> None:
@@ -212,7 +217,7 @@ async def test_the_end_ends_all_streams(make: Any) -> None:
     for stream in streams:
         await read(stream)
     rig.streams.end()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert [await stream.read() for stream in streams] == [grpc.aio.EOF] * 2
 
 

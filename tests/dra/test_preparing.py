@@ -14,7 +14,7 @@ from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked, Prepared
 from dpgateway.errors import DriverError
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import POOL, ClaimNode, lanes, one
+from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.waiting import until
 
@@ -72,14 +72,14 @@ async def test_a_claim_that_was_allocated_anew_keeps_what_it_had_before(node: Cl
     for result in node.store.get(("resourceclaims", "default", "c"))["status"]["allocation"]["devices"]["results"]:
         result["device"] = {"a": "b", "b": "d"}[result["device"]]
     resource = Resource(lanes("release"), Device("a"), Device("b"), Device("d"))
-    claims = await node.gateway(resource, "boot-2")
+    claims = await node.gateway(resource, "boot-2", IN_VAIN)
     assert [it.device for it in await one(await claims.prepare([asked]))] == ["b", "d"]
     await until(lambda: resource.lanes.released == ["a"])
     assert "free" in await one(await claims.prepare([node.allocate("e", "b")]))
 
 
 async def test_a_new_claim_waits_for_an_api_server_that_is_away(node: ClaimNode, simulated: Simulated) -> None:
-    claims = await node.gateway(Resource(lanes(), Device("a")), patience=30.0)
+    claims = await node.gateway(Resource(lanes(), Device("a")))
     asked = node.allocate("c", "a")
     await simulated.down()
     call = asyncio.create_task(claims.prepare([asked]))
@@ -103,14 +103,14 @@ async def test_a_claim_that_fails_after_a_boot_keeps_its_devices(node: ClaimNode
     asked = node.allocate("c", "a")
     await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
     resource = Resource(lanes(error=DriverError("not yet")), Device("a"))
-    claims = await node.gateway(resource, "boot-2")
+    claims = await node.gateway(resource, "boot-2", IN_VAIN)
     assert "not yet" in await one(await claims.prepare([asked]))
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
 
 
 async def test_a_device_in_a_claim_is_refused_to_another(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
-    claims = await node.gateway(resource)
+    claims = await node.gateway(resource, patience=IN_VAIN)
     await claims.prepare([node.allocate("c", "a")])
     answer = await one(await claims.prepare([node.allocate("d", "a")]))
     assert "default/c" in answer
@@ -119,7 +119,7 @@ async def test_a_device_in_a_claim_is_refused_to_another(node: ClaimNode) -> Non
 
 async def test_a_claim_waits_for_the_end_of_another(node: ClaimNode) -> None:
     resource = Resource(lanes("release"), Device("a"))
-    claims, first = await node.gateway(resource, patience=30), node.allocate("c", "a")
+    claims, first = await node.gateway(resource), node.allocate("c", "a")
     await claims.prepare([first])
     second = asyncio.create_task(claims.prepare([node.allocate("d", "a")]))
     await claims.unprepare([first])
@@ -128,7 +128,7 @@ async def test_a_claim_waits_for_the_end_of_another(node: ClaimNode) -> None:
 
 async def test_a_driver_that_does_not_release_keeps_no_pod(node: ClaimNode) -> None:
     resource = Resource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     resource.releases.rest()
     assert await one(await claims.unprepare([asked])) == ()
@@ -140,7 +140,7 @@ async def test_a_driver_that_does_not_release_keeps_no_pod(node: ClaimNode) -> N
 
 async def test_two_claims_at_once_get_a_device_once(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
-    claims = await node.gateway(resource)
+    claims = await node.gateway(resource, patience=IN_VAIN)
     answers = await claims.prepare([node.allocate("c", "a"), node.allocate("d", "a")])
     assert sorted(isinstance(answer, str) for answer in answers.values()) == [False, True]
     assert resource.lanes.allocated == [("a",)]
@@ -148,7 +148,7 @@ async def test_two_claims_at_once_get_a_device_once(node: ClaimNode) -> None:
 
 async def test_shares_of_one_device_go_to_several_claims(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"), shares=3)
-    claims = await node.gateway(resource)
+    claims = await node.gateway(resource, patience=IN_VAIN)
     two = node.allocate("c", "a", shareID="s1", consumedCapacity={"shares": "2"})
     (answer,) = await one(await claims.prepare([two]))
     assert answer.share_id == "s1"

@@ -18,7 +18,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import PodResources
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from dpgateway_simulator.wire import v1
-from tests.dra.claim_node import DRIVER, POOL, ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
 from tests.node.lister import Lister
 from tests.support.resources import NAME
 from tests.support.waiting import until
@@ -188,13 +188,13 @@ async def test_a_claim_that_was_being_prepared_when_its_gateway_was_killed(
     record = claims.records[asked.uid]
     node.files.write(record.at(type(record.phase).PREPARING, record.boot))
     resource = ClaimedResource(lanes("release"), Device("a"))
-    successor = await node.gateway(resource)
+    successor = await node.gateway(resource, patience=IN_VAIN)
     assert "free" in await one(await successor.prepare([node.allocate("d", "a")]))
     delete(node)
     reconciling = kubelet.compares(successor)
     await reconciling.look()
     await reconciling.look()
-    assert node.records == {}
+    await until(lambda: node.records == {})
     assert resource.lanes.released == ["a"]
 
 
@@ -244,7 +244,7 @@ async def wiped(node: ClaimNode, claims: NodeClaims, asked: Asked, kubelet: Kube
     for path in [*(node.folder / "dra").rglob("*")]:
         if path.is_file():
             path.unlink()
-    return await node.gateway()
+    return await node.gateway(patience=IN_VAIN)
 
 
 async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
@@ -268,7 +268,7 @@ async def test_a_lost_record_is_made_again(node: ClaimNode, wiped: NodeClaims, k
     assert resource.lanes.allocated == []
     assert "free" in await one(await wiped.prepare([node.allocate("d", "a")]))
     await wiped.unprepare([asked])
-    assert resource.lanes.released == ["a"]
+    await until(lambda: resource.lanes.released == ["a"])
 
 
 @pytest.mark.parametrize("why", ["not served", "claim gone", "server away", "other devices"])

@@ -12,7 +12,7 @@ from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked
 from dpgateway.errors import DriverError
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import DRIVER, POOL, ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
 
 OTHER, OTHER_POOL = "example.com/other", "n1/example.com/other"
 
@@ -32,8 +32,10 @@ def other() -> ClaimedResource:
     return ClaimedResource(lanes("release"), Device("x"), name=OTHER, pool=OTHER_POOL)
 
 
-async def prepared(node: ClaimNode, thing: ClaimedResource, other: ClaimedResource, asked: Asked) -> Any:
-    claims = await node.gateway(thing)
+async def prepared(
+    node: ClaimNode, thing: ClaimedResource, other: ClaimedResource, asked: Asked, patience: float = 30.0
+) -> Any:
+    claims = await node.gateway(thing, patience=patience)
     claims.add(OTHER, other)
     answers = await one(await claims.prepare([asked]))
     return answers if isinstance(answers, str) else [(it.request, it.device, len(it.cdi)) for it in answers]
@@ -89,5 +91,5 @@ async def test_one_device_in_two_requests_is_refused(
 ) -> None:
     """Never from a scheduler, unless a device is shared."""
     results = [("r", DRIVER, POOL, "a"), ("s", DRIVER, POOL, "a")]
-    assert "0 of 1 shares free" in await prepared(node, thing, other, claim(node, *results))
+    assert "0 of 1 shares free" in await prepared(node, thing, other, claim(node, *results), IN_VAIN)
     assert node.records == {}

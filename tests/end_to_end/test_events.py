@@ -53,7 +53,7 @@ class Rig:
         return sorted(found, key=lambda one: one.get("series", {}).get("lastObservedTime") or one["eventTime"])
 
     async def has(self, *reasons):
-        await until(lambda: [one["reason"] for one in self.events] == list(reasons), 30, found=lambda: str(self.events))
+        await until(lambda: [one["reason"] for one in self.events] == list(reasons), found=lambda: str(self.events))
 
 
 @pytest.fixture

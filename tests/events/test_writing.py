@@ -77,7 +77,7 @@ class Rig:
         await until(lambda: rows() == list(said))
 
     async def has(self, *reasons: str) -> None:
-        await until(lambda: self.reasons == list(reasons), 10, found=lambda: str(self.reasons))
+        await until(lambda: self.reasons == list(reasons), found=lambda: str(self.reasons))
 
 
 def last_seen(one: dict[str, Any]) -> str:

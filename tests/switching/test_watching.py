@@ -55,7 +55,7 @@ class Rig:
         return self.watched.facts.value
 
     async def until(self, holds: Callable[[DraFacts], object]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.watched.facts.wait_for(holds)
 
     def node(self, name: str = "n1", **status: Any) -> None:
@@ -215,7 +215,9 @@ class TestAway:
     async def test_what_was_known_stays(self, rig: Rig) -> None:
         rig.node(allocatable={NAME: "2"})
         rig.device_class("serial")
-        await rig.until(lambda it: it.node.value and class_of(it).value and it.rights.value and it.fields[POOL].value)
+        await rig.until(
+            lambda it: all(one.value for one in (it.node, it.slices, it.rights, it.fields[POOL], class_of(it)))
+        )
         before = rig.facts
         await rig.simulated.down()
         await until(lambda: rig.seen.failure.value)
