@@ -216,7 +216,7 @@ async def test_what_a_claim_has_is_not_on_the_list_of_a_device_plugin(node, kube
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_what_a_counted_claim_has_is_healthy_and_given_to_nobody(node, kubelet, gateway, restarts):
     node.store.create("deviceclasses", "", {"metadata": {"name": "things"}, "spec": {"extendedResourceName": NAME}})
-    more = {"timeouts": {"allocate": "1s"}}
+    more = {"timeouts": {"allocate": "8s"}}  # of which an Allocate waits half for a claim's end
     await gateway.start(resource(**more))
     await node.register()
     await until(lambda: len(node.devices) == 2)

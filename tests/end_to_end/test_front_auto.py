@@ -11,6 +11,8 @@ from tests.support.gateway import Gateway
 from tests.support.waiting import until
 
 DRIVER, THING = "dra.example.com", "example.com/thing"
+BUSY = 120.0
+"""Seconds that a pod has: a front that changes takes some, and a busy machine takes its time."""
 
 
 def things(**more):
@@ -64,12 +66,12 @@ async def test_a_node_is_upgraded_under_pods_and_comes_back(cluster, gateway, sh
     kubelet = cluster.node("1.34", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
     await kubelet.start()
     await gateway.start(things())
-    await cluster.run("old", {"c": {THING: 1}})
+    await cluster.run("old", {"c": {THING: 1}}, within=BUSY)
     assert cluster.devices() == {}
 
     await kubelet.upgrade("1.37")
-    await gateway.said("DRA offers it")
-    await cluster.run("new", {"c": {THING: 1}})
+    await gateway.said("DRA offers it", seconds=BUSY)
+    await cluster.run("new", {"c": {THING: 1}}, within=BUSY)
     assert cluster.allocated("new") != []
     assert devices(cluster, "old", "new").keys() == {"old", "new"}
 
@@ -78,13 +80,13 @@ async def test_a_node_is_upgraded_under_pods_and_comes_back(cluster, gateway, sh
     assert devices(cluster, "old", "new").keys() == {"old", "new"}
 
     await kubelet.upgrade("1.34")
-    await gateway.said("the device plugin offers it")
-    await cluster.run("back", {"c": {THING: 1}})
+    await gateway.said("the device plugin offers it", seconds=BUSY)
+    await cluster.run("back", {"c": {THING: 1}}, within=BUSY)
     # The older kubelet has ended the pod that it can't give a device to, or keeps it.
     assert devices(cluster, "old", "new", "back").keys() >= {"old", "back"}
     for pod in ("old", "new", "back"):
-        await cluster.end(pod)
-    await kubelet.wait_for(lambda: kubelet.counts(THING) == (4, 4))
+        await cluster.end(pod, within=BUSY)
+    await kubelet.wait_for(lambda: kubelet.counts(THING) == (4, 4), BUSY)
 
 
 async def test_gateways_killed_on_the_way(cluster, gateway, short_path):
@@ -92,61 +94,61 @@ async def test_gateways_killed_on_the_way(cluster, gateway, short_path):
     kubelet = cluster.node("1.34", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
     await kubelet.start()
     await gateway.start(things())
-    await cluster.run("old", {"c": {THING: 1}})
+    await cluster.run("old", {"c": {THING: 1}}, within=BUSY)
 
     async def killed(text, count=1):
-        await gateway.said(text, count)
+        await gateway.said(text, count, BUSY)
         await gateway.end(signal.SIGKILL)
         await gateway.start()
 
     await kubelet.upgrade("1.37")
     await killed("it leaves the device plugin")
     await killed("DRA offers it")
-    await cluster.run("new", {"c": {THING: 1}})
+    await cluster.run("new", {"c": {THING: 1}}, within=BUSY)
     assert devices(cluster, "old", "new").keys() == {"old", "new"}
     assert cluster.allocated("new") != []
 
     await kubelet.upgrade("1.34")
     await killed("it leaves DRA")
     await killed("the device plugin offers it")
-    await cluster.run("back", {"c": {THING: 1}})
+    await cluster.run("back", {"c": {THING: 1}}, within=BUSY)
     assert devices(cluster, "old", "new", "back").keys() >= {"old", "back"}
 
 
 async def test_a_newer_gateway_takes_over_on_either_front(cluster, gateways, short_path):
     kubelet = cluster.node("1.37", root=short_path, name="node")
     await kubelet.start()
-    await cluster.run("agent", {"c": {}})  # a kubelet that lists no pod may not know its pods yet
+    await cluster.run("agent", {"c": {}}, within=BUSY)  # a kubelet that lists no pod may not know its pods yet
     first, second, third = gateways(), gateways(), gateways()
     await first.start(things())
-    await first.said("it leaves the device plugin")
+    await first.said("it leaves the device plugin", seconds=BUSY)
     # The second one begins on the device plugin, whichever of the two then goes to DRA.
     await second.start(things())
-    await until(lambda: cluster.devices(DRIVER))
-    await cluster.run("new", {"c": {THING: 1}})
+    await until(lambda: cluster.devices(DRIVER), BUSY)
+    await cluster.run("new", {"c": {THING: 1}}, within=BUSY)
     assert await first.end() == 0
-    await cluster.run("next", {"c": {THING: 1}})
+    await cluster.run("next", {"c": {THING: 1}}, within=BUSY)
     await third.start(things())
-    await second.said("handed dra.example.com over")
+    await second.said("handed dra.example.com over", seconds=BUSY)
     assert await second.end() == 0
-    await cluster.run("last", {"c": {THING: 1}})
+    await cluster.run("last", {"c": {THING: 1}}, within=BUSY)
     assert devices(cluster, "new", "next", "last").keys() == {"new", "next", "last"}
     assert all(cluster.allocated(pod) for pod in ("new", "next", "last"))
     for pod in ("new", "next", "last"):
-        await cluster.end(pod)
+        await cluster.end(pod, within=BUSY)
 
 
 async def test_an_older_kubelet_that_knows_no_dra(cluster, gateway, short_path):
     """It neither registers the driver nor deletes slices, so the gateway does."""
     kubelet = cluster.node("1.37", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
     await kubelet.start()
-    await cluster.run("agent", {"c": {}})
+    await cluster.run("agent", {"c": {}}, within=BUSY)
     await gateway.start(things())
-    await until(lambda: cluster.devices(DRIVER))
+    await until(lambda: cluster.devices(DRIVER), BUSY)
     await kubelet.stop()
     await gateway.end(signal.SIGKILL)
     await kubelet.upgrade("1.31")
     await gateway.start()
-    await gateway.said("the device plugin offers it")
+    await gateway.said("the device plugin offers it", seconds=BUSY)
     assert not cluster.devices()
-    await cluster.run("back", {"c": {THING: 1}})
+    await cluster.run("back", {"c": {THING: 1}}, within=BUSY)

@@ -8,6 +8,7 @@ import pytest
 
 from dpgateway_simulator import Kubelet
 from tests.end_to_end.awkward import install
+from tests.support.files import texts
 from tests.support.gateway import Gateway
 from tests.support.http import ask
 from tests.support.node import Node
@@ -30,8 +31,8 @@ async def node(short_path, log_put_back):
 
 def kept(node):
     """The names of the resources in the one file that is kept, none without it."""
-    files = list((node.folder / "state").glob("*.config"))
-    return [one["name"] for file in files for one in json.loads(file.read_text())["configuration"]["resources"]]
+    found = texts(node.folder / "state", "*.config").values()
+    return [one["name"] for text in found for one in json.loads(text)["configuration"]["resources"]]
 
 
 async def served(node, *resources):

@@ -39,7 +39,7 @@ async def test_healthy_while_loop_and_threads_answer():
     assert (status, found["healthy"]) == (200, True)
     for part in ("event_loop", "workers"):
         assert (found[part]["ok"], found[part]["reason"]) == (True, None)
-        assert 0 <= found[part]["seconds"] < 0.5
+        assert found[part]["seconds"] >= 0
 
 
 async def never():

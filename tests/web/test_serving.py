@@ -9,6 +9,8 @@ from dpgateway.config import WebSettings
 from dpgateway.web.answers import Limits
 from tests.support.http import ask, cut
 
+PATIENT = Limits(asking=60.0)
+
 
 async def refused(port):
     try:
@@ -50,7 +52,7 @@ async def test_taken_port_is_tried_again(pages):
     assert (await ask(port, "/text")).status == 200
 
 
-@pytest.mark.parametrize("pages", [Limits()], indirect=True, ids=["patient"])
+@pytest.mark.parametrize("pages", [PATIENT], indirect=True, ids=["patient"])
 async def test_end_waits_for_no_client(pages, port, caplog):
     asked = asyncio.Event()
 
@@ -64,9 +66,9 @@ async def test_end_waits_for_no_client(pages, port, caplog):
     idle, writer = await asyncio.open_connection("127.0.0.1", port)
     assert (await ask(port, "/text")).status == 200
     pages.task.cancel()
-    async with asyncio.timeout(Limits().asking - 0.5):
+    async with asyncio.timeout(PATIENT.asking - 0.5):
         await asyncio.wait({pages.task})
-    async with asyncio.timeout(Limits().asking - 0.5):
+    async with asyncio.timeout(PATIENT.asking - 0.5):
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await asking
         assert not await cut(idle)
