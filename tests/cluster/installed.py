@@ -47,13 +47,13 @@ class Chart:
         self._values = {}  # until it is done, nobody knows
         file = self._cluster.folder / "values.json"
         file.write_text(json.dumps(values))
-        where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=90s")
+        where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=240s")
         said = self._cluster.helm("upgrade", "--install", RELEASE, FOLDER, *where, f"--values={file}", *options)
         self._values = values
         return said
 
     def test(self) -> str:
-        return self._cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--timeout=60s")
+        return self._cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--timeout=240s")
 
     def uninstall(self) -> None:
         self._earlier = False

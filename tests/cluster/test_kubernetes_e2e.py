@@ -193,7 +193,7 @@ def test_a_gateway_that_never_gets_ready_takes_nothing_over_and_is_rolled_back(c
         chart.install(VALUES | broken, "--timeout=15s")
     start(cluster, "meanwhile")
     cluster.until_gone(cluster.delete(*(f"meanwhile-{node}" for node in cluster.nodes)))
-    cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=90s")
+    cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=240s")
     until("the gateways of before", lambda: chart.uids() == before)
     start(cluster, "after")
     for node in cluster.nodes:

@@ -38,7 +38,7 @@ def test_they_are_installed_with_kubectl_alone_and_taken_away_again(cluster, cha
     (overlay / "kustomization.yaml").write_text(json.dumps(kustomization))
     try:
         cluster.kubectl("apply", "-k", overlay)
-        cluster.kubectl("rollout", "status", "daemonset/dpgateway", "--namespace=dpgateway", "--timeout=60s")
+        cluster.kubectl("rollout", "status", "daemonset/dpgateway", "--namespace=dpgateway", "--timeout=240s")
         until("resources", lambda: all(node.allocatable(THING) == 2 for node in cluster.nodes.values()))
     finally:
         cluster.kubectl("delete", "-k", overlay, "--wait")

@@ -57,4 +57,4 @@ def restart(cluster, name):
         (one,) = cluster.pod(name)["status"]["containerStatuses"]
         return one["restartCount"] == 1 and one["ready"]
 
-    until(f"restart of {name}", restarted, 30)
+    until(f"restart of {name}", restarted)

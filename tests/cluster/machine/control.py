@@ -67,7 +67,7 @@ class Control(Box):
 
     def api(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Any:
         """One request to the API server, much faster than kubectl; None when there is no such object."""
-        connection = self._connection(timeout=10)
+        connection = self._connection(timeout=60)
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind})
             answer = connection.getresponse()

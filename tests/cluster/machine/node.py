@@ -252,4 +252,4 @@ def _remove_cgroup(folder: Path) -> None:
         return True
 
     for path in inner:
-        until(f"end of {path}", partial(gone, path), 10)
+        until(f"end of {path}", partial(gone, path))
