@@ -37,7 +37,8 @@ class Life:
     def __init__(self, last: int | None = None) -> None:
         """``last``: the step that isn't done any more; None: it isn't killed."""
         self._last, self.steps, self.over = last, 0, False
-        self._lock = threading.Lock()
+        self._lock, self.removing = threading.Lock(), threading.Lock()
+        """`removing` is held while a record is being removed, which is the last that a claim's end does."""
 
     def step(self, error: type[Exception] = OSError) -> None:
         """Raises ``error`` once it is over: what would follow has no effect."""
@@ -61,9 +62,10 @@ class MortalFiles(ClaimFiles):
         self._life.step()
 
     def remove(self, uid: str) -> None:
-        self._life.step()
-        super().remove(uid)
-        self._life.step()
+        with self._life.removing:
+            self._life.step()
+            super().remove(uid)
+            self._life.step()
 
     def set_aside(self, one: Damaged) -> None:
         self._life.step()
@@ -266,7 +268,7 @@ class LivingNode:
 
     async def over(self) -> None:
         """Returns once no claim has a record, or the gateway is dead: a call may be answered before its claim's end."""
-        await until(lambda: self.life.over or not self.records)
+        await until(lambda: self.life.over or not (self.records or self.life.removing.locked()))
 
     def forget(self, name: str) -> None:
         """The pod is gone, and the kubelet asks no more for its claim."""
