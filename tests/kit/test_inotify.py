@@ -50,6 +50,24 @@ def test_the_last_who_leaves_ends_the_instance(tmp_path):
     assert threading.active_count() <= threads + 2, "its threads are about to end"
 
 
+def test_the_last_may_leave_before_the_thread_begins():
+    before, left = set(threading.enumerate()), threading.Event()
+
+    def hold(*_):
+        left.wait(20)
+
+    threading.settrace(hold)  # on each new thread, at its first call
+    try:
+        Subscription().close()
+        begun = set(threading.enumerate()) - before
+    finally:
+        threading.settrace(None)
+        left.set()
+    (thread,) = begun
+    thread.join(20)
+    assert not thread.is_alive()
+
+
 def test_each_gets_the_events_it_asked_for(tmp_path, subscribe):
     one, two, three = subscribe(), subscribe(), subscribe()
     watch = one.add(tmp_path, Mask.CREATE)

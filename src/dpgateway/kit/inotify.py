@@ -60,6 +60,10 @@ class _Instance:
         self._lock = threading.Lock()
         self._inotify = Inotify(cache_size=64, sync_timeout=0)
         self._stop = os.eventfd(0)
+        # Registered here, because the last subscriber may leave before the thread begins.
+        self._poll = select.poll()
+        for descriptor in (self._inotify.fd, self._stop):
+            self._poll.register(descriptor, select.POLLIN)
         self._watched: dict[int, _Watched] = {}
         self._subscribers: set[Subscription] = set()
         self._adding = 0
@@ -123,10 +127,7 @@ class _Instance:
             del self._watched[watch]
 
     def _run(self) -> None:
-        poll = select.poll()
-        for descriptor in (self._inotify.fd, self._stop):
-            poll.register(descriptor, select.POLLIN)
-        while self._stop not in dict(poll.poll()):
+        while self._stop not in dict(self._poll.poll()):
             self.read()
         os.close(self._stop)
 
