@@ -33,7 +33,9 @@ async def test_a_pod_of_another_name_is_refused(kubelet: Kubelet, gateway: Gatew
     await kubelet.wait_for_devices(0, 1, resource=OTHER)
     await gateway.said("Unhealthy: held as example.com/thing by")
     if killed:
-        await gateway.restart(signal.SIGKILL)
+        await gateway.end(signal.SIGKILL)
+        await kubelet.wait_for({8: (None, None), 9: (0, 0)}.get(kubelet.minor, (1, 0)))  # it knows of that
+        await gateway.start()
         await kubelet.wait_for_devices(1)
         await kubelet.wait_for_devices(0, 1, resource=OTHER)
         assert (await kubelet.start_container("p1"))["ok"]
@@ -43,6 +45,7 @@ async def test_a_pod_of_another_name_is_refused(kubelet: Kubelet, gateway: Gatew
     if isinstance(kubelet.engine, Real):
         await asyncio.sleep(CLEANING)
         first.rmdir()
-    await kubelet.wait_for_devices(1, resource=OTHER)
+    # a gateway that had not seen the pod's directory by then looks again after STARTED (node/pods.py), or 30 s
+    await kubelet.wait_for((1, 1), resource=OTHER, timeout=120)
     assert devices(await kubelet.admit("p3", ANOTHER)) == held
     await kubelet.wait_for_devices(0, 1)

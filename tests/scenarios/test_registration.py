@@ -122,7 +122,7 @@ async def test_kubelets_that_hardly_live(kubelet: Kubelet, served: Gateway) -> N
 async def test_files_deleted_under_a_live_stream(kubelet: Kubelet, served: Gateway) -> None:
     """The stream goes on, and so do allocations, since the kubelet keeps its connection."""
     for path in [*kubelet.directory.glob("*.sock"), *kubelet.directory.glob("dpgateway/*.sock")]:
-        path.unlink()
+        path.unlink(missing_ok=True)
     served.suffer({"indexes": [0], "unhealthy": "burnt"})
     await kubelet.wait_for_devices(1, 1)
     assert (await kubelet.admit("p1", ONE))["ok"]

@@ -80,7 +80,10 @@ def test_kills_a_hanging_probe(dev, probed, tmp_path):
     script = f"echo $$ >> {tmp_path}/$1; test $1 = works || exec sleep 1000"
     driver = probed(command=["/bin/sh", "-c", script, "sh", "{name}"], deadline="500ms")
     until(dev, driver, {"works": None, "hangs": f"/bin/sh -c {script} sh hangs: it hasn't ended within 0.5 s"})
-    pid = int((tmp_path / "hangs").read_text().split()[0])
+    hangs = tmp_path / "hangs"
+    while not (hangs.exists() and hangs.read_text().endswith("\n")):  # one killed before it came so far is asked again
+        os.sched_yield()
+    pid = int(hangs.read_text().split()[0])
     while Path(f"/proc/{pid}").exists():
         os.sched_yield()
 
@@ -121,8 +124,15 @@ def test_leaves_unkillable_probes_behind(dev, probed, tmp_path):
         driver.close()
         assert time.monotonic() - began < 3.9  # with half a second for each it would be four
     hanging.over.set()
-    while any(path.exists() and "Z" not in (path / "stat").read_text() for path in alive):
+    while any(map(runs, alive)):
         os.sched_yield()
+
+
+def runs(process):
+    try:
+        return "Z" not in (process / "stat").read_text()
+    except OSError:  # somebody has waited for it
+        return False
 
 
 def test_a_device_that_recovers_is_healthy_again(dev, probed, tmp_path):

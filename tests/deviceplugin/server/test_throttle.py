@@ -95,7 +95,7 @@ async def test_a_stream_that_ends_does_not_wait_for_its_turn():
     throttle, end = ListThrottle(Signal()), End()
     await throttle.turn(60)
     stream = Lists(inventory(), throttle).watch(PACED, False, end, lambda: None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reading = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
         end.say()
@@ -118,7 +118,7 @@ async def test_an_end_may_be_said_twice():
 async def test_an_end_before_the_wait_is_heard():
     end = End()
     end.say()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for listed in (Listed(None), inventory()):
             with pytest.raises(StopAsyncIteration):
                 await anext(Lists(listed, ListThrottle(Signal())).watch(APIS[0], False, end, lambda: None))

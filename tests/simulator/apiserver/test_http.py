@@ -49,7 +49,7 @@ async def ask(server: SimulatedApiServer, method: str, path: str, body: Any = No
 
 async def watched(reader: asyncio.StreamReader) -> dict[str, Any]:
     """The next event of a watch."""
-    while not (line := await asyncio.wait_for(reader.readline(), 10)).startswith(b"{"):
+    while not (line := await asyncio.wait_for(reader.readline(), 60)).startswith(b"{"):
         assert line, "the watch ended"
     found: dict[str, Any] = json.loads(line)
     return found

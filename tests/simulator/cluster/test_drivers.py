@@ -152,7 +152,7 @@ async def test_a_hanging_prepare_ends_after_its_deadline(site: Site) -> None:
 
 async def becomes(site: Site, health: str) -> None:
     """Waits until a pod's status says this of its device."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while said(site) != health:
             await site.cluster.server.store.changed()
 

@@ -25,7 +25,7 @@ async def test_accepting_connection_ends(tmp_path, turns):
             await asyncio.sleep(0)
         server.end()
         with contextlib.suppress(ConnectionResetError):  # one that wasn't accepted yet
-            while await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), 10):
+            while await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), 60):
                 pass  # an HTTP/2 server speaks first
         gc.collect()
     assert leaked == []
