@@ -62,6 +62,7 @@ class NodeFronts:
         directory, state_dir = configuration.kubelet.device_plugins_dir, configuration.state_dir
         self.holdings = NodeHoldings(self._node, places, names, self.threads)
         self.client = KubeletClient(directory, only(configuration.kubelet.apis), group)
+        self.client.changing = self._node.changing
         self._remainders = Remainders(self.holdings, self.client)
         orphans = Orphans(self.holdings, directory, state_dir, self.threads)
         self.pools = Pools(orphans, self.after_close)

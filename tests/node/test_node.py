@@ -15,7 +15,7 @@ from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.incarnation import Change
 from tests.support.holdings import node_holdings, run_both
 from tests.support.time import advance, in_virtual_time
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 THING = "example.com/thing"
 
@@ -114,6 +114,22 @@ async def test_only_the_last_of_several_kubelets_is_told_of(watch, tmp_path):
     await until(lambda: len(one.told) > 1)
     await one.holdings.reader.read()
     assert len(one.told) <= 3
+
+
+async def test_a_kubelet_that_comes_is_known_before_it_is_told_of(watch, tmp_path):
+    make_kubelet(tmp_path / "device-plugins", "a")
+    one = watch(tmp_path / "device-plugins", threads := Held())
+    await until(lambda: one.told)
+    assert not one.node.changing()
+    threads.go_on.clear()
+    (tmp_path / "device-plugins/new.sock").touch()
+    (tmp_path / "device-plugins/new.sock").rename(tmp_path / "device-plugins/kubelet.sock")
+    assert one.node.changing(), "the loop hasn't turned since"
+    await turns()
+    assert one.node.changing()
+    threads.go_on.set()
+    await until(lambda: len(one.told) == 2)
+    assert not one.node.changing()
 
 
 async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):

@@ -54,6 +54,8 @@ class Node:
         """Notified when the kubelet may have written its checkpoint."""
         self._watch = DirectoryWatch(directory, self._look, self.written.notify)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._telling = False
+        """Whether changes were taken from the queue that ``changed`` doesn't know yet."""
         self.appearances = 0
         """Number of incarnations seen."""
         self.appeared: Observable[tuple[float, str] | None] = Observable(None)
@@ -78,6 +80,11 @@ class Node:
         """The last kubelet's incarnation; empty if there was none."""
         return self.appeared.value[1] if self.appeared.value else ""
 
+    def changing(self) -> bool:
+        """Looks at kubelet.sock; whether it has changed, and ``changed`` is called within WRITING."""
+        self._look(created=False)
+        return self._telling or not self._changes.empty()
+
     def _look(self, created: bool) -> None:
         if is_there(self.directory):
             self.there.set()
@@ -96,10 +103,14 @@ class Node:
             self._changes.put_nowait(change)
 
     async def _follow_changes(self) -> None:
-        while True:
-            for change in await self._news():
-                self.kubelet = change is not Change.GONE
-                self._changed(change)
+        try:
+            while True:
+                for change in await self._news():
+                    self.kubelet = change is not Change.GONE
+                    self._changed(change)
+                self._telling = False
+        finally:
+            self._telling = False
 
     async def _news(self) -> tuple[Change, ...]:
         """The next changes. For a new kubelet, returns once the checkpoint was read: the directory may have come with
@@ -109,6 +120,7 @@ class Node:
         for each of them, and every Register ends the streams and calls of the one before.
         """
         news, looked_at = [await self._changes.get()], 0
+        self._telling = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WRITING):
                 while Change.NEW in news[looked_at:]:

@@ -59,6 +59,7 @@ class Client:
 
     def __init__(self):
         self.apis, self.accepted = APIS, None
+        self.changing = lambda: False
         self.calls = []
         self.in_flight = self.most_in_flight = 0
 
@@ -298,6 +299,22 @@ async def test_a_lost_stream_registers_after_a_second(log):
         await advance(0.3)
         assert len(rig.calls) == 2
         assert rig.calls[1].registration.endpoint == "link-2"
+
+
+@in_virtual_time
+async def test_a_timer_leaves_a_kubelet_that_comes_to_its_news(log):
+    """Else it would be registered with twice, in another API, perhaps while a container starts."""
+    async with registrar(log) as rig:
+        (await rig.serve()).closed()
+        rig.client.changing = lambda: True
+        await advance(10)
+        assert len(rig.calls) == 1
+        await rig.appear()
+        assert len(rig.calls) == 2
+        rig.stream_opened().closed()
+        rig.client.changing = lambda: False
+        await advance(3)
+        assert len(rig.calls) == 3
 
 
 @in_virtual_time

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -54,6 +55,8 @@ class KubeletClient:
         self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
         self._channel: Channel | None = None
         self.apis = apis
+        self.changing: Callable[[], bool] = lambda: False
+        """Whether another kubelet has come of which the resources are told in a moment; set by the owner."""
         self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, which the next resource tries first."""

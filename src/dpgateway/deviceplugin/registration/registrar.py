@@ -33,6 +33,8 @@ from dpgateway.deviceplugin.values import Options, Registration
 from dpgateway.errors import GatewayError
 from dpgateway.node.incarnation import Change
 
+CHANGING = 0.05
+"""Seconds after which a timer that expired while another kubelet came expires again."""
 STREAM_DUE = 15.0
 """Timeout in seconds from Register's success to ListAndWatch: before 1.25 a kubelet answers first, then dials for up to
 10 s (pkg/kubelet/cm/devicemanager/manager.go, addEndpoint)."""
@@ -193,6 +195,11 @@ class Registrar:
         attempt = self._lifecycle.attempt
 
         def expired() -> None:
+            # A kubelet that has just come is told of in a moment, once its checkpoint was read. Registered with now, it
+            # would be registered with twice, and calls of its first stream would end, or be answered in another API.
+            if not complaint and self._client.changing():
+                self._timer = asyncio.get_running_loop().call_later(CHANGING, expired)
+                return
             if complaint:
                 self._listening = True
                 self._complain(complaint)
