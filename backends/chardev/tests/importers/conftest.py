@@ -35,7 +35,8 @@ class Written:
 
     def given(self, name):
         """By id: what each healthy device gives to a container."""
-        roots = {key: str(self.tree.at(f"/{at}")) for key, at in (("dev", "dev"), ("sysfs", "sys"), ("proc", "proc"))}
+        places = {"dev": "dev", "sysfs": "sys", "proc": "proc", "udev": "run/udev"}
+        roots = {key: str(self.tree.at(f"/{at}")) for key, at in places.items()}
         self.tree.write("/var/run/")
         roots["host"] = str(self.tree.path)
         driver = CharDevices(replace(self.resources[name].options, **roots), Recorder().context(name))

@@ -413,6 +413,39 @@ def test_what_makes_no_sense_is_refused(importing, text, told):
     assert any(line.startswith(told) for line in importing.refused(PLUGIN, text))
 
 
+def adapter(tree, number, serial, port):
+    """A serial adapter with udev's entry and link, as one port of two."""
+    usb = f"/sys/devices/pci0000:00/usb1/1-{number}/1-{number}:1.0/ttyUSB{number}"
+    tree.write(f"""
+        {usb}/port_number = {port}
+        {usb}/subsystem -> /sys/bus/usb-serial
+        {usb}/tty/ttyUSB{number}/subsystem -> /sys/class/tty
+        {usb}/tty/ttyUSB{number}/dev = 188:{number}
+        {usb}/tty/ttyUSB{number}/uevent = MAJOR=188\\nMINOR={number}\\nDEVNAME=ttyUSB{number}
+        /sys/class/tty/ttyUSB{number} -> {usb}/tty/ttyUSB{number}
+        c /dev/ttyUSB{number} 188:{number}
+        /dev/serial/by-id/usb-{serial}-if00-port{port} -> /dev/ttyUSB{number}
+    """)
+    entry = tree.at(f"/run/udev/data/c188:{number}")
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    entry.write_text(f"E:ID_BUS=usb\nE:ID_SERIAL={serial}\nE:ID_USB_INTERFACE_NUM=00\n")
+
+
+def test_a_group_of_links(imported, tree):
+    """The names of udev's links tell the objects; the id is what the plugin makes of the paths."""
+    for number, serial, port in ((0, "FTDI_A-1", 0), (1, "FTDI_A-1", 1), (2, "FTDI_B", 0)):
+        adapter(tree, number, serial, port)
+    links = [f"/dev/serial/by-id/usb-FTDI_{name}-if00-port{port}" for name, port in (("A-1", 1), ("B", 0))]
+    text = "devices: [{name: pair, groups: [{paths: [{path: %s}, {path: %s, mountPath: /dev/b}]}]}]"
+    written = imported(text % tuple(links))
+    assert (written.code, written.lost) == (0, [])
+    expected = [(links[0], links[0], "mrw"), (links[1], "/dev/b", "mrw")]
+    assert written.nodes("devic.es/pair") == {"".join(links).removeprefix("/dev/"): expected}
+    alone = text.replace("{path: %s, mountPath: /dev/b}]", "{path: /dev/a}]}, {paths: [{path: %s}]")
+    node(tree, "a", "10:99")
+    assert set(imported(alone % tuple(links)).nodes("devic.es/pair")) == {"a", "ttyUSB2"}
+
+
 NOTHING = """\
 genericDevicePlugin:
   status: Enabled
@@ -538,7 +571,7 @@ def test_pattern_with_a_node_that_all_share(imported, tree):
 @pytest.mark.parametrize(
     ("groups", "why"),
     [
-        ("[{paths: [{path: /dev/serial/by-id/a}, {path: /dev/serial/by-id/b}]}]", "udev's links have no object"),
+        ("[{paths: [{path: /dev/serial/by-id/a}, {path: /dev/serial/by-id/b}]}]", "of udev's links only those"),
         ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}]", "combined in the order of their names"),
         ("[{paths: [{path: '/dev/a*'}, {path: /dev/b}]}]", "a path without limit joins only the first match"),
         ("[{paths: [{path: /dev/serial/by-id}]}]", "what is in it are links"),

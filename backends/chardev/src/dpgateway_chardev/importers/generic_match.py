@@ -11,6 +11,8 @@ from dpgateway_chardev.importers.generic_config import DevicePaths, Path
 from dpgateway_chardev.importers.paths import DIRECTORIES, directory_of, in_dev
 from dpgateway_chardev.patterns import is_lasting
 
+_SERIAL_LINK = re.compile(r"/dev/serial/by-id/usb-(?P<serial>.+)-if(?P<interface>[0-9a-f]{2})(-port(?P<port>\d+))?")
+_VIDEO_LINK = re.compile(r"/dev/v4l/by-id/usb-(?P<serial>.+)-video-index(?P<index>\d+)")
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -99,19 +101,51 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
 
 def apart(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     """Options for groups of several paths that have nothing in common: an alternative of match for each group, whose
-    first node with an object that isn't optional stands for it; None if there is none.
+    first node with an object that isn't optional stands for it, else its first link whose name tells the object; None
+    if there is none.
     """
     if any(is_glob(one.path) or one.type == "Mount" for group in groups for one in group.paths):
         return None
-    anchors = [next((one for one in group.paths if has_object(one)), None) for group in groups]
-    found = [one.path.strip() for one in anchors if one is not None]
+    anchors = [_anchor(group) for group in groups]
+    found = [path for path in anchors if path]
     if len(set(found)) < len(groups):
         return None
     nodes = [
         [_given(one, _literal(one.path.strip()), _literal(_inside(one))) for one in group.paths] for group in groups
     ]
-    matches = [_match([path]) | {"nodes": given} for path, given in zip(found, nodes, strict=True)]
-    return {"match": matches, "id": "{env:DEVNAME}"}
+    matches = [(of_link(path) or _match([path])) for path in found]
+    if len(groups) == 1:
+        whole = "".join(one.path.strip() for one in groups[0].paths).removeprefix("/dev/")
+        # with optional paths the plugin's ids change, and ours don't
+        name = {} if any(one.optional for one in groups[0].paths) else {"group": _literal(whole)}
+        return {"match": matches[0], "nodes": nodes[0]} | name
+    return {
+        "match": [match | {"nodes": given} for match, given in zip(matches, nodes, strict=True)],
+        "id": "{env:DEVNAME}",
+    }
+
+
+def _anchor(group: DevicePaths) -> str:
+    nodes = (one.path.strip() for one in group.paths if has_object(one))
+    links = (path for one in group.paths if not one.optional and of_link(path := one.path.strip()))
+    return next(nodes, "") or next(links, "")
+
+
+def of_link(path: str) -> dict[str, Any] | None:
+    """The match of the object whose node udev's link leads to; None for a link whose name doesn't tell it. Source:
+    systemd, rules.d/60-serial.rules, 60-persistent-v4l.rules.
+    """
+    if found := _SERIAL_LINK.fullmatch(path):
+        match = {"subsystem": "tty", "env": _of_usb(found["serial"], ID_USB_INTERFACE_NUM=found["interface"])}
+        return match | ({"attrs": {"port_number": {"exact": found["port"]}}} if found["port"] else {})
+    if found := _VIDEO_LINK.fullmatch(path):
+        index = {"index": {"exact": found["index"]}}
+        return {"subsystem": "video4linux", "env": _of_usb(found["serial"]), "attr": index}
+    return None
+
+
+def _of_usb(serial: str, **more: str) -> dict[str, Any]:
+    return {key: {"exact": value} for key, value in {"ID_BUS": "usb", "ID_SERIAL": serial, **more}.items()}
 
 
 def whichever(group: DevicePaths, name: str) -> dict[str, Any] | None:
