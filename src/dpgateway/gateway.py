@@ -236,15 +236,17 @@ class Gateway:
         self._start_dra(new)
         self._start_switch(new)
         self._write_events(new)
+        # A change concerns the successor of a resource that is being restarted.
+        latest = {name: serving.next or serving for name, serving in self._serving.items()}
+        # One that is amended stays on its front: another pool may have another one, to which it is moved (`move`).
+        amended = [replace(one, chosen=latest[one.name].config.value.chosen) for one in changes.amended]
         changes = replace(
             changes,
             added=tuple(map(self._fronts.chosen, changes.added)),
-            amended=tuple(map(self._fronts.chosen, changes.amended)),
+            amended=tuple(amended),
             restarted=tuple(map(self._fronts.chosen, changes.restarted)),
         )
 
-        # A change concerns the successor of a resource that is being restarted.
-        latest = {name: serving.next or serving for name, serving in self._serving.items()}
         for config in changes.same:
             known = latest[config.name].config
             known.set(replace(known.value, where=config.where))

@@ -114,3 +114,14 @@ def slices(cluster, resource):
     """Those of the resource's pool."""
     found = cluster.server.store.list("resourceslices")
     return [one for one in found if one["spec"]["pool"]["name"] == f"node-a/{resource}"]
+
+
+@pytest.mark.parametrize("pool", [None, "boards"], ids=["a pool begins", "one comes in"])
+async def test_resources_of_both_fronts_get_one_pool(gateway, cluster, pool):
+    """A reload does that in place, and both have the pool's front from then on."""
+    first, second = (configured(name=name, driver_class=Scripted, front="auto") for name in (NAME, OTHER))
+    gateway.serve(replace(first, pool=pool), second)
+    await until(lambda: cluster.devices(DRIVER) and cluster.allocatable("node-a", OTHER) == 2)
+    gateway.reload(gateway.configuration(*[replace(one, pool="boards") for one in (first, second)]))
+    one_came_in = pool is not None
+    await until(lambda: cluster.allocatable("node-a", OTHER if one_came_in else NAME) == (0 if one_came_in else 2))
