@@ -48,9 +48,12 @@ def test_an_alias_as_a_key(read):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a:\n  args:\n  - --config=/etc/x.yaml\n", "a word; line 3 takes it from /etc/x.yaml: give that file"),
-        ("a:\n  args:\n  - --config-file\n  - x.json\n", "; line 4 takes it from x.json: give that file"),
-        ("configMapGenerator:\n- files:\n  - x.yaml=a/b.yaml\n", "; line 3 takes it from a/b.yaml: give that file"),
+        ("a:\n  args:\n  - --config=/etc/x.yaml\n", "a word; line 3 takes it from /etc/x.yaml: give that one"),
+        ("a:\n  args:\n  - --config-file\n  - x.json\n", "; line 4 takes it from x.json: give that one"),
+        ("a:\n  b: {type: configMap, name: mine}\n", "; line 2 names the ConfigMap mine, which may have it: "),
+        ("volumes:\n- configMap:\n    name: mine\n", "; line 2 names the ConfigMap mine, which may have it"),
+        ("valuesFrom:\n- kind: ConfigMap\n  name: mine\n", "; line 2 names the ConfigMap mine, which may have it"),
+        ("configMapGenerator:\n- files:\n  - x.yaml=a/b.yaml\n", "; line 3 takes it from a/b.yaml: give that one"),
     ],
 )
 def test_another_file_has_it(read, text, told):

@@ -130,19 +130,26 @@ class Source:
 
     def nothing(self, expected: str) -> InvalidConfiguration:
         """The error of an importer that found nothing in the file, with the file that has it, if this one names it."""
-        place, name = next(self._other_files(), (Place(""), ""))
-        both = "give that file, or both, with a line --- between them"
-        elsewhere = f"line {place.line} takes it from {name}: {both}" if name else ""
-        problem = Problem(Place(str(self.path)), "nothing of it", expected, elsewhere)
-        return InvalidConfiguration([problem, *self.broken])
+        place, where = next(self._elsewhere(), (Place(""), ""))
+        both = "give that one, or both, with a line --- between them"
+        hint = f"line {place.line} {where}: {both}" if where else ""
+        return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected, hint), *self.broken])
 
-    def _other_files(self) -> Iterator[tuple[Place, str]]:
-        """The files of which the plugin, or a Kustomization's ConfigMap, has its configuration."""
+    def _elsewhere(self) -> Iterator[tuple[Place, str]]:
+        """Where another file is named, from which plugin, Kustomization, pod or chart take the configuration."""
         for words in self.commands():
-            yield from ((value.place, value.value) for name, value in flags(words) if name in _FLAGS_OF_FILES)
+            found = (value for name, value in flags(words) if name in _FLAGS_OF_FILES)
+            yield from ((value.place, f"takes it from {value.value}") for value in found)
         for one in self.holding("configMapGenerator"):
             for generator in items(one.below("configMapGenerator")):
-                yield from ((file.place, text(file).rpartition("=")[2]) for file in items(generator.below("files")))
+                files = ((file.place, text(file).rpartition("=")[2]) for file in items(generator.below("files")))
+                yield from ((place, f"takes it from {file}") for place, file in files)
+        for one in self.everywhere("configMap"):
+            # a volume, bjw-s' app-template, Flux' valuesFrom
+            is_one = text(one.below("type")) == "configMap" or text(one.below("kind")) == "ConfigMap"
+            named = text(one.below("name")) if is_one else text(one.part("configMap", "name"))
+            if named:
+                yield one.place, f"names the ConfigMap {named}, which may have it"
 
     def _within(self, written: Written, words: re.Pattern[str]) -> Iterator[Written]:
         yield written
