@@ -11,7 +11,7 @@ AES = hashlib.sha256(b"aes").hexdigest()
 
 
 def test_killed_at_any_step(tmp_path):
-    done = subprocess.run([sys.executable, KILLED, tmp_path], stdout=subprocess.PIPE, check=True, timeout=60)
+    done = subprocess.run([sys.executable, KILLED, tmp_path], stdout=subprocess.PIPE, check=True, timeout=200)
     *killed, whole = map(json.loads, done.stdout.splitlines())
     for one in killed:
         before, after = one["before"], one["after"]
