@@ -1,4 +1,4 @@
-"""The claims for which a group waits before it goes back to the device plugin."""
+"""What a node's groups ask of the DRA front, and tell the gateway: claims to wait for, and what is offered."""
 
 from types import SimpleNamespace as Stub
 from typing import Any
@@ -10,6 +10,8 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.node_switch import NodeSwitch
+from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from tests.support.resources import NAME, configured
 
 DRIVER, POOL = "dra.example.com", "node/boards"
 
@@ -58,3 +60,15 @@ async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
     switch.offer()  # of the next state
     await switch.pending(POOL)
     assert front.lists == 2
+
+
+async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
+    await SwitchFiles(tmp_path, Threads()).write(SwitchRecord("boards", SwitchState.LEAVING_PLUGIN))
+    told: list[bool] = []
+    facts = Stub(facts=Observable(DraFacts()), need=lambda _: None)
+    parts: tuple[Any, Any] = facts, Stub(offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
+    front.pool_of = lambda config: f"node/{config.pool}"
+    changes: NodeSwitch = NodeSwitch(front, *parts, {}, Threads())
+    for pool in (None, "boards", None):
+        changes.configure([configured(front="auto", pool=pool)], lambda _: None)
+    assert told == [True, False, True]

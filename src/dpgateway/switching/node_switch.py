@@ -93,7 +93,7 @@ class NodeSwitch:
             self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
         for group in self.switches.keys() - groups.keys():
             del self.switches[group]
-        self.look()
+        self.offer()  # a resource may have come to a group in another state
 
     def _remembered(self, group: str) -> SwitchRecord | None:
         """The state on disk. One that can't be read counts as none: what is held is known without it."""
