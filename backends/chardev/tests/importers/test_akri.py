@@ -121,6 +121,13 @@ def test_other_forms(imported, text):
     assert any("the gateway starts no pods" in one["why"] for one in written.not_kept)
 
 
+def test_services_of_brokers(imported):
+    more = "  instanceServiceSpec: {ports: [{port: 80}]}\n  configurationServiceSpec: {}\n"
+    told = {one["what"]: one["line"] for one in imported(f"{VIDEO.rstrip()}\n{more}").not_kept}
+    assert told["instanceServiceSpec"] == f"{VIDEO.rstrip()}\n".count("\n") + 1
+    assert "configurationServiceSpec" not in told
+
+
 def test_the_charts_own_name(imported, importing):
     text = "udev:\n  configuration:\n    discoveryDetails: {udevRules: %s}\n"
     assert list(imported(text % "['KERNEL==\"video0\"']").resources) == ["akri.sh/akri-udev"]

@@ -35,6 +35,14 @@ _EXPRESSIONS = {
 """The fields that Akri compares with regular expressions."""
 _CHARTS_NAME = "akri-udev"
 """The name in the chart's values, if none is written."""
+_NO_PODS = "the gateway starts no pods: write a Deployment or a Job that asks for the resource"
+_NO_SERVICE = "it is of Akri's brokers: write a Service for your own pods"
+_OF_BROKERS = {
+    "brokerSpec": _NO_PODS,
+    "brokerPodSpec": _NO_PODS,
+    "instanceServiceSpec": _NO_SERVICE,
+    "configurationServiceSpec": _NO_SERVICE,
+}
 _WITH_KEYS = {"attr", "env", "attrs"}
 _PLAIN = re.compile(r"[\w:/ -]*")
 _RECURSIVE = (
@@ -62,6 +70,8 @@ class AkriConfiguration:
     brokerProperties: Mapping[str, str] = field(default_factory=dict)
     brokerSpec: Mapping[str, Any] = field(default_factory=dict)
     brokerPodSpec: Mapping[str, Any] = field(default_factory=dict)
+    instanceServiceSpec: Mapping[str, Any] = field(default_factory=dict)
+    configurationServiceSpec: Mapping[str, Any] = field(default_factory=dict)
 
 
 def akri(source: Source) -> Imported:
@@ -100,7 +110,7 @@ def _objects(source: Source, not_kept: list[NotKept]) -> Iterator[Written]:
             why = "it finds devices that no node of the host stands for, and shares them among machines"
             not_kept.append(NotKept(spec.place, f"the discovery handler {handler}", why, f"akri.sh/{text(name)}"))
             continue
-        keys = ("capacity", "brokerProperties", "brokerSpec", "brokerPodSpec")
+        keys = ("capacity", "brokerProperties", *_OF_BROKERS)
         more = {key: value for key in keys if (value := spec.below(key)) is not None}
         yield Written({"name": name, "details": details, **more}, one.place)
 
@@ -185,9 +195,9 @@ def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, 
         yield "details", "groupRecursive", _RECURSIVE
     if one.capacity > MOST_SHARES:
         yield "capacity", f"a capacity of {one.capacity}", TOO_MANY
-    for key in ("brokerSpec", "brokerPodSpec"):
+    for key, why in _OF_BROKERS.items():
         if getattr(one, key):
-            yield key, key, "the gateway starts no pods: write a Deployment or a Job that asks for the resource"
+            yield key, key, why
     yield "name", "the ids", f"there they are slots of an instance; {RUNNING}"
     why = "a device has no resource of its own: write one with a narrower match"
     yield "name", f"akri.sh/{one.name}-<hash>", why
