@@ -6,10 +6,12 @@ newest, and one that stops doesn't affect the others.
 
 from __future__ import annotations
 
-import asyncio
 import operator
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -43,8 +45,10 @@ class Signal:
 
     async def wait(self, version: int) -> int:
         """Returns the version once it is above ``version``."""
+        from asyncio import get_running_loop  # noqa: PLC0415  40 ms, and the child that reads files waits for nothing
+
         while self.version <= version:
-            future = asyncio.get_running_loop().create_future()
+            future = get_running_loop().create_future()
             self._waiting = (*self._waiting, future)
             try:
                 await future
@@ -75,7 +79,9 @@ class Observable(Signal, Generic[T]):
 
     async def wait_other(self, part: Callable[[T], P], known: P) -> P:
         """Returns ``part(value)`` once it isn't equal to ``known``. Other changes don't wake the caller."""
-        other: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        from asyncio import get_running_loop  # noqa: PLC0415  as above
+
+        other: asyncio.Future[None] = get_running_loop().create_future()
 
         def compare() -> None:
             nonlocal known
