@@ -1,17 +1,20 @@
 """Resources of a whole gateway that change their front: with drivers that get in the way, and across reloads."""
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
 from dpgateway import Device
 from dpgateway.config.values import ClusterSettings, DraSettings, RuntimeSettings
+from dpgateway.kit.threads import Threads
+from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.support.gateway import Gateway as Process
 from tests.support.inside import Inside
 from tests.support.resources import NAME, Scripted, configured, scripted
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 DRIVER, OTHER = "dra.example.com", "example.com/other"
 
@@ -61,6 +64,22 @@ class Exclusive(Scripted):
     def close(self):
         if self.mine:
             self.opened.release()
+
+
+class Counted(Scripted):
+    """With the number of those that weren't closed."""
+
+    alive = 0
+
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        type(self).alive += 1
+
+    def devices(self):
+        return [Device("z")]
+
+    def close(self):
+        type(self).alive -= 1
 
 
 async def test_a_driver_that_the_old_front_keeps_from_its_devices(gateway, cluster):
@@ -125,3 +144,57 @@ async def test_resources_of_both_fronts_get_one_pool(gateway, cluster, pool):
     gateway.reload(gateway.configuration(*[replace(one, pool="boards") for one in (first, second)]))
     one_came_in = pool is not None
     await until(lambda: cluster.allocatable("node-a", OTHER if one_came_in else NAME) == (0 if one_came_in else 2))
+
+
+async def test_a_front_for_good_with_a_driver_that_hangs(gateway, cluster, short_path, gate, caplog):
+    """The older driver serves on, with a configuration that says `auto` while no group has the resource any more. Then
+    another gateway takes it over, so that it begins again.
+    """
+    cluster.server.store.delete(("deviceclasses", "", "thing"))
+    gateway.serve(configured(driver_class=Scripted, front="auto"))
+    await until(lambda: cluster.allocatable("node-a", NAME) == 2)
+    hangs = gate([])
+    fixed = configured(driver_class=scripted(devices=hangs), front="deviceplugin")
+    gateway.reload(gateway.configuration(fixed))
+    await until(lambda: "goes on as before" in caplog.text)
+
+    async with Process(short_path, short_path / "device-plugins") as newer:
+        newer.node_name = "node-a"
+        await newer.start({"name": NAME, "driver": "simulated", "options": {"ids": ["a", "b"]}})
+        await until(lambda: "waiting because another gateway serves" in caplog.text)
+    hangs.answer = [Device("c"), Device("d")]
+    hangs.open()
+    await until(lambda: healthy(cluster) >= {"c", "d"})
+    await cluster.run("after", {"c": {NAME: 1}})
+    assert cluster.given("after")["c"]["envs"]["GOT"] in {"c", "d"}
+    assert "KeyError" not in caplog.text
+
+
+async def test_a_reload_while_the_front_changes(gateway, cluster, short_path, gate, caplog):
+    """Each of them ends the driver that was to come, and begins one: only the last one stays."""
+    caplog.set_level("INFO")
+    cluster.server.store.delete(("deviceclasses", "", "thing"))
+    gateway.serve(configured(driver_class=Scripted, front="auto"))
+    await until(lambda: cluster.allocatable("node-a", NAME) == 2)
+    closes = gate()
+    gateway.reload(gateway.configuration(configured(driver_class=scripted(devices=list, close=closes), front="auto")))
+    await until(lambda: "goes on as before" in caplog.text)
+
+    # All is there that DRA needs, so it stays there. While a driver is to come, this gateway changes no front itself.
+    cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
+    # Another gateway has moved it. The driver that was to come ends, slowly, and a reload comes meanwhile.
+    moved = SwitchRecord(NAME, SwitchState.DRA, since=int(time.time()))
+    await SwitchFiles(short_path / "state", Threads()).write(moved)
+    await closes.entered()
+    gateway.reload(gateway.configuration(configured(driver_class=Counted, front="auto")))
+    await until(lambda: caplog.text.count("reading the configuration again") == 2)
+    await turns(50)
+    closes.open()
+    await until(lambda: set(cluster.devices(DRIVER)) == {"z"})
+    assert Counted.alive == 1
+
+
+def healthy(cluster):
+    """The ids on the kubelet's list that may be given."""
+    found = cluster.kubelets["node-a"].resources().get(NAME, {"devices": []})["devices"]
+    return {one["id"] for one in found if one["health"] == "Healthy"}
