@@ -6,7 +6,7 @@ import pytest
 
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.support.gateway import Gateway
-from tests.support.waiting import until
+from tests.support.waiting import BUSY, until
 
 DRIVER, THING = "dra.example.com", "example.com/thing"
 
@@ -32,7 +32,7 @@ async def kubelet(cluster, short_path):
 async def gateway(cluster, kubelet, short_path):
     async with Gateway(short_path, short_path / "device-plugins") as gateway:
         cluster.device_class("thing", DRIVER, resource=THING, attributes={"resource": THING})
-        await cluster.run("agent", {"c": {}})
+        await cluster.run("agent", {"c": {}}, within=BUSY)
         gateway.runtime = {"cdi_dirs": [str(short_path / "cdi")]}
         gateway.more = {"dra": {"driver": DRIVER}, "cluster": cluster.account(short_path)}
         yield gateway
@@ -48,6 +48,11 @@ async def shown(cluster, count):
         await cluster.server.store.changed()
 
 
+def opened(kubelet, since):
+    """Whether a stream of the resource was opened after so many events."""
+    return any(one.kind == "stream opened" and one.fields["resource"] == THING for one in kubelet.events[since:])
+
+
 async def without_devices(kubelet):
     """Until the resource is registered, with an empty list."""
     await until(lambda: kubelet.resources()[THING]["plugin"] == "connected" and kubelet.counts(THING) == (0, 0))
@@ -56,11 +61,11 @@ async def without_devices(kubelet):
 async def test_pods_of_both_fronts_start_again_whichever_front_there_is(cluster, gateway, kubelet):
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)
-    await cluster.run("plugin", {"c": {THING: 1}})
+    await cluster.run("plugin", {"c": {THING: 1}}, within=BUSY)
     gateway.reload(thing("dra"))
     await without_devices(kubelet)
     await shown(cluster, 0)
-    await cluster.run("claim", {"c": {THING: 1}})
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
     assert device_of(cluster, "claim") != device_of(cluster, "plugin")
     for restarted in (False, True):
         if restarted:
@@ -78,7 +83,7 @@ async def test_pods_of_both_fronts_start_again_whichever_front_there_is(cluster,
     gateway.reload(thing("deviceplugin"))
     await shown(cluster, 4)  # the pod by DRA counts
     assert (await kubelet.start_container("claim", "c"))["ok"]
-    await cluster.run("next", {"c": {THING: 1}})
+    await cluster.run("next", {"c": {THING: 1}}, within=BUSY)
     assert len({device_of(cluster, pod) for pod in ("plugin", "claim", "next")}) == 3
 
 
@@ -88,7 +93,7 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await gateway.end(signal.SIGKILL)
     since = len(kubelet.events)
     await gateway.start(thing("dra"))
-    await kubelet.wait_for_event("stream opened", since, resource=THING)  # by then it has the options, which count
+    await kubelet.wait_for(lambda: opened(kubelet, since), BUSY)  # by then it has the options, which count
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
     await shown(cluster, 0)
-    await cluster.run("claim", {"c": {THING: 1}})
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)

@@ -8,11 +8,9 @@ import pytest
 from dpgateway_simulator.cluster import SimulatedCluster
 from dpgateway_simulator.cluster.cluster import SHORT
 from tests.support.gateway import Gateway
-from tests.support.waiting import until
+from tests.support.waiting import BUSY, until
 
 DRIVER, THING = "dra.example.com", "example.com/thing"
-BUSY = 120.0
-"""Seconds that a pod has: a front that changes takes some, and a busy machine takes its time."""
 
 
 def things(**more):

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+BUSY = 120.0
+"""Seconds that a pod, or a gateway's process, has on a busy machine: to start takes a second or two on an idle one."""
+
 
 async def until(
     condition: Callable[[], Any], seconds: float = 60.0, *, pause: float = 0.002, found: Callable[[], object] = str
