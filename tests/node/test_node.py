@@ -105,7 +105,7 @@ async def test_only_the_last_of_several_kubelets_is_told_of(watch, tmp_path):
     one = watch(tmp_path / "device-plugins", threads := Held())
     await until(lambda: one.told)
     threads.go_on.clear()
-    new = tmp_path / "device-plugins/new.sock"
+    new, began = tmp_path / "device-plugins/new.sock", time.monotonic()
     for _ in range(50):
         new.touch()
         new.rename(tmp_path / "device-plugins/kubelet.sock")
@@ -113,7 +113,7 @@ async def test_only_the_last_of_several_kubelets_is_told_of(watch, tmp_path):
     threads.go_on.set()
     await until(lambda: len(one.told) > 1)
     await one.holdings.reader.read()
-    assert len(one.told) <= 3
+    assert len(one.told) <= 3 + (time.monotonic() - began) / WRITING  # after which a slow disk isn't waited for
 
 
 async def test_a_kubelet_that_comes_is_known_before_it_is_told_of(watch, tmp_path):
