@@ -9,6 +9,7 @@ import time
 import pytest
 
 from dpgateway.kit.threads import Threads
+from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import PATIENCE, Orphans
@@ -262,3 +263,14 @@ async def test_a_leak_of_a_resource_on_another_front(watched, caplog):
     await until(lambda: not watched.left.usages)
     (text,) = caplog.messages
     assert "another front offers the resource now" in text
+
+
+async def test_an_old_note_of_a_moved_resource_is_no_leak(watched, caplog):
+    """Its journal has nothing any more: an earlier gateway released the id."""
+    watched.left.moved(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    note = {"b0": Noted(containers=frozenset([Container("uid", "c")]))}
+    watched.publish(GONE, lambda holdings: holdings.noted(note, 1.0, 1.0).ended(frozenset(["uid"])))
+    await until(lambda: not watched.left.usages)
+    assert not caplog.messages

@@ -201,6 +201,10 @@ class Orphans:
             known = resource, id_, entry.since  # a reread journal has it again
             if entry.driver == "" or known in self._leaked:
                 continue
+            # A kubelet notes an ended pod's ids until it allocates by a plugin again. A moved resource's plugin is
+            # never asked, so each later gateway finds them there. What no journal has any more was released.
+            if moved and entry.since is None and holdings.remembers:
+                continue
             told = owe(resource, id_, entry) if moved else False
             if told is None:
                 undecided.add((resource, id_))
