@@ -9,6 +9,8 @@ upgrade   the kubelet, from 1.34 to 1.37: to DRA
 rollback  from 1.37 to 1.34: back to the device plugin
 class     the DeviceClass is deleted, and made again, under 1.37
 reload    ``front`` in the configuration, to DRA and back, under 1.37: without ``front: auto``
+
+Between two changes the gateway is restarted, and forgets the earlier ones: else the third within ten minutes is held up.
 """
 
 # ruff: noqa: T201 - it prints, as a program does
@@ -16,6 +18,7 @@ reload    ``front`` in the configuration, to DRA and back, under 1.37: without `
 import argparse
 import json
 import random
+import signal
 import sys
 import time
 from functools import partial
@@ -39,6 +42,10 @@ HOLDERS = 4
 """Pods that stay while the front changes."""
 STEADY, AFTER = 8.0, 12.0
 """Seconds with pods before a change begins, and after the front has changed."""
+BEFORE = 40
+"""Pods, at most, that are made before a change begins."""
+FORGET = r"""sed -i 's/"changes": \[[^]]*\]/"changes": []/' /var/lib/dpgateway/dra/fronts/*.json 2>/dev/null || true"""
+"""A shell's command: what is remembered of earlier changes."""
 WITHIN = 240.0
 """Seconds that a change may take."""
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
@@ -89,17 +96,17 @@ class Switches:
         self.dra.prepare()
         self.dra.start()
 
-    def change(self, what, rate, *, kills):
-        """One change with pods at a rate. Returns what was seen."""
+    def change(self, what, rate, *, kills, most=None):
+        """One change with pods at a rate, and `most` in all. Returns what was seen."""
         start, to, act = getattr(self, f"_{what}")()
         self.dra.until_front(start)
         holders = self._hold()
         oracle = Oracle(self.dra.node, PREFIX).start()
         make = partial(wanting, node="node", resource=THING)
-        churn = Churn(self.cluster.control, make, rate).start()
-        time.sleep(STEADY)
+        churn = Churn(self.cluster.control, make, rate, most=most).start()
+        time.sleep(min(STEADY, BEFORE / rate))
         began = time.monotonic()
-        act()
+        act(signal.SIGKILL if kills else signal.SIGTERM)
         if kills:
             self._kill_gateway()
         stuck = ""
@@ -134,7 +141,6 @@ class Switches:
             "looks": (oracle.looks, round(oracle.longest, 2), oracle.most),
             "events": dict(churn.events("FailedPrepareDynamicResources")),
         }
-        self._let_go(holders)
         return seen
 
     # what changes: the front before, the front afterwards, and the change
@@ -148,16 +154,24 @@ class Switches:
     def _class(self):
         path = f"{CLASSES}/{class_of(THING)}"
         if self.api("GET", path) is not None:
-            return "dra", "deviceplugin", lambda: self.api("DELETE", path)
-        return "deviceplugin", "dra", lambda: self.api("POST", CLASSES, device_class(THING))
+            return "dra", "deviceplugin", lambda _: self.api("DELETE", path)
+        return "deviceplugin", "dra", lambda _: self.api("POST", CLASSES, device_class(THING))
 
     def _reload(self):
         to = "deviceplugin" if self.dra.front == "dra" else "dra"
-        return self.dra.front, to, lambda: self.dra.set_front(to)
+        return self.dra.front, to, lambda _: self.dra.set_front(to)
 
-    def _exchange(self, release):
-        self.dra.node.stop_kubelet()
+    def _exchange(self, release, number):
+        """`number`: the signal that ends the kubelet."""
+        self.dra.node.stop_kubelet(number)
         self.dra.node.start_kubelet(release)
+
+    def _forget(self):
+        """So that one change after the other isn't held up; then the gateway counts them anew."""
+        self.dra.stop()
+        if self.dra.front == "auto":
+            self.dra.node.run("sh", "-c", FORGET)
+        self.dra.start()
 
     def _kill_gateway(self):
         time.sleep(self.dice.uniform(0, 14))
@@ -191,17 +205,20 @@ class Switches:
             if now != before:
                 yield f"{name} had {before}, and has {now}"
 
-    def _let_go(self, holders):
-        for name in holders:
+    def restore(self):
+        """After a change: nothing is left of its pods."""
+        for name in (f"holder-{number}" for number in range(HOLDERS)):
             self.api("DELETE", f"{PODS}/{name}?gracePeriodSeconds=1")
-        until("end of the pods", lambda: not self.api("GET", PODS)["items"], 120)
+        until("end of the pods", lambda: not self.api("GET", PODS)["items"], WITHIN)
+        self._forget()
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.dra.switches", description=__doc__)
     parser.add_argument("changes", nargs="*", default=["upgrade", "rollback"], help="in this order")
     parser.add_argument("--rates", type=float, nargs="+", default=[1, 4], help="pods a second, one after the other")
-    parser.add_argument("--kill", action="store_true", help="kill the gateway at a random moment of each change")
+    parser.add_argument("--kill", action="store_true", help="kill the kubelet, and at a random moment the gateway")
+    parser.add_argument("--most", type=int, help="pods of one change; then the rest of it has none")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", help="a file for the gateway's log")
     words = parser.parse_args()
@@ -213,9 +230,10 @@ def main():
         switches = Switches(cluster, "auto" if auto else "deviceplugin", random.Random(words.seed))  # noqa: S311
         for rate in words.rates:
             for what in words.changes:
-                seen = switches.change(what, rate, kills=words.kill)
+                seen = switches.change(what, rate, kills=words.kill, most=words.most)
                 bad |= bool(seen["faults"] or isinstance(seen["changed"], str))
                 print(json.dumps(seen), flush=True)
+                switches.restore()
     finally:
         if words.log:
             with open(words.log, "w") as file:  # noqa: PTH123
