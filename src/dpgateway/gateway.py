@@ -330,6 +330,11 @@ class Gateway:
             return False
         return serving.plugin.resource.served and not serving.task.cancelling()
 
+    def streams(self, name: str) -> bool:
+        """Whether a kubelet streams the list of the resource."""
+        serving = self._serving.get(name)
+        return serving is not None and serving.plugin is not None and serving.plugin.streaming
+
     def offer(self) -> None:
         """Offers on the device plugin what may be offered there now."""
         for serving in self._serving.values():

@@ -26,7 +26,7 @@ class Rig:
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
         self.moves, self.offers = [], []
-        self.ahead, self.up, self.driver, self.lists = 1e9, True, True, 0
+        self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
         self.begin()
 
     def begin(self):
@@ -50,6 +50,9 @@ class Rig:
 
     def closed(self):
         return "" if self.driver else "the driver"
+
+    def streams(self, names):
+        return self.kubelet
 
     def in_flight(self, names):
         return self.flying
@@ -103,6 +106,22 @@ async def on_dra(rig):
     assert await rig.after(SETTLING) is D
     rig.slices = 4
     return rig
+
+
+async def test_nothing_moves_while_the_kubelet_is_away(rig):
+    """The facts are of the kubelet before, and the next one may be older."""
+    rig.kubelet = False
+    assert await rig.after(0) is P
+    assert "a kubelet" in rig.switch.waits_for
+    rig.kubelet = True
+    assert await rig.after(LOOK) is LP
+    rig.know(allocatable={NAME: 0})
+    await rig.after(1)
+    rig.kubelet = False
+    assert await rig.after(SETTLING) is LP
+    rig.kubelet = True
+    await rig.after(LOOK)
+    assert await rig.after(SETTLING) is D
 
 
 async def test_to_dra_once_the_node_shows_no_device(rig):

@@ -39,6 +39,9 @@ class SwitchingGateway(Protocol):
     def serves_on(self, name: str, front: str) -> bool:
         """Whether this gateway serves the resource on this front, and isn't about to restart it."""
 
+    def streams(self, name: str) -> bool:
+        """Whether a kubelet streams the device plugin's list of the resource."""
+
     def offer(self) -> None:
         """Offers on the device plugin what :meth:`NodeSwitch.offers` says."""
 
@@ -182,6 +185,9 @@ class NodeSwitch:
             return "DRA to offer anything (dra.withdraw)"
         # In a handover another gateway may have the driver first, and wait for a driver of devices that hangs.
         return "" if self._front.loaded.is_set() else "the DRA driver to be served here"
+
+    def streams(self, names: Iterable[str]) -> bool:
+        return all(self._gateway.streams(name) for name in names)
 
     def in_flight(self, names: Iterable[str]) -> bool:
         return any(name in self._usages and self._usages[name].value.in_flight for name in names)

@@ -62,6 +62,9 @@ class SwitchedResources(Protocol):
     def closed(self) -> str:
         """Why nothing of this gateway goes to DRA now, as what it waits for; empty if it may."""
 
+    def streams(self, names: Iterable[str]) -> bool:
+        """Whether a kubelet streams the device plugin's lists of all of these. None does while it is away."""
+
     def in_flight(self, names: Iterable[str]) -> bool:
         """Whether an Allocate of one of these is under way."""
 
@@ -174,7 +177,7 @@ class FrontSwitch:
         self.choice = choice = choose(self._facts.value, group, front, now, earlier)
         self.waits_for = ""
         if record.state is P and choice.front == "dra":
-            self.waits_for = self._resources.closed()
+            self.waits_for = self._kept()
             return LOOK if self.waits_for else await self._enter(LP, choice.because, now)
         if record.state is D and choice.front == "deviceplugin":
             return await self._enter(LD, choice.because, now)
@@ -190,14 +193,15 @@ class FrontSwitch:
         waited = self._lasts(now)
         shown = self._facts.value.allocatable
         devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
-        missing = (*choice.obstacles, *choice.unknown, *filter(None, [self._resources.closed()]))
+        kept = self._kept()
+        missing = (*choice.obstacles, *choice.unknown, *filter(None, [kept]))
         if missing or devices is None or devices or self._resources.in_flight(self.group.names):
             self._settled = None
             no_device = "the Node to show no device of the device plugin" + _listed(devices or {})
             self.waits_for = missing[0] if missing else no_device
             if waited > PATIENCE:
                 return await self._enter(P, f"for {PATIENCE:g} s it waited for {self.waits_for}", now)
-            return max(1.0, PATIENCE - waited)
+            return LOOK if kept else max(1.0, PATIENCE - waited)
         if (wait := self._settling(SETTLING, now)) > 0:
             self.waits_for = "pods that were bound before"
             return wait
@@ -236,6 +240,14 @@ class FrontSwitch:
             except GatewayError as error:
                 self._list_again, self._unlisted = now + LIST_AGAIN, f"those that can't be listed: {error}"
         return (self._unlisted,)
+
+    def _kept(self) -> str:
+        """What nothing goes to DRA without, although no fact says so. While a kubelet is away the facts are those of
+        its last one: an older kubelet that comes next would find an empty list, and refuse the pods that it starts.
+        """
+        if text := self._resources.closed():
+            return text
+        return "" if self._resources.streams(self.group.names) else "a kubelet: none streams the list of devices"
 
     def _settling(self, seconds: float, now: float) -> float:
         """How long the present condition still has to last."""
