@@ -10,7 +10,8 @@ rollback  from 1.37 to 1.34: back to the device plugin
 class     the DeviceClass is deleted, and made again, under 1.37
 reload    ``front`` in the configuration, to DRA and back, under 1.37: without ``front: auto``
 
-Between two changes the gateway is restarted, and forgets the earlier ones: else the third within ten minutes is held up.
+Between two changes the gateway is restarted, and forgets the earlier ones: else the third within ten minutes is held
+up.
 """
 
 # ruff: noqa: T201 - it prints, as a program does
@@ -121,7 +122,7 @@ class Switches:
         oracle.stop()
         rejected = {name for name in holders if "OutOf" in str(self.cluster.pod(name)["status"].get("reason"))}
         kept = {name: had for name, had in holders.items() if name not in rejected}
-        seen = {
+        return {
             "what": f"{what}, to {to}",
             "rate": rate,
             "killed": kills,
@@ -141,7 +142,6 @@ class Switches:
             "looks": (oracle.looks, round(oracle.longest, 2), oracle.most),
             "events": dict(churn.events("FailedPrepareDynamicResources")),
         }
-        return seen
 
     # what changes: the front before, the front afterwards, and the change
 
