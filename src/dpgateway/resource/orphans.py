@@ -203,7 +203,7 @@ class Orphans:
                 continue
             # A kubelet notes an ended pod's ids until it allocates by a plugin again. A moved resource's plugin is
             # never asked, so each later gateway finds them there. What no journal has any more was released.
-            if moved and entry.since is None and holdings.remembers:
+            if moved and entry.driver is None and holdings.remembers:
                 continue
             told = owe(resource, id_, entry) if moved else False
             if told is None:
