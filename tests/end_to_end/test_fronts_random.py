@@ -19,7 +19,7 @@ from tests.end_to_end.fronts_walk import Life
 
 SEED = int(os.environ.get("DPGATEWAY_SEED", "0"))
 COUNT = int(os.environ.get("DPGATEWAY_SEQUENCES", "1" if SEED else "2"))
-STEPS, PATIENT = int(os.environ.get("DPGATEWAY_STEPS", "25")), bool(os.environ.get("DPGATEWAY_PATIENT"))
+STEPS, PATIENT = int(os.environ.get("DPGATEWAY_STEPS", "8")), bool(os.environ.get("DPGATEWAY_PATIENT"))
 
 ALL = Figures()
 

@@ -161,5 +161,6 @@ class DraRig:
 
     async def _watch(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         while True:
+            changed = self._changed  # the test may go on with the next before this one returns from the yield
             yield bytes(v1.NodeWatchResourcesResponse(self.health))
-            await self._changed.wait()
+            await changed.wait()

@@ -210,10 +210,11 @@ class SimulatedApiServer:
     ) -> None:
         """Returns after the next write, with bookmarks until then."""
         wanted = one.options.get("allowWatchBookmarks") == "true"
-        while True:
+        while self.store.version == version:  # else a write came while a bookmark was sent
             try:
                 async with asyncio.timeout(self.bookmark if wanted else None):
-                    return await self.store.changed()
+                    await self.store.changed()
+                    break
             except TimeoutError:
                 mark = {"kind": KINDS[one.plural], "metadata": {"resourceVersion": str(version)}}
                 await _chunk(connection, writer, event("BOOKMARK", mark))

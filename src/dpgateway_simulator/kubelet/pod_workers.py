@@ -64,9 +64,9 @@ class PodWorkers:
             await one.admitted.wait()
         self._incarnation.sources_ready = True
         while True:
-            await store.changed()
-            if self._node.server.serving:
+            if self._node.server.serving:  # first of all: there may be pods that came during the wait above
                 self._look(store)
+            await store.changed()
 
     async def reconcile(self) -> None:
         """Unprepares what pods left that ended unseen; never returns."""
