@@ -3,7 +3,9 @@
 import pytest
 
 from dpgateway.testing import FakeTree
+from tests.support.files import texts
 from tests.support.kubelet import listed, refused
+from tests.support.waiting import until
 
 R = "example.com/stick"
 USB = "/sys/devices/pci0000:00/0000:00:14.0/usb1"
@@ -85,6 +87,9 @@ async def test_held_stick_whose_id_is_anothers(process, kubelet, sticks, taken):
     await listed(kubelet, R, {SERIAL: True, SECOND: True})
     if taken:
         assert (await kubelet.admit("neighbour", ONE))["ok"]
+        # What a slow disk hasn't written at the gateway's end is "a container holds it, but nobody remembers".
+        state = process.folder / "state"
+        await until(lambda: any("char 188:2" in text for text in texts(state).values()))
     await restarted(process, kubelet, lambda: sticks.unplug(1))
     if taken:
         await refused(kubelet, R, SERIAL, rf"(usb {SECOND}|char 188:2) is held as {SECOND}")

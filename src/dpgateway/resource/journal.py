@@ -45,8 +45,9 @@ PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 UNWRITTEN = "after a restart nobody will remember what is given away now: %s"
 KUBELET_ALONE = "what was given away before this start is known from the kubelet alone"
-LAST_PATIENCE = 0.2
-"""Seconds that the disk has to answer at the end of the gateway."""
+LAST_PATIENCE = 0.45
+"""Seconds that the disk has to answer at the end of the gateway: with the grace of its last calls, less than the
+process has to end."""
 
 Entries = Mapping[str, Unreleased]
 """The records of unreleased ids, keyed by id."""
