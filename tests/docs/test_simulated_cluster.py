@@ -10,7 +10,10 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import Page
+from tests.support.waiting import BUSY
 
 PAGE = Page("reference/command-line.md").text
 SECTION = PAGE.partition("### With an API server")[2].partition("\n### ")[0]
@@ -26,7 +29,8 @@ def free_port() -> str:
             return str(port)
 
 
-async def test_the_steps_of_a_node_with_an_api_server(short_path: Path) -> None:
+@pytest.mark.parametrize("first", ["simulate", "the gateway"])
+async def test_the_steps_of_a_node_with_an_api_server(first: str, short_path: Path) -> None:
     port = free_port()
 
     def here(text: str) -> str:
@@ -38,16 +42,24 @@ async def test_the_steps_of_a_node_with_an_api_server(short_path: Path) -> None:
     script.write_text(steps)
     (short_path / "token").write_text("any")
     words = command.removeprefix("# dpgateway ").replace("--script steps", f"--script {script}").split()
-    simulated = await asyncio.create_subprocess_exec(DPGATEWAY, *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
     run = f"run --config {config} --device-plugins-dir {short_path}/device-plugins --node-name n1"
     environment = os.environ | {"DPGATEWAY_CONTROL_SOCKET": f"{short_path}/control.sock"}
     gateway = await asyncio.create_subprocess_exec(DPGATEWAY, *run.split(), stderr=PIPE, env=environment)
+    simulated, log = None, b""
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(BUSY):
+            if first == "the gateway":  # it registers before the kubelet has deleted the slices of its node, else after
+                assert gateway.stderr is not None
+                log = await gateway.stderr.readuntil(b"serving 1 resource")
+            simulated = await asyncio.create_subprocess_exec(
+                DPGATEWAY, *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT
+            )
             output = (await simulated.communicate())[0].decode()
     finally:
-        gateway.terminate()
-        log = (await gateway.communicate())[1].decode()
-    assert simulated.returncode == 0, (output, log)
+        for process in filter(None, (gateway, simulated)):
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        log += (await gateway.communicate())[1]
+    assert simulated.returncode == 0, f"{output}\n{log.decode()}"
     assert re.search(r"^DEVICE +POOL +DRIVER +TAINTS +CLAIMS$", output, re.MULTILINE)
     assert re.search(r"builder-extended-resources-\w+, second-extended-resources-\w+", output)
