@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.publishing import Publisher, Us
+from dpgateway.dra.publishing import SETTLING, Publisher, Us
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint
@@ -35,6 +36,15 @@ class Rig:
         self.watched = WatchedObjects(server, ObjectKind.SLICE, OURS, complaint)
         self.publisher = Publisher(server, US, self.watched, self.allowed, complaint)
         self.simulated, self.store = simulated, simulated.store
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(one.run()) for one in (self.watched, self.publisher)]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     def want(self, *names: str, shares: int = 1, unhealthy: str = "") -> None:
         offered = [
@@ -64,11 +74,9 @@ class Rig:
 @pytest.fixture
 async def rig(server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
     one = Rig(server, simulated)
-    tasks = [asyncio.create_task(one.watched.run()), asyncio.create_task(one.publisher.run())]
+    one.start()
     yield one
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    await one.stop()
 
 
 def slow_clock() -> asyncio.AbstractEventLoop:
@@ -245,6 +253,50 @@ async def test_a_withdrawn_device_does_not_wait(rig: Rig) -> None:
     rig.want("a")
     await rig.has("a")
     assert loop.time() - began < 0.9
+
+
+@pytest.fixture
+async def next_one(rig: Rig, server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
+    """Of the next gateway, which finds the slices of one with two devices, and isn't started."""
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.has("a", "b")
+    await rig.stop()
+    one = Rig(server, simulated)
+    one.allowed.set(True)
+    yield one
+    await one.stop()
+
+
+async def test_a_gateway_that_starts_leaves_no_device_out_that_it_takes_for_held(next_one: Rig) -> None:
+    seen = next_one.store.list("resourceslices", "", OURS)
+    asked = len(next_one.simulated.asked)
+    next_one.want("b")
+    next_one.start()
+    await next_one.watched.objects.wait_for(lambda found: found is not None)
+    await until(lambda: "GET nodes n1" in next_one.simulated.asked[asked:])
+    next_one.want("a", "b")
+    await next_one.publisher.state.wait_for(lambda state: state.right)
+    assert next_one.store.list("resourceslices", "", OURS) == seen
+
+
+async def test_a_device_that_is_gone_at_the_start_leaves_the_slices_later(next_one: Rig) -> None:
+    began = time.monotonic()
+    next_one.want("b")
+    next_one.start()
+    await next_one.has("b")
+    assert time.monotonic() - began >= SETTLING
+
+
+async def test_what_gets_a_taint_at_the_start_does_not_wait(next_one: Rig) -> None:
+    loop = slow_clock()
+    began = loop.time()
+    next_one.want("b")
+    next_one.start()
+    await next_one.watched.objects.wait_for(lambda found: found is not None)
+    next_one.want("b", unhealthy="b")
+    await next_one.has("b")
+    assert loop.time() - began < SETTLING
 
 
 async def test_flapping_costs_few_writes(rig: Rig) -> None:

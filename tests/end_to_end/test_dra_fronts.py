@@ -97,3 +97,28 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+
+
+def slices(cluster):
+    """The devices of each slice, by its name and version."""
+    found = [one["metadata"] | one["spec"] for one in cluster.server.store.list("resourceslices")]
+    return {(one["name"], one["resourceVersion"]): [it["name"] for it in one.get("devices", ())] for one in found}
+
+
+async def test_slices_of_an_earlier_gateway_stay_until_it_is_known_what_pods_hold(cluster, gateway, kubelet):
+    await gateway.start(thing("deviceplugin"))
+    await shown(cluster, 4)
+    await cluster.run("plugin", {"c": {THING: 1}}, within=BUSY)
+    gateway.reload(thing("dra"))
+    await without_devices(kubelet)
+    await shown(cluster, 0)
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+    cluster.delete("plugin", force=True)  # the kubelet's checkpoint names it until a plugin is asked again
+    while sorted(map(len, slices(cluster).values())) != [4]:
+        await cluster.server.store.changed()
+    before = slices(cluster)
+    await gateway.end(signal.SIGKILL)
+    cluster.create("next", {"c": {THING: 1}})
+    await gateway.start()
+    await cluster.until("next", "Running", within=BUSY)
+    assert slices(cluster) == before

@@ -11,6 +11,9 @@ own. What decides when:
   driver, and deletes no slices.
 - A change waits until PAUSE after the last write, so a device that flaps costs one write a second. What must not be
   given any more doesn't wait.
+- A gateway that starts leaves no device out of an earlier one's slices until SETTLING: at first it doesn't know whether
+  the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
+  prepared once that is known. A taint doesn't wait.
 - The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
   so the uid is read again whenever slices are missing.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
@@ -24,6 +27,7 @@ own. What decides when:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter, deque
@@ -52,6 +56,8 @@ from dpgateway.node.runtime import CdiSupport
 
 PAUSE = 1.0
 """Seconds between two writes that can wait."""
+SETTLING = 5.0
+"""Seconds from the start until devices are left out of an earlier gateway's slices."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
 LATER = 15.0, 60.0
@@ -132,6 +138,8 @@ class Publisher:
         """When slices were last written, in RFC 3339."""
         self.writes: Counter[str] = Counter()
         """The attempts to write slices, by outcome."""
+        self._settled = 0.0
+        """When this gateway knows what is held, on the monotonic clock."""
         self._changed = Signal()
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
@@ -149,7 +157,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Never returns."""
-        failures = 0
+        failures, self._settled = 0, time.monotonic() + SETTLING
         while True:
             version = self._changed.version
             try:
@@ -169,7 +177,7 @@ class Publisher:
     async def _look(self) -> None:
         """Writes what differs until nothing does. Raises ClusterError."""
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
-            seen, wanted = self._seen.objects.value, self.wanted.value
+            version, seen, wanted = self._changed.version, self._seen.objects.value, self.wanted.value
             if not self._uid:
                 await self._identify()
             obstacle = self._obstacle if wanted else ""
@@ -182,7 +190,9 @@ class Publisher:
                 self._say(*failures, refused=refused, right=not failures)
                 return
             if (pause := self._pause(todo, seen)) > 0:
-                await asyncio.sleep(pause)
+                with contextlib.suppress(TimeoutError):  # the next change may be one that doesn't wait
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait(version)
                 continue
             # What is missing was deleted, perhaps together with its Node.
             if any(one.create for one in todo) and self.state.value.slices:
@@ -247,8 +257,12 @@ class Publisher:
             text = f"somebody else keeps deleting the slices of {self._driver}: is there another publisher?"
             self._say(text, contested=True)
             return LONGEST_PAUSE - (now - self._wiped[0])
+        differences = [_differences(one, seen) for one in todo]
+        gone, tainted = any(one.gone for one in differences), any(one.tainted for one in differences)
+        if written is None and gone and not tainted:
+            return max(0.0, self._settled - now)
         missing = len(seen) < self.state.value.slices
-        if written is None or missing or any(_withdraws(one, seen) for one in todo):
+        if written is None or missing or gone or tainted:
             return 0.0
         return max(0.0, written + PAUSE - now)
 
@@ -318,15 +332,23 @@ def _outcome(error: ClusterError) -> str:
     return "refused" if 0 < error.status < SERVER_ERROR else "away"
 
 
-def _withdraws(one: SliceChanges, seen: Mapping[str, Object]) -> bool:
-    """Whether a device leaves, or gets a taint: until that is written, the scheduler sends pods for it."""
+class _Differences(NamedTuple):
+    """Whether a device leaves a pool, and whether one gets a taint: until that is written, the scheduler sends pods for
+    it.
+    """
+
+    gone: bool
+    tainted: bool
+
+
+def _differences(one: SliceChanges, seen: Mapping[str, Object]) -> _Differences:
     before: dict[str, Any] = {}
     for was in (*one.delete, *(seen[new["metadata"]["name"]] for new in one.update)):
         before |= {device["name"]: device for device in was["spec"].get("devices") or ()}
     after = {
         device["name"]: device for new in (*one.update, *one.create) for device in new["spec"].get("devices") or ()
     }
-    return any(
-        name not in after or bool(after[name].get("taints")) > bool(device.get("taints"))
-        for name, device in before.items()
+    tainted = any(
+        bool(it.get("taints")) > bool(before[name].get("taints")) for name, it in after.items() if name in before
     )
+    return _Differences(not before.keys() <= after.keys(), tainted)

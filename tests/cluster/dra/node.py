@@ -178,12 +178,6 @@ class DraNode:
         return {f"{metadata['uid']} {metadata['resourceVersion']}": spec for metadata, spec in found}
 
     @property
-    def said(self):
-        """What the slices say, whoever wrote them last."""
-        specs = [{**one["spec"], "pool": one["spec"]["pool"]["name"]} for one in self.slices]
-        return sorted(json.dumps(spec, sort_keys=True) for spec in specs)
-
-    @property
     def slices(self):
         return self.cluster.control.api("GET", f"{SLICES}{self.name}")["items"]
 
