@@ -147,12 +147,14 @@ class NodeFronts:
         if self.dra is not None and config.on == self.dra.name:
             self.dra.expect(config)
 
-    def moved(self, config: ResourceConfig) -> None:
-        """The resource has this front from now on: the other one isn't going to offer it any more."""
+    def place(self, config: ResourceConfig) -> None:
+        """The resource has this front and this pool from now on: the other front isn't going to offer it any more."""
+        self.expect(config)
         if config.on == FRONT:
             self._remainders.remove(config.name)
         if self.dra is not None and config.on != self.dra.name:
             self.dra.forget(config.name)
+        self.pools.add(config)
 
     def forget(self, resource: str) -> None:
         """It isn't going to be offered any more."""

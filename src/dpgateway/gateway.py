@@ -1,15 +1,12 @@
-"""The gateway: its resources, and the life of each, from the driver to the kubelet.
+"""The gateway: which resources there are, what a new configuration or another front changes, and what none owns.
 
-Theory of operation. Each resource has one task (:meth:`Gateway._serve`), which runs a driver and, above it, a plugin.
-The task ends only by cancellation; when another gateway takes the resource over, it starts over and waits for that
-gateway's end. A reload (:meth:`Gateway.apply`) does one of these to each resource:
+Theory of operation. Each resource has one task (``serving``). A reload (:meth:`Gateway.apply`) does one of these to it:
 
 - *same, amended*: its observable configuration gets the new value. Subscribers act on it; all others read it at each
   use.
 - *added, removed*: the task is started, or cancelled and awaited.
-- *restarted* (another driver, front, or options): a second task runs the new driver beside the old plugin. The old one
-  serves until the new driver lists a Healthy device, because a list that hangs or is empty would take the kubelet's
-  devices away. Then the old task ends, and the new one goes on with a plugin of its own (``old``, ``next``).
+- *restarted* (another driver, front, or options): a second task runs the new driver beside the old plugin, because a
+  list that hangs or is empty would take the kubelet's devices away. It takes the old one's place once it has devices.
 """
 
 from __future__ import annotations
@@ -18,39 +15,34 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json, watched
-from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.deviceplugin.values import FRONT
-from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import KubeletError, NoThread, OnOtherFront
+from dpgateway.errors import KubeletError, NoThread
 from dpgateway.fronts import NodeFronts
 from dpgateway.kit import memory
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import retry, uncancelled
+from dpgateway.kit.tasks import retry
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS
 from dpgateway.resource.fronted import OnFront
-from dpgateway.resource.held import HeldDevices
 from dpgateway.resource.ownership import FOLDER, LAST
+from dpgateway.serving import NodeParts, Serving
 from dpgateway.status.figures import ClusterFigures
-from dpgateway.status.overview import Overview, Served
+from dpgateway.status.overview import Overview
+from dpgateway.status.readiness import History
 
 if TYPE_CHECKING:
     from dpgateway.events.writing import EventWriter
-
-GRACE = 1.0
-"""Seconds that Allocates in flight have when their resource stops."""
 
 PROMPT = 2.0
 """Seconds that a reload waits for the drivers of restarted resources; then it logs that, and goes on."""
@@ -59,43 +51,6 @@ SETTLED = 12.0
 """Seconds after which the work of a start, a new kubelet or a reload is over, and idle threads have ended."""
 
 _log = bind(__name__)
-
-
-@dataclass(eq=False)
-class _Serving(Served):
-    """One resource, and the task that serves it."""
-
-    task: asyncio.Task[None] = field(init=False)
-    ours: bool = False
-    """Whether this gateway serves it, or resumes in a moment, and no other gateway has taken it over."""
-    follows: bool = True
-    """Whether it may take the resource over from a serving gateway. After a handover it only waits for the successor's
-    end: else the two would take the resource from each other for ever.
-    """
-    driver: RunningDriver | None = None
-    """The driver; None until it is made."""
-    old: _Serving | None = None
-    """The predecessor, which serves the resource until this one does."""
-    next: _Serving | None = None
-    """The successor, which waits for its driver to list devices."""
-    placed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it has taken its predecessor's place."""
-
-    @property
-    def has_devices(self) -> bool:
-        """Whether the kubelet gets Healthy devices from it."""
-        plugin = self.plugin
-        if plugin is None or self.task.cancelling():
-            return False
-        return plugin.resource.served and not plugin.resource.failure and plugin.resource.driver.healthy
-
-    @property
-    def pending(self) -> str:
-        if self.next is None or (driver := self.next.driver) is None or driver.healthy:
-            return ""
-        said = driver.state.value
-        nothing = "it hasn't listed its devices yet" if said.devices is None else "it lists no Healthy device"
-        return f"the driver of its new configuration has none yet, so the old one serves on: {said.failure or nothing}"
 
 
 class Gateway:
@@ -118,11 +73,13 @@ class Gateway:
         self._settling: asyncio.TimerHandle | None = None
         self._lingers = False
         """Whether it serves on only until another gateway has taken over."""
-        self._serving: dict[str, _Serving] = {}
+        self._serving: dict[str, Serving] = {}
+        """`_serving` contains what serves each resource, keyed by name."""
         self._changing = asyncio.Lock()
         """Held while resources are added, removed or restarted: by a reload, or by a change of front."""
         self.changed = Signal()
         """Notified when the status may have changed."""
+        self._parts = NodeParts(node_name, self._node, self._fronts, self.changed, lambda: self._lingers)
         self.overview = Overview(node_name, self._fronts.holdings, self._fronts.client, self._serving, self.changed)
         """The gateway's status."""
         self.overview.cluster = self._cluster_figures
@@ -172,7 +129,7 @@ class Gateway:
     def _front_now(self, name: str) -> str | None:
         """The front that serves the resource; None if none does."""
         serving = self._serving.get(name)
-        return serving.config.value.on if serving is not None and self._is_ours(serving) else None
+        return serving.config.value.on if serving is not None and serving.is_ours else None
 
     def _write_events(self, configuration: Configuration) -> None:
         """Begins or ends to write Kubernetes events, as configured."""
@@ -218,7 +175,7 @@ class Gateway:
     @property
     def resources(self) -> tuple[ResourceConfig, ...]:
         """The configured resources; of a restarted one the new configuration, served once its driver has devices."""
-        return tuple((serving.next or serving).config.value for serving in self._serving.values())
+        return tuple(serving.latest for serving in self._serving.values())
 
     def configuration(self, web: WebSettings) -> dict[str, object]:
         """The configuration in force, as plain values, and the node. ``web``: the settings of the pages, which the
@@ -276,18 +233,14 @@ class Gateway:
         config = self._fronts.chosen(config)
         self._fronts.pools.add(config)
         self._fronts.expect(config)
-        serving = self._serving[config.name] = _Serving(watched(config), time.monotonic())
-        serving.task = self._spawn(config.name, partial(self._serve, serving))
-        self.changed.notify()
+        self._placed(self._serve(config))
 
     async def _begin_again(self, config: ResourceConfig) -> None:
         """Restarts a resource, with another driver or other options. Returns after PROMPT if the old one serves on."""
         old = self._serving[config.name]
-        await self._stop_next(old)
-        old.next = new = _Serving(watched(config), time.monotonic(), history=old.history, old=old)
-        new.task = self._spawn(config.name, partial(self._serve, new))
-        self.changed.notify()
-        placed = asyncio.create_task(new.placed.wait(), name=f"{config.name} placed")
+        await old.stop_next()
+        old.next = new = self._serve(config, old)
+        placed = asyncio.create_task(new.in_place.wait(), name=f"{config.name} placed")
         try:
             done, _ = await asyncio.wait({placed, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -296,39 +249,25 @@ class Gateway:
             extra = {"resource": config.name, "driver": config.driver, "reason": old.pending}
             _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)
 
-    async def _take_the_place(self, new: _Serving, old: _Serving, driver: RunningDriver) -> None:
-        """Returns once the old one has ended: it serves while it offers devices and the new driver has none."""
-        driver.state.subscribe(self.changed.notify)
-        # One that leaves its front offers nothing, and may keep from its successor what that needs to list devices.
-        while old.has_devices and self._fronts.offers(old.config.value) and not driver.healthy:
-            await self.changed.wait(self.changed.version)
-        # Ownership carries over: another gateway may have taken the resource from the old one.
-        new.ours, new.follows = self._is_ours(old), old.follows
-        config = new.config.value
-        self._fronts.expect(config)
-        await _ended(old.task)
-        # Also while the old one ended. Asked for it again, the other gateway would give it back.
-        if new.follows and not old.follows:
-            new.ours, new.follows = False, False
-        self._placed(config)
-        self._serving[config.name] = new
-        old.next = new.old = None
-        new.placed.set()
+    def _serve(self, config: ResourceConfig, old: Serving | None = None) -> Serving:
+        """Starts the task of a resource. ``old``: its predecessor, which serves on at first."""
+        history = old.history if old is not None else History()
+        serving = Serving(
+            watched(config), time.monotonic(), history=history, parts=self._parts, placed=self._placed, old=old
+        )
+        serving.task = self._spawn(config.name, serving.run)
+        self.changed.notify()
+        return serving
 
-    def _placed(self, config: ResourceConfig) -> None:
-        """The resource has this front, and this pool, from now on."""
-        self._fronts.expect(config)
-        self._fronts.moved(config)
-        self._fronts.pools.add(config)
+    def _placed(self, serving: Serving) -> None:
+        self._serving[serving.config.value.name] = serving
 
     # changes of front
 
     def serves_on(self, name: str, front: str) -> bool:
         """Whether this gateway serves the resource on this front, and isn't about to restart it."""
         serving = self._serving.get(name)
-        if serving is None or serving.next is not None or serving.plugin is None or serving.config.value.on != front:
-            return False
-        return serving.plugin.resource.served and not serving.task.cancelling()
+        return serving is not None and serving.serves_on(front)
 
     def streams(self, name: str) -> bool:
         """Whether a kubelet streams the list of the resource."""
@@ -347,70 +286,18 @@ class Gateway:
             await asyncio.gather(*map(self._begin_on_front, names))
 
     async def _begin_on_front(self, name: str) -> None:
-        if (serving := self._serving.get(name)) is not None:
-            latest = (serving.next or serving).config.value
-            if (config := self._fronts.chosen(latest)).on != latest.on:
-                await self._begin_again(config)
+        serving = self._serving.get(name)
+        if serving is not None and (config := self._fronts.chosen(serving.latest)).on != serving.latest.on:
+            await self._begin_again(config)
 
     async def _end(self, config: ResourceConfig) -> None:
-        await self._stop_next(self._serving[config.name])
-        await _ended(self._serving[config.name].task)
+        await self._serving[config.name].stop_next()
+        await self._serving[config.name].stop()
         del self._serving[config.name]
         self._fronts.forget(config.name)
         self.changed.notify()
         # Only now: until its task had ended, the resource could grant.
         self._fronts.pools.remove(config.name)
-
-    async def _stop_next(self, serving: _Serving) -> None:
-        if serving.next is not None:
-            await _ended(serving.next.task)
-            serving.next = None
-
-    async def _serve(self, serving: _Serving) -> None:
-        """Serves one resource until it is cancelled, and cleans up after it."""
-        while True:
-            try:
-                await self._serve_once(serving)
-            except* _Over:
-                pass
-            if (task := asyncio.current_task()) is not None and task.cancelling():  # the group raised _Over instead
-                raise asyncio.CancelledError
-
-    async def _serve_once(self, serving: _Serving) -> None:
-        """Raises _Over, in a group, when another gateway has the resource, or it must begin again."""
-        fronts, before = self._fronts, serving.config.value
-        config = serving.config = watched(fronts.chosen(before))  # drops the subscribers of the last run
-        name = config.value.name
-        if config.value.on != before.on and serving.old is None:  # another gateway has moved it
-            self._placed(config.value)
-        log = bind(_log, resource=name, driver=config.value.driver)
-        async with asyncio.TaskGroup() as group:
-            driver = serving.driver = RunningDriver(config, self._node_name, fronts.threads, log, fronts.after_close)
-            driver.inform(HeldDevices(fronts.usage(config.value), config), unfit)
-            driving = group.create_task(driver.run(), name=f"{name} driver")
-            if serving.old is not None:
-                await self._take_the_place(serving, serving.old, driver)
-            # One that lingers takes nothing back from its successor, whatever a reload restarts meanwhile.
-            follows = serving.follows and not self._lingers
-            plugin = serving.plugin = fronts.plugin(config, driver, group, follows=follows)
-            for value in plugin.values:
-                value.subscribe(self.changed.notify)
-            plugin.standing.subscribe(serving.note)
-            serving.note()
-            self.changed.notify()
-            # The kubelet was seen before this plugin existed, so no event comes for it.
-            if self._node.kubelet:
-                plugin.kubelet(Change.NEW)
-            given = False
-            try:
-                with suppress(OnOtherFront):
-                    given = await plugin.run()
-                    serving.follows = serving.follows and not given  # at once: it may be stopped while it drains
-            finally:
-                await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
-                serving.ours = (serving.ours or plugin.resource.served) and not (given or plugin.taken_back)
-            # Ends the group, and with it the driver.
-            raise _Over
 
     # the kubelet
 
@@ -448,17 +335,13 @@ class Gateway:
     @property
     def ours(self) -> tuple[str, ...]:
         """The resources that would be unserved if this gateway ended now."""
-        names = tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
+        names = tuple(name for name, serving in self._serving.items() if serving.is_ours)
         return (*names, *self._fronts.passing)
 
     @property
     def given(self) -> bool:
         """Whether another gateway has taken any resource over."""
         return any(not serving.follows for serving in self._serving.values())
-
-    @staticmethod
-    def _is_ours(serving: _Serving) -> bool:
-        return serving.ours or (serving.plugin is not None and serving.plugin.resource.served)
 
     def followed(self, own: str) -> bool | None:
         """Whether another gateway's pod is on this node; None if that can't be seen. ``own``: our pod's uid."""
@@ -507,25 +390,6 @@ class Gateway:
         for plugin in self._plugins():
             plugin.abandon()
         self._fronts.abandon()
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    """Cancels the task and waits for its end; its outcome is ignored."""
-    task.cancel()
-    await asyncio.wait({task})
-
-
-async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:
-    """Drains and closes a plugin while its driver closes."""
-    async with AsyncExitStack() as end:  # in reverse order
-        end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes
-        end.push_async_callback(plugin.close)
-        end.callback(driving.cancel)  # the driver closes while the server says goodbye
-        end.push_async_callback(plugin.drain, GRACE)
-
-
-class _Over(Exception):
-    """A resource is no longer served, although it wasn't stopped."""
 
 
 async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:

@@ -1,0 +1,198 @@
+"""One resource, and the task that serves it.
+
+Theory of operation. The task runs a driver and, above it, a plugin on the front that the resource has now. Both end
+together, and the task begins again: when another gateway takes the resource over, it waits for that gateway's end; when
+the resource has another front by now, it begins there. It ends only by cancellation.
+
+A restarted resource has two of these for a while. The old one serves until the driver of the new one, its successor,
+lists a Healthy device. Then the old task ends, and the new one takes its place and makes a plugin of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+
+from dpgateway.config import ResourceConfig, watched
+from dpgateway.deviceplugin.fitness import unfit
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import OnOtherFront
+from dpgateway.fronts import NodeFronts
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Signal
+from dpgateway.kit.tasks import uncancelled
+from dpgateway.node.incarnation import Change
+from dpgateway.node.node import Node
+from dpgateway.resource.fronted import OnFront
+from dpgateway.resource.held import HeldDevices
+from dpgateway.status.overview import Served
+
+GRACE = 1.0
+"""Seconds that Allocates in flight have when their resource stops."""
+
+_log = bind(__name__)
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """What all resources of a node share."""
+
+    name: str
+    """The node's name."""
+    node: Node
+    fronts: NodeFronts
+    changed: Signal
+    """Notified when the status may have changed."""
+    lingers: Callable[[], bool]
+    """Whether the gateway serves on only until another one has taken over."""
+
+
+@dataclass(eq=False)
+class Serving(Served):
+    """A resource while it is served. Used from the event loop."""
+
+    parts: NodeParts = field(kw_only=True)
+    placed: Callable[[Serving], None] = field(kw_only=True)
+    """Called when it takes the place of its predecessor."""
+    old: Serving | None = None
+    """The predecessor, which serves the resource until this one does."""
+    next: Serving | None = None
+    """The successor, which waits for its driver to list devices."""
+    task: asyncio.Task[None] = field(init=False)
+    """Runs :meth:`run`."""
+    ours: bool = False
+    """Whether this gateway serves it, or resumes in a moment, and no other gateway has taken it over."""
+    follows: bool = True
+    """Whether it may take the resource over from a serving gateway. After a handover it only waits for the successor's
+    end: else the two would take the resource from each other for ever.
+    """
+    driver: RunningDriver | None = None
+    """The driver; None until it is made."""
+    in_place: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it has taken its predecessor's place."""
+
+    # what there is to know
+
+    @property
+    def latest(self) -> ResourceConfig:
+        """The newest configuration, although the predecessor may serve its own still."""
+        return (self.next or self).config.value
+
+    @property
+    def is_ours(self) -> bool:
+        return self.ours or (self.plugin is not None and self.plugin.resource.served)
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether the kubelet gets Healthy devices from it."""
+        plugin = self.plugin
+        if plugin is None or self.task.cancelling():
+            return False
+        return plugin.resource.served and not plugin.resource.failure and plugin.resource.driver.healthy
+
+    @property
+    def pending(self) -> str:
+        if self.next is None or (driver := self.next.driver) is None or driver.healthy:
+            return ""
+        said = driver.state.value
+        nothing = "it hasn't listed its devices yet" if said.devices is None else "it lists no Healthy device"
+        return f"the driver of its new configuration has none yet, so the old one serves on: {said.failure or nothing}"
+
+    def serves_on(self, front: str) -> bool:
+        """Whether it is served on this front, and isn't about to be restarted."""
+        if self.next is not None or self.plugin is None or self.config.value.on != front:
+            return False
+        return self.plugin.resource.served and not self.task.cancelling()
+
+    # its task
+
+    async def run(self) -> None:
+        """Serves until it is cancelled, and cleans up after that."""
+        while True:
+            try:
+                await self._serve()
+            except* _Over:
+                pass
+            if (task := asyncio.current_task()) is not None and task.cancelling():  # the group raised _Over instead
+                raise asyncio.CancelledError
+
+    async def _serve(self) -> None:
+        """Raises _Over, in a group, when another gateway has the resource, or it must begin again."""
+        parts, fronts, before = self.parts, self.parts.fronts, self.config.value
+        config = self.config = watched(fronts.chosen(before))  # drops the subscribers of the last run
+        name = config.value.name
+        if config.value.on != before.on and self.old is None:  # another gateway has moved it
+            fronts.place(config.value)
+        log = bind(_log, resource=name, driver=config.value.driver)
+        async with asyncio.TaskGroup() as group:
+            driver = self.driver = RunningDriver(config, parts.name, fronts.threads, log, fronts.after_close)
+            driver.inform(HeldDevices(fronts.usage(config.value), config), unfit)
+            driving = group.create_task(driver.run(), name=f"{name} driver")
+            if self.old is not None:
+                await self._take_the_place(self.old, driver)
+            # One that lingers takes nothing back from its successor, whatever a reload restarts meanwhile.
+            follows = self.follows and not parts.lingers()
+            plugin = self.plugin = fronts.plugin(config, driver, group, follows=follows)
+            for value in plugin.values:
+                value.subscribe(parts.changed.notify)
+            plugin.standing.subscribe(self.note)
+            self.note()
+            parts.changed.notify()
+            # The kubelet was seen before this plugin existed, so no event comes for it.
+            if parts.node.kubelet:
+                plugin.kubelet(Change.NEW)
+            given = False
+            try:
+                with suppress(OnOtherFront):
+                    given = await plugin.run()
+                    self.follows = self.follows and not given  # at once: it may be stopped while it drains
+            finally:
+                await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
+                self.ours = (self.ours or plugin.resource.served) and not (given or plugin.taken_back)
+            # Ends the group, and with it the driver.
+            raise _Over
+
+    async def _take_the_place(self, old: Serving, driver: RunningDriver) -> None:
+        """Returns once the old one has ended: it serves while it offers devices and the new driver has none."""
+        changed, fronts, config = self.parts.changed, self.parts.fronts, self.config.value
+        driver.state.subscribe(changed.notify)
+        # One that leaves its front offers nothing, and may keep from its successor what that needs to list devices.
+        while old.has_devices and fronts.offers(old.config.value) and not driver.healthy:
+            await changed.wait(changed.version)
+        # Ownership carries over: another gateway may have taken the resource from the old one.
+        self.ours, self.follows = old.is_ours, old.follows
+        fronts.expect(config)
+        await old.stop()
+        # Also while the old one ended. Asked for it again, the other gateway would give it back.
+        if self.follows and not old.follows:
+            self.ours, self.follows = False, False
+        fronts.place(config)
+        self.placed(self)
+        old.next = self.old = None
+        self.in_place.set()
+
+    async def stop(self) -> None:
+        """Cancels the task and waits for its end; its outcome is ignored."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    async def stop_next(self) -> None:
+        """The successor doesn't take its place any more."""
+        if self.next is not None:
+            await self.next.stop()
+            self.next = None
+
+
+async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:
+    """Drains and closes a plugin while its driver closes."""
+    async with AsyncExitStack() as end:  # in reverse order
+        end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes
+        end.push_async_callback(plugin.close)
+        end.callback(driving.cancel)  # the driver closes while the server says goodbye
+        end.push_async_callback(plugin.drain, GRACE)
+
+
+class _Over(Exception):
+    """A resource is no longer served, although it wasn't stopped."""
