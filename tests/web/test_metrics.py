@@ -176,7 +176,7 @@ async def test_preparations_that_are_under_way(kubelet, hardware, gate):
 
 async def test_preparation_after_its_deadline(kubelet, hardware, gate):
     slow = gate()
-    config = configured(name=R, driver_class=hardware.driver(prepare=slow), timeouts={"prepare": 0.2})
+    config = configured(name=R, driver_class=hardware.driver(prepare=slow), timeouts={"prepare": 1.0})
     async with Node(kubelet.directory, config).running() as node:
         await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
         await kubelet.admit("encoder", {"main": {R: 1}}, start=False)

@@ -17,8 +17,9 @@ from dpgateway import DriverError
 
 T = TypeVar("T")
 
-PATIENCE = 1.0
-"""Timeout of a read in seconds. A board's registers, and files of /sys, take microseconds."""
+PATIENCE = 3.0
+"""Timeout of a read in seconds. A board's registers, and files of /sys, take microseconds; the thread that reads them
+waits for a second or two on a node that is overloaded, which is no reason to call the board Unhealthy."""
 
 
 class Hung(DriverError):
