@@ -97,6 +97,22 @@ def test_broken_document_costs_no_other_one(read):
     assert problem.hint.startswith("it looks like a chart's template")
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ('resource "kubernetes_daemonset" "gdp" {\n  metadata {\n    name = "gdp"\n  }\n}\n', "Terraform's language"),
+        ('{lib, ...}: {\n  values.image = "gdp";\n}\n', "Nix"),
+        ("local k = import 'k.libsonnet';\nk.daemonSet.new('gdp') + {\n  spec+: {},\n}\n", "Jsonnet"),
+    ],
+)
+def test_other_languages(tmp_path, text, language):
+    file = tmp_path / "theirs"
+    file.write_text(text)
+    with pytest.raises(InvalidConfiguration) as error:
+        raise Source.read(file).nothing("a configuration")
+    assert error.value.problems[0].hint.startswith(f"it looks like {language}: ")
+
+
 def test_pipe_without_a_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidConfiguration, match=r"can't be read \(nothing came for 0.1 s\)"):

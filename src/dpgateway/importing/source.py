@@ -30,6 +30,16 @@ MOST_DOCUMENTS = 1000
 PATIENCE = 60.0
 """Seconds to wait for data from a pipe, which may be kubectl's output."""
 _TEMPLATE = "it looks like a chart's template: give what `helm template` prints"
+_LANGUAGES = (
+    (
+        "Terraform's language",
+        re.compile(r"^\s*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
+    ),
+    ("Nix", re.compile(r"^\s*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
+    ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s*=|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
+)
+"""What a line of other languages looks like, in the order in which they are tried."""
+_OF_THE_CLUSTER = "it looks like {}: give what it makes, as `kubectl get -o yaml` prints it"
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
@@ -79,9 +89,7 @@ class Source:
                 one = _parse(part, str(path), above)
                 documents += [one] if one is not None else []
             except InvalidConfiguration as error:
-                broken += (
-                    replace(problem, hint=_TEMPLATE if "{{" in part else problem.hint) for problem in error.problems
-                )
+                broken += (replace(problem, hint=_hint(part) or problem.hint) for problem in error.problems)
         if broken and not documents:
             raise InvalidConfiguration(broken)
         return cls(path, text, tuple(documents), dev, tuple(broken))
@@ -132,7 +140,7 @@ class Source:
         """The error of an importer that found nothing in the file, with the file that has it, if this one names it."""
         place, where = next(self._elsewhere(), (Place(""), ""))
         both = "give that one, or both, with a line --- between them"
-        hint = f"line {place.line} {where}: {both}" if where else ""
+        hint = f"line {place.line} {where}: {both}" if where else _hint(self.text)  # a short text is YAML, too
         return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected, hint), *self.broken])
 
     def _elsewhere(self) -> Iterator[tuple[Place, str]]:
@@ -166,6 +174,13 @@ class Source:
                 inner = [Written(None, written.place, problems=tuple(error.problems))]
         for one in inner:
             yield from self._within(one, words)
+
+
+def _hint(part: str) -> str:
+    """What a text looks like that isn't YAML; empty if like nothing known."""
+    if "{{" in part:
+        return _TEMPLATE
+    return next((_OF_THE_CLUSTER.format(name) for name, pattern in _LANGUAGES if pattern.search(part)), "")
 
 
 def _may_be_yaml(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from dpgateway.importing import Imported, ImportedResource, NotKept, Place, Source, Written
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY, generic_match
-from dpgateway_chardev.importers.generic_config import DevicePaths, Domain, GenericDevice, Path, configured
+from dpgateway_chardev.importers.generic_config import DevicePaths, Path, configured
 from dpgateway_chardev.importers.paths import in_dev, is_block, is_directory, why_no_directory
 
 _IDS = "{sha1:{share}/dev/{id}}"
@@ -35,25 +35,32 @@ _LINKS_ONLY = (
 def generic_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     whole = configured(source)
-    converted = [_GenericResource(*one, source.dev) for one in whole.devices]
+    converted = [
+        ResourceOfGroups(written, f"{domain.name}/{device.name.strip()}", device.groups, source.dev, domain.warnings)
+        for written, device, domain in whole.devices
+    ]
     resources = tuple(resource for one in converted if (resource := one.resource()) is not None)
     return Imported(resources, (*whole.not_kept, *(not_kept for one in converted for not_kept in one.not_kept)))
 
 
-class _GenericResource:
-    """Converts one of its devices into a resource, and collects the settings that are ``not_kept``."""
+class ResourceOfGroups:
+    """Converts groups into a resource, and collects the settings that are ``not_kept``."""
 
-    def __init__(self, written: Written, device: GenericDevice, domain: Domain, dev: FilePath) -> None:
-        self._written, self._device, self._domain, self._dev = written, device, domain, dev
-        self._name = f"{domain.name}/{device.name.strip()}"
+    def __init__(
+        self, written: Written, name: str, groups: Sequence[DevicePaths], dev: FilePath, warnings: Sequence[str] = ()
+    ) -> None:
+        """``name``: the resource's; ``groups``: each is one device; ``dev``: the node's /dev."""
+        self._written, self._name, self._dev, self._warnings = written, name, dev, warnings
+        self._short, self._number = name.rpartition("/")[2], len(groups)
         self.not_kept: list[NotKept] = []
         # the groups that offer something, by their numbers
-        self._groups = {number: one for number, one in enumerate(device.groups) if one.paths or one.sticks}
+        self._groups = {number: one for number, one in enumerate(groups) if one.paths or one.sticks}
 
     def resource(self) -> ImportedResource | None:
-        for number in set(range(len(self._device.groups))) - self._groups.keys():
+        """With generic-device-plugin's ids, where that can be; None if the driver can't offer the groups."""
+        for number in set(range(self._number)) - self._groups.keys():
             self._lose(self._at("groups", number), f"groups[{number}]", _EMPTY)
-        options = self._options() if self._groups else None
+        options = self.options()
         if options is None:
             return None
         counts = {group.count or 1 for group in self._groups.values()}
@@ -69,7 +76,7 @@ class _GenericResource:
             self._lose(self._at(), "the ids", f"{why}; {RUNNING}")
         else:
             more = {"shares": {"count": count, "ids": _IDS}}
-        return ImportedResource(self._name, self._at(), DRIVER, options, more, self._domain.warnings)
+        return ImportedResource(self._name, self._at(), DRIVER, options, more, self._warnings)
 
     def _other_ids(self, options: dict[str, Any]) -> str:
         """Why devices can't keep their ids; empty if they can."""
@@ -83,8 +90,10 @@ class _GenericResource:
             return "there they are made of each group's paths, and one template can't say different ones"
         return ""
 
-    def _options(self) -> dict[str, Any] | None:
-        groups = tuple(self._groups.values())
+    def options(self) -> dict[str, Any] | None:
+        """The driver's options; None if it can't offer the groups."""
+        if not (groups := tuple(self._groups.values())):
+            return None
         if any(group.sticks for group in groups):
             return self._usb()
         options = self._of_groups(groups)
@@ -106,8 +115,7 @@ class _GenericResource:
             return None
         options = generic_match.together(groups)
         if options is None and len(groups) == 1:
-            name = self._device.name.strip()
-            options = generic_match.whichever(groups[0], name) or generic_match.beside(groups[0])
+            options = generic_match.whichever(groups[0], self._short) or generic_match.beside(groups[0])
         if options is None and not any(is_directory(path.path, self._dev) for group in groups for path in group.paths):
             options = generic_match.apart(groups)
         return options and options | self._type_of([path for group in groups for path in group.paths])
@@ -121,7 +129,7 @@ class _GenericResource:
         for number, group in self._groups.items():
             if group.paths:
                 self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
-        options = generic_match.usb([one for one in self._groups.values() if one.sticks], self._device.name.strip())
+        options = generic_match.usb([one for one in self._groups.values() if one.sticks], self._short)
         if options is None:
             self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
         return options

@@ -1,0 +1,66 @@
+"""k8s-host-device-plugin: one resource, each of whose containers gets the same device nodes.
+
+Its devices are numbers only, so that many containers can have the nodes: ours is one device with as many shares.
+
+Source: everpeace/k8s-host-device-plugin, main.go, server.go, hostdevice.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, Written
+from dpgateway.sysfs import is_glob
+from dpgateway_chardev.importers import DRIVER, MOST_SHARES, TOO_MANY
+from dpgateway_chardev.importers.generic import ResourceOfGroups
+from dpgateway_chardev.importers.generic_config import DevicePaths, Path
+
+_EXPECTED = "a mapping with the keys resourceName, hostDevices, numDevices"
+_PATTERN = "there a container gets all that the pattern matches: write a match of these devices, with a group"
+
+
+@dataclass(frozen=True, slots=True)
+class HostNode:
+    """A device node, and its path in containers."""
+
+    hostPath: str
+    containerPath: str = ""
+    permission: str = "mrw"
+
+
+@dataclass(frozen=True, slots=True)
+class HostDevices:
+    """Its configuration. `healthCheckIntervalSeconds` has no equivalent: the kernel tells of each change."""
+
+    resourceName: str
+    hostDevices: tuple[HostNode, ...]
+    numDevices: int
+    socketName: str = ""
+    healthCheckIntervalSeconds: int = 0
+
+
+def k8s_host_device_plugin(source: Source) -> Imported:
+    """Converts its configuration. Raises InvalidConfiguration."""
+    found = Entries.of(source.holding("hostDevices"), HostDevices, source.nothing(_EXPECTED))
+    resources, not_kept = list[ImportedResource](), list(found.not_kept)
+    for written, one in found.read:
+        resource, lost = _converted(written, one, source)
+        resources += [resource] if resource is not None else []
+        not_kept += lost
+    return Imported(tuple(resources), tuple(not_kept))
+
+
+def _converted(written: Written, one: HostDevices, source: Source) -> tuple[ImportedResource | None, list[NotKept]]:
+    name = one.resourceName.strip()
+    if patterns := [node.hostPath for node in one.hostDevices if is_glob(node.hostPath)]:
+        return None, [NotKept(written.at("hostDevices"), f"the devices of {patterns[0]}", _PATTERN, name)]
+    paths = tuple([Path(node.hostPath, node.containerPath, node.permission) for node in one.hostDevices])
+    group = ResourceOfGroups(written, name, [DevicePaths(paths)], source.dev)
+    if one.numDevices < 1 or (options := group.options()) is None:
+        none = [NotKept(written.at("numDevices"), "the resource", "it offers none of it", name)]
+        return None, group.not_kept or none
+    lost = list(group.not_kept)
+    if one.numDevices > MOST_SHARES:
+        lost.append(NotKept(written.at("numDevices"), f"numDevices of {one.numDevices}", TOO_MANY, name))
+    more = {"shares": {"count": min(one.numDevices, MOST_SHARES), "ids": "{share}"}}
+    return ImportedResource(name, written.place, DRIVER, options, more), lost

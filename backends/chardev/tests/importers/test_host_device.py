@@ -1,0 +1,74 @@
+import json
+from functools import partial
+
+import pytest
+
+CONFIG = {
+    "resourceName": "github.com/everpeace-ib",
+    "socketName": "everpeace-ib.sock",
+    "numDevices": 1000,
+    "healthCheckIntervalSeconds": 30,
+    "hostDevices": [
+        {"hostPath": "/dev/infiniband/uverbs0", "containerPath": "/dev/infiniband/uverbs0", "permission": "rwm"},
+        {"hostPath": "/dev/infiniband/rdma_cm", "containerPath": "/dev/rdma_cm", "permission": "r"},
+    ],
+}
+NAME = "github.com/everpeace-ib"
+
+
+def manifest(**other):
+    text = json.dumps(CONFIG | other, indent=2).replace("\n", "\n    ")
+    return f"apiVersion: v1\nkind: ConfigMap\ndata:\n  config.json: |\n    {text}\n"
+
+
+@pytest.fixture
+def imported(importing):
+    return partial(importing, "k8s-host-device-plugin")
+
+
+@pytest.fixture(autouse=True)
+def nodes(tree):
+    tree.write("""
+        c /dev/fuse 10:229
+        c /dev/infiniband/uverbs0 231:192
+        c /dev/infiniband/rdma_cm 10:58
+        /sys/devices/pci0000:00/uverbs0/subsystem -> /sys/class/infiniband_verbs
+        /sys/devices/pci0000:00/uverbs0/dev = 231:192
+        /sys/devices/pci0000:00/uverbs0/uevent = DEVNAME=infiniband/uverbs0
+        /sys/class/infiniband_verbs/uverbs0 -> /sys/devices/pci0000:00/uverbs0
+    """)
+
+
+def test_each_container_gets_all_nodes(imported):
+    written = imported(manifest())
+    (given,) = written.nodes(NAME).values()
+    assert given == [
+        ("/dev/infiniband/uverbs0", "/dev/infiniband/uverbs0", "rwm"),
+        ("/dev/infiniband/rdma_cm", "/dev/rdma_cm", "r"),
+    ]
+    shares = written.resources[NAME].shares
+    assert (shares.count, shares.ids, written.code) == (1000, "{share}", 0)
+
+
+def test_one_node(imported):
+    one = [{"hostPath": "/dev/fuse", "containerPath": "/dev/fuse", "permission": "rwm"}]
+    written = imported(json.dumps(CONFIG | {"hostDevices": one, "numDevices": 5}))
+    assert written.nodes(NAME) == {"fuse": [("/dev/fuse", "/dev/fuse", "rwm")]}
+    assert written.resources[NAME].shares.count == 5
+
+
+def test_what_is_not_kept(imported):
+    many = imported(manifest(numDevices=2000))
+    assert many.resources[NAME].shares.count == 1000
+    assert [what for _, _, _, what in many.lost] == ["numDevices of 2000"]
+    pattern = imported(manifest(hostDevices=[{"hostPath": "/dev/mine/*", "containerPath": "/dev/mine/*"}]))
+    assert [(name, what) for _, _, name, what in pattern.lost] == [(NAME, "the devices of /dev/mine/*")]
+    assert pattern.resources == imported(manifest(numDevices=0)).resources == {}
+    elsewhere = imported(manifest(hostDevices=[{"hostPath": "/run/x", "containerPath": "/run/x"}]))
+    assert [what for _, _, _, what in elsewhere.lost] == ["/run/x"]
+
+
+def test_nothing_of_it(importing):
+    (refused,) = importing.refused("k8s-host-device-plugin", "kind: ConfigMap\n")
+    assert "found nothing of it" in refused
+    assert "hostDevices" in refused
