@@ -195,15 +195,15 @@ async def test_an_end_while_a_board_is_programmed(
     assert board.at_once == 1
 
 
-async def shown(gateway: Gateway, resource: str, text: str) -> None:
-    """Until `dpgateway status` says this of the resource."""
+async def shown(gateway: Gateway, resource: str, text: str, *, there: bool = True) -> None:
+    """Until `dpgateway status` says this of the resource, or doesn't any more."""
     command = (*gateway.command, "status", resource, f"--control-socket={gateway.folder / 'control.sock'}")
 
     async def told() -> bool:
         process = await asyncio.create_subprocess_exec(*command, "--output=json", stdout=PIPE)
-        return text in (await process.communicate())[0].decode()
+        return (text in (await process.communicate())[0].decode()) == there
 
-    await until(f"{text!r} as status of {resource}", told)
+    await until(f"{text!r} as status of {resource}" if there else f"end of {text!r} of {resource}", told)
 
 
 async def healthy(node: Node, resource: str) -> None:
@@ -222,7 +222,8 @@ async def test_a_board_that_a_pod_wanted_twice(node: Node, gateway: Gateway, boa
     wanted = [{AES: 1}, {FFT: 1}] if containers == 2 else [{AES: 1, FFT: 1}]
     await node.run_pod("a", {f"c{number}": limits for number, limits in enumerate(wanted)})
     await node.wait_for_pod("a", "Failed")
-    for resource in (AES, FFT):
+    for resource in (AES, FFT):  # the board is Unhealthy a little after it was given, until the pod is known to be over
+        await shown(gateway, resource, '"held": true', there=False)
         await healthy(node, resource)
     await run(node, "b", FFT)
     assert await first(node, "b") == "operating\nfft\n"

@@ -193,7 +193,7 @@ async def test_devices_of_deleted_pods_are_soon_released(
         indexes = {name: await index_of(node, name) for name in names}
 
         async def end(name: str, released: str, count: int = count, marks: dict[str, str] = marks) -> None:
-            with process(marks[name]) as ended:
+            with process(await process_of(marks[name])) as ended:
                 began = time.monotonic()
                 deleting = asyncio.create_task(node.delete_pod(name))
                 await gateway.said(released, count, 60)
@@ -239,14 +239,26 @@ async def index_of(node: Node, pod: str) -> str:
     return str(name[-1])
 
 
+async def process_of(mark: str) -> int:
+    """The process whose command line has this word; a container that has started may not have executed it yet."""
+
+    async def there() -> int:
+        marked = marked_by(mark)
+        # a shell's child is a copy until it runs its command
+        found = [one for one in marked if parent(one) not in {*marked, None}]
+        return int(found[0]) if len(found) == 1 else 0
+
+    return await until(f"process {mark}", there)
+
+
+def marked_by(mark: str) -> set[str]:
+    return {path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in words(path)}
+
+
 @contextlib.contextmanager
-def process(mark: str) -> Iterator[asyncio.Future[float]]:
-    """When the process ends whose command line has this word."""
-    marked = {path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in words(path)}
-    (pid,) = [
-        one for one in marked if parent(one) not in {*marked, None}
-    ]  # a shell's child is a copy until it runs its command
-    loop, descriptor = asyncio.get_running_loop(), os.pidfd_open(int(pid))
+def process(pid: int) -> Iterator[asyncio.Future[float]]:
+    """When the process ends."""
+    loop, descriptor = asyncio.get_running_loop(), os.pidfd_open(pid)
     ended: asyncio.Future[float] = loop.create_future()
 
     def note() -> None:
@@ -289,7 +301,7 @@ async def test_a_pod_that_is_deleted_while_the_kubelet_is_down(node: Node, gatew
     """It runs until the kubelet is back."""
     await node.run_pod("a", [{"name": "c", "resources": {"limits": {RESOURCE: 1}}, "command": [*FOREVER, "the-pod"]}])
     index = await index_of(node, "a")
-    with process("the-pod") as ended:
+    with process(await process_of("the-pod")) as ended:
         await node.stop_kubelet()
         (node.root / "manifests/a.json").unlink()
         await node.start_kubelet()
