@@ -23,6 +23,7 @@ fronts        both of them, and the parts that they share
 status        everything there is to know of a gateway, as one value
 web           the pages and metrics made of it
 events        events of Kubernetes made of it
+serving       one resource's task: driver, plugin, and their successors
 gateway       name -> resource, and what a new configuration changes
 preflight     what the upgrade of a node's kubelet would do
 daemon        the process

@@ -36,7 +36,7 @@ from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.ownership import FOLDER, LAST
-from dpgateway.serving import NodeParts, Serving
+from dpgateway.serving import NodeParts, ServedResource
 from dpgateway.status.figures import ClusterFigures
 from dpgateway.status.overview import Overview
 from dpgateway.status.readiness import History
@@ -73,7 +73,7 @@ class Gateway:
         self._settling: asyncio.TimerHandle | None = None
         self._lingers = False
         """Whether it serves on only until another gateway has taken over."""
-        self._serving: dict[str, Serving] = {}
+        self._serving: dict[str, ServedResource] = {}
         """`_serving` contains what serves each resource, keyed by name."""
         self._changing = asyncio.Lock()
         """Held while resources are added, removed or restarted: by a reload, or by a change of front."""
@@ -249,17 +249,17 @@ class Gateway:
             extra = {"resource": config.name, "driver": config.driver, "reason": old.pending}
             _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)
 
-    def _serve(self, config: ResourceConfig, old: Serving | None = None) -> Serving:
+    def _serve(self, config: ResourceConfig, old: ServedResource | None = None) -> ServedResource:
         """Starts the task of a resource. ``old``: its predecessor, which serves on at first."""
         history = old.history if old is not None else History()
-        serving = Serving(
+        serving = ServedResource(
             watched(config), time.monotonic(), history=history, parts=self._parts, placed=self._placed, old=old
         )
         serving.task = self._spawn(config.name, serving.run)
         self.changed.notify()
         return serving
 
-    def _placed(self, serving: Serving) -> None:
+    def _placed(self, serving: ServedResource) -> None:
         self._serving[serving.config.value.name] = serving
 
     # changes of front

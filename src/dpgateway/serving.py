@@ -50,15 +50,15 @@ class NodeParts:
 
 
 @dataclass(eq=False)
-class Serving(Served):
+class ServedResource(Served):
     """A resource while it is served. Used from the event loop."""
 
     parts: NodeParts = field(kw_only=True)
-    placed: Callable[[Serving], None] = field(kw_only=True)
+    placed: Callable[[ServedResource], None] = field(kw_only=True)
     """Called when it takes the place of its predecessor."""
-    old: Serving | None = None
+    old: ServedResource | None = None
     """The predecessor, which serves the resource until this one does."""
-    next: Serving | None = None
+    next: ServedResource | None = None
     """The successor, which waits for its driver to list devices."""
     task: asyncio.Task[None] = field(init=False)
     """Runs :meth:`run`."""
@@ -154,7 +154,7 @@ class Serving(Served):
             # Ends the group, and with it the driver.
             raise _Over
 
-    async def _take_the_place(self, old: Serving, driver: RunningDriver) -> None:
+    async def _take_the_place(self, old: ServedResource, driver: RunningDriver) -> None:
         """Returns once the old one has ended: it serves while it offers devices and the new driver has none."""
         changed, fronts, config = self.parts.changed, self.parts.fronts, self.config.value
         driver.state.subscribe(changed.notify)

@@ -20,7 +20,7 @@ _PATTERN = "there a container gets all that the pattern matches: write a match o
 
 
 @dataclass(frozen=True, slots=True)
-class HostNode:
+class ExposedNode:
     """A device node, and its path in containers."""
 
     hostPath: str
@@ -33,7 +33,7 @@ class HostDevices:
     """Its configuration. `healthCheckIntervalSeconds` has no equivalent: the kernel tells of each change."""
 
     resourceName: str
-    hostDevices: tuple[HostNode, ...]
+    hostDevices: tuple[ExposedNode, ...]
     numDevices: int
     socketName: str = ""
     healthCheckIntervalSeconds: int = 0
