@@ -56,6 +56,8 @@ from dpgateway.node.runtime import CdiSupport
 
 PAUSE = 1.0
 """Seconds between two writes that can wait."""
+GATHERING = 0.05
+"""Seconds between two looks while a change waits, however many others come."""
 SETTLING = 5.0
 """Seconds from the start until devices are left out of an earlier gateway's slices."""
 LONGEST_PAUSE = 60.0
@@ -193,6 +195,7 @@ class Publisher:
                 with contextlib.suppress(TimeoutError):  # the next change may be one that doesn't wait
                     async with asyncio.timeout(pause):
                         await self._changed.wait(version)
+                        await asyncio.sleep(GATHERING)
                 continue
             # What is missing was deleted, perhaps together with its Node.
             if any(one.create for one in todo) and self.state.value.slices:
