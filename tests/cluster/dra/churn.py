@@ -105,10 +105,13 @@ class Churn:
 
     def events(self, *reasons):
         """The events of its pods with one of these reasons: what they say, and how many do."""
+        return Counter(note for _, note in self.told(*reasons))
+
+    def told(self, *reasons):
+        """The same events, each as the pod's name and what it says."""
         found = self._control.api("GET", EVENTS)["items"]
-        return Counter(
-            one["note"] for one in found if one["regarding"]["name"] in self.pods and one["reason"] in reasons
-        )
+        some = [(one["regarding"]["name"], one["note"]) for one in found if one["reason"] in reasons]
+        return [(name, note) for name, note in some if name in self.pods]
 
     @property
     def _lives_now(self):
