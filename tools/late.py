@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-START = Path(__file__).parent / "start"
+START = Path(__file__).with_name("late_start")
 """Python imports its `sitecustomize` at the start of each process."""
 
 
