@@ -156,19 +156,19 @@ class ServedResource(Served):
 
     async def _take_the_place(self, old: ServedResource, driver: RunningDriver) -> None:
         """Returns once the old one has ended: it serves while it offers devices and the new driver has none."""
-        changed, fronts, config = self.parts.changed, self.parts.fronts, self.config.value
+        changed, fronts = self.parts.changed, self.parts.fronts
         driver.state.subscribe(changed.notify)
         # One that leaves its front offers nothing, and may keep from its successor what that needs to list devices.
         while old.has_devices and fronts.offers(old.config.value) and not driver.healthy:
             await changed.wait(changed.version)
         # Ownership carries over: another gateway may have taken the resource from the old one.
         self.ours, self.follows = old.is_ours, old.follows
-        fronts.expect(config)
+        fronts.expect(self.config.value)
         await old.stop()
         # Also while the old one ended. Asked for it again, the other gateway would give it back.
         if self.follows and not old.follows:
             self.ours, self.follows = False, False
-        fronts.place(config)
+        fronts.place(self.config.value)  # the newest: a reload may have given it another pool meanwhile
         self.placed(self)
         old.next = self.old = None
         self.in_place.set()

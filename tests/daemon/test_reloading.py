@@ -410,6 +410,20 @@ async def test_a_resource_takes_its_hardware_between_pools(gateway, kubelet):
     assert [registered(kubelet, name) for name in (A, B)] == [1, 1]
 
 
+async def test_a_new_pool_while_the_new_driver_waits(gateway, kubelet, gate):
+    await served(gateway, kubelet, resource(A), resource(B, pool="p"))
+    slow = gate([Device("a"), Device("b")])
+    waits = resource(A, driver_class=scripted(devices=slow))
+    await gateway.takes_over(waits, resource(B, pool="p"), changes=f"restarted: {A} (driver)")
+    pooled = replace(waits, pool="p"), resource(B, pool="p")
+    await gateway.takes_over(*pooled, changes=f"changed in place: {A} (pool)")
+    slow.open()
+    await kubelet.wait_for(lambda: registered(kubelet, A) == 2)
+    await offered(kubelet, A)
+    assert (await kubelet.admit("x", {"c": {A: 1}}))["ok"]
+    assert not (await kubelet.admit("y", {"c": {B: 2}}))["ok"]
+
+
 @pytest.mark.parametrize("then", ["restarted", "removed"])
 async def test_a_prepare_outlives_its_driver(gateway, kubelet, gate, then):
     slow = gate()
