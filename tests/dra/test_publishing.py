@@ -183,6 +183,16 @@ async def test_slices_that_are_deleted_one_by_one_come_back_at_once(rig: Rig) ->
     assert set(failures) <= {""}
 
 
+async def test_further_slices_are_none_that_somebody_has_deleted(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    names = [f"d{number:03}" for number in range(65)]
+    rig.want(*names)
+    await rig.has(*names)
+    assert (len(rig.store.list("resourceslices", "", OURS)), rig.publisher.deleted) == (2, 0)
+
+
 async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
     rig.allowed.set(True)
     rig.want("a")

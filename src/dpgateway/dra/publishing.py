@@ -140,6 +140,8 @@ class Publisher:
         """When slices were last written, in RFC 3339."""
         self.writes: Counter[str] = Counter()
         """The attempts to write slices, by outcome."""
+        self._known = frozenset[str]()
+        """The names of the slices at the last look, but for those that were deleted here."""
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
         self._changed = Signal()
@@ -197,9 +199,9 @@ class Publisher:
                         await self._changed.wait(version)
                         await asyncio.sleep(GATHERING)
                 continue
-            # What is missing was deleted, perhaps together with its Node.
+            # What is missing was deleted, perhaps together with its Node; further slices may be new ones.
             if any(one.create for one in todo) and self.state.value.slices:
-                self._count_wipe()
+                self._count_wipe(seen)
                 await self._identify()
                 if self._obstacle and wanted:
                     continue
@@ -217,10 +219,14 @@ class Publisher:
             left = len(self._seen.objects.value or ())
             self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
 
-    def _count_wipe(self) -> None:
-        """Once for slices that are deleted one after the other."""
+    def _missing(self, seen: Mapping[str, Object]) -> bool:
+        """Whether somebody else has deleted slices."""
+        return not self._known <= seen.keys()
+
+    def _count_wipe(self, seen: Mapping[str, Object]) -> None:
+        """Counts slices that somebody has deleted: once, if one after the other."""
         now = time.monotonic()
-        if not self._wiped or now - self._wiped[-1] > PAUSE:
+        if self._missing(seen) and (not self._wiped or now - self._wiped[-1] > PAUSE):
             self._wiped.append(now)
             self.deleted += 1
 
@@ -264,8 +270,7 @@ class Publisher:
         gone, tainted = any(one.gone for one in differences), any(one.tainted for one in differences)
         if written is None and gone and not tainted:
             return max(0.0, self._settled - now)
-        missing = len(seen) < self.state.value.slices
-        if written is None or missing or gone or tainted:
+        if written is None or gone or tainted or self._missing(seen):
             return 0.0
         return max(0.0, written + PAUSE - now)
 
@@ -275,6 +280,7 @@ class Publisher:
             for one in some.delete:
                 name = one["metadata"]["name"]
                 await self._server.delete(ObjectKind.SLICE, name)
+                self._known -= {name}
                 self._seen.removed(name)
             for one in some.update:
                 try:
@@ -322,6 +328,7 @@ class Publisher:
         contested: bool = False,
     ) -> None:
         self._complaint.say(*failures)
+        self._known = frozenset(self._seen.objects.value or ())
         found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
         devices, written = sum(len(spec.get("devices") or ()) for spec in found), self.state.value.written
         text = "; ".join(failures)
