@@ -11,9 +11,11 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ClusterError
+from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.claims.records import ClaimRecord
 from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
 from dpgateway.dra.reconciling import Pauses, Reconciling
-from dpgateway.errors import KubeletError
+from dpgateway.errors import KubeletError, RequestError
 from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import PodResources
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
@@ -21,6 +23,7 @@ from dpgateway_simulator.wire import v1
 from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
 from tests.node.lister import Lister
 from tests.support.resources import NAME
+from tests.support.specs import own
 from tests.support.waiting import until
 
 AT_ONCE, LATER = Pauses(600, 0), Pauses(600, 600)
@@ -111,6 +114,35 @@ async def test_a_second_look_too_early_ends_nothing(
     assert await reconciling.look()
     assert await reconciling.look()
     assert "c" in node.records
+
+
+class FullDisk(ClaimFiles):
+    """As long as it is full, nothing can be written."""
+
+    full = False
+
+    def write(self, one: ClaimRecord) -> None:
+        if self.full:
+            raise OSError("no space left on device")
+        super().write(one)
+
+
+async def test_an_end_that_the_disk_refused_is_begun_again(
+    node: ClaimNode, kubelet: Kubelet, resource: ClaimedResource
+) -> None:
+    disk = FullDisk(node.folder)
+    claims, asked = await node.gateway(resource, disk=(disk, own(node.specs))), node.allocate("c", "a")
+    await claims.prepare([asked])
+    delete(node)
+    reconciling = kubelet.compares(claims)
+    assert await reconciling.look()
+    disk.full = True
+    with pytest.raises(RequestError, match="no space left"):
+        await reconciling.look()
+    disk.full = False
+    await reconciling.look()
+    await until(lambda: node.records == {})
+    assert resource.lanes.released == ["a"]
 
 
 @pytest.mark.parametrize("sign", ["listed", "directory", "allocated"])

@@ -118,6 +118,10 @@ class ClaimEnds:
             if record.phase is Phase.ENDING:
                 self._goes_on(record)
 
+    def goes_on(self, uid: str) -> bool:
+        """Whether the claim's end is under way."""
+        return uid in self._endings
+
     def _goes_on(self, record: ClaimRecord) -> asyncio.Task[None]:
         """The claim's end, begun if it isn't under way."""
         if (known := self._endings.get(record.uid)) is not None:

@@ -104,6 +104,7 @@ class Reconciling:
             await self._store.missing("; ".join(lost))
         # Whatever driver they are of: the records may be of an earlier driver's name.
         listed = {(one.namespace, one.name): one for one in found.claims}
+        await self._go_on()
         await self._follow_pods(listed)
         await self._end_stale(NodeEvidence(listed.keys(), directories))
         return bool(without or self._stale or self._store.doubt.value)
@@ -181,6 +182,12 @@ class Reconciling:
     async def _note(self, record: ClaimRecord, pods: tuple[tuple[str, str], ...]) -> None:
         if self._store.records.get(record.uid) is record and pods != record.pods:
             await self._store.write(replace(record, pods=pods))
+
+    async def _go_on(self) -> None:
+        """Goes on with the ends that the disk refused to record: only the kubelet's would be asked for again."""
+        for record in tuple(self._store.records.values()):
+            if record.phase is Phase.ENDING and not self._claims.ends.goes_on(record.uid):
+                await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._end, record)))
 
     async def _end_stale(self, node: NodeEvidence) -> None:
         """Ends the records that were stale at two looks."""
