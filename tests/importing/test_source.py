@@ -37,6 +37,12 @@ def test_files_in_a_config_map(read):
     assert (two.plain(), two.place.line) == ({"word": 2}, 8)
 
 
+def test_references_are_no_objects(read):
+    checks = "spec:\n  healthChecks:\n  - {apiVersion: v1, kind: Thing, name: a}\n"
+    (one,) = read(f"kind: Thing\nmetadata: {{name: a}}\n---\nkind: Kustomization\n{checks}").objects("Thing")
+    assert one.place.line == 1
+
+
 def test_an_alias_as_a_key(read):
     """Without a space before the colon, as Go's YAML reads it; and no other text is changed."""
     (one,) = read("name: &app plugin\ncontrollers:\n  *app:\n    text: |\n      *app: 1\n").documents

@@ -46,6 +46,7 @@ _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
 _FLAGS_OF_FILES = {"config", "config-file"}
+_OF_OBJECTS = ("metadata", "spec", "data")
 _REPEATED = ("annotations", "managedFields")
 _ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
@@ -95,9 +96,9 @@ class Source:
         return cls(path, text, tuple(documents), dev, tuple(broken))
 
     def objects(self, *kinds: str) -> Iterator[Written]:
-        """The Kubernetes objects of these kinds."""
+        """The Kubernetes objects of these kinds, without references to objects, which have a kind and a name only."""
         for one in self.everywhere(*kinds):
-            if text(one.below("kind")) in kinds:
+            if text(one.below("kind")) in kinds and any(one.below(key) for key in _OF_OBJECTS):
                 yield one
 
     def holding(self, *keys: str) -> Iterator[Written]:

@@ -98,8 +98,15 @@ def test_what_wraps_it(imported, text):
     }
 
 
-def test_users_of_it_are_none(importing):
-    text = "kind: HelmRelease\nspec: {dependsOn: [{name: intel-device-plugins-gpu}], values: {args: [--a]}}"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: HelmRelease\nspec: {dependsOn: [{name: intel-device-plugins-gpu}], values: {args: [--a]}}",
+        "kind: Kustomization\nspec: {healthChecks: [{kind: HelmRelease, name: intel-device-plugins-gpu}]}",
+        "kind: Kustomization\nspec: {healthChecks: [{kind: GpuDevicePlugin, name: a}]}",
+    ],
+)
+def test_users_of_it_are_none(importing, text):
     assert "found nothing of it" in importing.refused("intel-device-plugins", text)[0]
 
 
