@@ -370,16 +370,31 @@ def test_the_prefix_of_its_command_line(imported):
         ('"selectors": {"drivers": ["iavf"], "ddpProfiles": ["GTPv1"]}', "ddpProfiles"),
         ('"selectors": {"drivers": ["mlx5_core"], "pKeys": ["0x1"]}', "pKeys"),
         ('"selectors": {"drivers": ["mlx5_core"], "vdpaType": "other"}', "vdpaType"),
-        ('"selectors": {"drivers": ["mlx5_core"], "auxTypes": ["sf"]}', "auxTypes"),
         ('"deviceType": "auxNetDevice", "selectors": {"drivers": ["mlx5_core"]}', "auxTypes"),
         ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf", "eth"]}', "auxTypes"),
-        ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pKeys": ["0x1"]}', "pKeys"),
         ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pfNames": ["eth0#x"]}', "pfNames"),
     ],
 )
 def test_what_would_select_more_is_left_out(imported, pool, lost):
     written = imported(f'{{"resourceList": [{{"resourceName": "a", {pool}}}]}}\n')
     assert (written.resources, [one["what"] for one in written.not_kept]) == ({}, [lost])
+
+
+@pytest.mark.usefixtures("card", "sub_functions")
+@pytest.mark.parametrize(
+    ("kind", "asked", "ignored", "found"),
+    [
+        ("accelerator", '"drivers": ["igb_uio"]', '"pfNames": ["a"], "isRdma": true', "0000:20:00.0"),
+        ("auxNetDevice", '"auxTypes": ["sf"], "pfNames": ["pf18"]', '"pciAddresses": ["a"]', "mlx5_core.sf.4"),
+        ("auxNetDevice", '"auxTypes": ["sf"], "pfNames": ["pf18"]', '"pKeys": ["0x1"]', "mlx5_core.sf.4"),
+        ("netDevice", '"drivers": ["iavf"]', '"auxTypes": ["sf"]', "0000:17:00.1"),
+    ],
+)
+def test_selectors_that_the_plugin_ignores(imported, kind, asked, ignored, found):
+    pool = f'"resourceName": "a", "deviceType": "{kind}", "selectors": {{{asked}, {ignored}}}'
+    written = imported(f'{{"resourceList": [{{{pool}}}]}}\n')
+    assert list(written.given("intel.com/a")) == [found]
+    assert [one["what"] for one in written.not_kept] == list(json.loads(f"{{{ignored}}}"))
 
 
 def test_what_a_pool_says_beside_its_selectors(imported, tree):

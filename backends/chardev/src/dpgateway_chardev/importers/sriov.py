@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from dpgateway.importing import (
@@ -32,6 +32,14 @@ _NO_PREFIX = (
     f"the prefix is the plugin's default, {_PREFIX}, because this file has no --resource-prefix; the operator's "
     "default is openshift.io"
 )
+_OF_ALL = {"vendors", "devices", "drivers"}
+_OF_NETWORK = {"pfNames", "rootDevices", "linkTypes", "isRdma", "needVhostNet"}
+_ASKED = {
+    "netDevice": _OF_ALL | _OF_NETWORK | {"pciAddresses", "acpiIndexes", "ddpProfiles", "vdpaType", "pKeys"},
+    "accelerator": _OF_ALL | {"pciAddresses"},
+    "auxNetDevice": _OF_ALL | _OF_NETWORK | {"auxTypes"},
+}
+"""The keys of selectors that the plugin reads, by the type of device."""
 _BY_KIND_OF_NODE = "make a configuration for each kind of node"
 _OF_ALL_NODES = re.compile(r"(?i).*config.*|.*\.(json|ya?ml|conf|cfg|txt)")
 """The names of files in a ConfigMap that aren't nodes' names, as which the operator has one for each node."""
@@ -174,12 +182,23 @@ class _SriovResource:
     def _selectors(self) -> Iterator[FunctionSelector]:
         if not self.pool.selectors:  # {} are selectors, which every function passes
             self._lose("selectors", "without any the plugin offers nothing")
-        for one in self.pool.selectors:
+        for one in map(self._asked, self.pool.selectors):
             if reasons := list(sriov_auxiliary.unknown(one) if self._auxiliary else one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
             else:
                 yield one
+
+    def _asked(self, selector: FunctionSelector) -> FunctionSelector:
+        """The selector without what the plugin ignores."""
+        kind = self.pool.deviceType
+        ignored: dict[str, Any] = {
+            one.name: one.default for one in fields(FunctionSelector) if one.name not in _ASKED[kind]
+        }
+        for key in ignored:
+            if getattr(selector, key):
+                self._lose("selectors", f"the plugin ignores it for {kind}", key)
+        return replace(selector, **ignored)
 
     @property
     def _auxiliary(self) -> bool:

@@ -13,16 +13,12 @@ from typing import Any
 from dpgateway_chardev.importers.sriov_selectors import HAS_RDMA, LINKS, FunctionSelector, both, meant
 
 _NAMES = r"[^.]+\.sf\.[0-9]+"
-_PCI_ONLY = ("pciAddresses", "acpiIndexes", "ddpProfiles", "pKeys", "vdpaType")
 
 
 def unknown(selector: FunctionSelector) -> Iterator[tuple[str, str]]:
     """The keys that can't be converted, with reasons."""
     if set(selector.auxTypes) != {"sf"}:
         yield "auxTypes", "expected sf, because the plugin itself takes nothing else"
-    for key in _PCI_ONLY:
-        if getattr(selector, key):
-            yield key, "the plugin doesn't ask for it of auxiliary devices"
     yield from selector.wrong_links_or_numbers
 
 

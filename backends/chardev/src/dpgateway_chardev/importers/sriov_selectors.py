@@ -74,7 +74,6 @@ class FunctionSelector:
         why = {
             "ddpProfiles": "the plugin asks devlink, or the program ddptool; sysfs doesn't have the profile",
             "pKeys": "they are in a directory (infiniband) that isn't there while a pod has the interface to itself",
-            "auxTypes": "only auxNetDevice has them",
         }
         yield from ((key, text) for key, text in why.items() if getattr(self, key))
         if self.vdpaType not in {"", *_VDPA}:
