@@ -3,15 +3,16 @@ from functools import partial
 
 import pytest
 
+NODES = [
+    {"hostPath": "/dev/infiniband/uverbs0", "containerPath": "/dev/infiniband/uverbs0", "permission": "rwm"},
+    {"hostPath": "/dev/infiniband/rdma_cm", "containerPath": "/dev/rdma_cm", "permission": "r"},
+]
 CONFIG = {
     "resourceName": "github.com/everpeace-ib",
     "socketName": "everpeace-ib.sock",
     "numDevices": 1000,
     "healthCheckIntervalSeconds": 30,
-    "hostDevices": [
-        {"hostPath": "/dev/infiniband/uverbs0", "containerPath": "/dev/infiniband/uverbs0", "permission": "rwm"},
-        {"hostPath": "/dev/infiniband/rdma_cm", "containerPath": "/dev/rdma_cm", "permission": "r"},
-    ],
+    "hostDevices": NODES,
 }
 NAME = "github.com/everpeace-ib"
 
@@ -55,6 +56,16 @@ def test_one_node(imported):
     written = imported(json.dumps(CONFIG | {"hostDevices": one, "numDevices": 5}))
     assert written.nodes(NAME) == {"fuse": [("/dev/fuse", "/dev/fuse", "rwm")]}
     assert written.resources[NAME].shares.count == 5
+
+
+def test_directories_are_skipped(imported):
+    """There a directory gives nothing, also not what is in it."""
+    two = [{"hostPath": "/dev/infiniband/", "containerPath": "/dev/infiniband"}, *NODES]
+    written = imported(manifest(hostDevices=two))
+    assert written.nodes(NAME) == imported(manifest()).nodes(NAME)
+    assert [what for _, _, _, what in written.lost] == ["the directory /dev/infiniband/"]
+    alone = imported(manifest(hostDevices=two[:1]))
+    assert (alone.resources, alone.lost[0][3]) == ({}, "the directory /dev/infiniband/")
 
 
 def test_what_is_not_kept(imported):

@@ -14,9 +14,11 @@ from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, TOO_MANY
 from dpgateway_chardev.importers.generic import ResourceOfGroups
 from dpgateway_chardev.importers.generic_config import DevicePaths, Path
+from dpgateway_chardev.importers.paths import is_directory
 
 _EXPECTED = "a mapping with the keys resourceName, hostDevices, numDevices"
 _PATTERN = "there a container gets all that the pattern matches: write a match of these devices, with a group"
+_DIRECTORY = "there, since August 2021, a container gets neither a directory nor what is in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,15 @@ def _converted(written: Written, one: HostDevices, source: Source) -> tuple[Impo
     name = one.resourceName.strip()
     if patterns := [node.hostPath for node in one.hostDevices if is_glob(node.hostPath)]:
         return None, [NotKept(written.at("hostDevices"), f"the devices of {patterns[0]}", _PATTERN, name)]
-    paths = tuple([Path(node.hostPath, node.containerPath, node.permission) for node in one.hostDevices])
+    whole = {node.hostPath for node in one.hostDevices if is_directory(node.hostPath, source.dev)}
+    lost = [NotKept(written.at("hostDevices"), f"the directory {path}", _DIRECTORY, name) for path in sorted(whole)]
+    nodes = [node for node in one.hostDevices if node.hostPath not in whole]
+    paths = tuple([Path(node.hostPath, node.containerPath, node.permission) for node in nodes])
     group = ResourceOfGroups(written, name, [DevicePaths(paths)], source.dev)
     if one.numDevices < 1 or (options := group.options()) is None:
         none = [NotKept(written.at("numDevices"), "the resource", "it offers none of it", name)]
-        return None, group.not_kept or none
-    lost = list(group.not_kept)
+        return None, [*lost, *group.not_kept] or none
+    lost += group.not_kept
     if one.numDevices > MOST_SHARES:
         lost.append(NotKept(written.at("numDevices"), f"numDevices of {one.numDevices}", TOO_MANY, name))
     more = {"shares": {"count": min(one.numDevices, MOST_SHARES), "ids": "{share}"}}
