@@ -86,16 +86,59 @@ def test_what_is_not_kept(imported):
         "kind: HelmRelease\nmetadata: {name: intel-device-plugin-gpu}\nspec: {values: {sharedDevNum: 3}}",
         "kind: HelmRelease\nspec: {chartRef: {name: a}, values: {name: intel-gpu-plugin, sharedDevNum: 3}}",
         "kind: DaemonSet\nspec: {containers: [{name: intel-gpu-plugin, args: [-shared-dev-num=3]}]}",
+        "kind: HelmChart\nspec: {chart: intel-device-plugins-gpu, set: {sharedDevNum: '3'}}",
+        (
+            "kind: Application\nspec: {source: {chart: intel-device-plugins-gpu, helm: {parameters: "
+            "[{name: sharedDevNum, value: '3'}]}}}"
+        ),
+        (
+            "kind: ApplicationSet\nspec: {template: {spec: {source: {chart: intel-device-plugins-gpu, "
+            "helm: {valuesObject: {sharedDevNum: 3}}}}}}"
+        ),
+        "kind: Kustomization\nhelmCharts: [{name: intel-device-plugins-gpu, valuesInline: {sharedDevNum: 3}}]",
+        "releases: [{name: a, chart: intel/intel-device-plugins-gpu, values: [{sharedDevNum: 3}]}]",
         "intel-device-plugins-gpu: {sharedDevNum: 3}",
         "name: intel-gpu-plugin\nsharedDevNum: 3",
+        "name: intel-device-plugins-gpu\nsharedDevNum: 3",
+        (
+            "kind: HelmRelease\nspec: {chart: {spec: {chart: intel-device-plugins-gpu}}, valuesFrom: [{name: a}]}"
+            "\n---\nkind: ConfigMap\ndata:\n  values.yaml: |\n    name: intel-gpu-plugin\n    sharedDevNum: 3\n"
+        ),
     ],
 )
 def test_what_wraps_it(imported, text):
     written = imported(text)
-    assert {name: one.shares.count for name, one in written.resources.items()} == {
-        "gpu.intel.com/i915": 3,
-        "gpu.intel.com/xe": 3,
+    counts = {name: one.shares.count for name, one in written.resources.items()}
+    assert counts.pop("gpu.intel.com/monitoring", 1) == 1
+    assert counts == {"gpu.intel.com/i915": 3, "gpu.intel.com/xe": 3}
+
+
+def test_values_that_charts_have_themselves(imported):
+    release = "---\nkind: HelmRelease\nspec: {{chart: {{spec: {{chart: intel-device-plugins-{}}}}}}}\n"
+    written = imported("".join(map(release.format, ("gpu", "sgx", "iaa"))))
+    counts = {name: one.shares.count for name, one in written.resources.items()}
+    assert counts.items() >= {
+        ("gpu.intel.com/i915", 1),
+        ("gpu.intel.com/monitoring", 1),
+        ("sgx.intel.com/enclave", 110),
+        ("iaa.intel.com/wq-user-shared", 10),
     }
+    none = imported(release.format("gpu").replace("}}\n", "}, values: {enableMonitoring: false}}\n"))
+    assert set(none.resources) == {"gpu.intel.com/i915", "gpu.intel.com/xe"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: HelmRelease\nspec: {chart: {spec: {chart: intel-device-plugins-gpu}},\n valuesFrom: [{name: a}]}",
+        "kind: Application\nspec: {source: {chart: intel-device-plugins-gpu, helm: {\n valueFiles: [a.yaml]}}}",
+        "kind: Kustomization\nhelmCharts: [{name: intel-device-plugins-gpu,\n valuesFile: a.yaml}]",
+    ],
+)
+def test_values_that_are_elsewhere(imported, text):
+    written = imported(text)
+    assert {one.shares.count for one in written.resources.values()} == {1}
+    assert [one["line"] for one in written.not_kept if one["what"] == "otherValues"] == [3]
 
 
 @pytest.mark.parametrize(

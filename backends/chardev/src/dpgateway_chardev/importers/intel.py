@@ -9,9 +9,9 @@ Source: intel/intel-device-plugins-for-kubernetes, pkg/apis/deviceplugin/v1, cmd
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from dpgateway.importing import (
@@ -53,6 +53,13 @@ _FLAGS = {
 """The names in objects, by those of flags."""
 _SGX_OF_FLAGS, _SGX_OF_OBJECT = 110, 1
 """The limits, if none is written: of the plugin, and of the operator, which writes the flags."""
+_OF_CHARTS: Mapping[str, Mapping[str, Any]] = {
+    "gpu": {"enableMonitoring": True},
+    "sgx": {"enclaveLimit": _SGX_OF_FLAGS, "provisionLimit": _SGX_OF_FLAGS},
+    "dsa": {"sharedDevNum": 10},
+    "iaa": {"sharedDevNum": 10},
+}
+"""What the values of charts are that aren't written, where the operator has other defaults."""
 _VFIO: list[Any] = [
     {"host_path": ["/dev/vfio/{attr:iommu_group}", "/dev/vfio/noiommu-{attr:iommu_group}"]},
     "/dev/vfio/vfio",
@@ -73,6 +80,9 @@ _QAT_FILE = "/sys/kernel/debug/qat_{attr:physfn/driver}_{attr:physfn}/"
 _NPUS = ["0x7e4c", "0x643e", "0xad1d", "0x7d1d", "0xb03e", "0xfd3e", "0xd71d"]
 _IDXD = ["0x0b25", "0x11fb", "0x1212"]
 
+_FILES = ("valuesFrom", "valueFiles", "valuesFile")
+"""Where releases of Flux, of Argo CD and of Kustomizations name other values."""
+_ELSEWHERE = "these values aren't in this file, so the counts may be others: give both, with a line --- between them"
 _PREFERENCES = {"balanced": "spread", "packed": "packed"}
 _SET_UP = "it sets the devices up before the plugin starts, and the gateway changes none: do that by other means"
 _BALANCED = "there it takes functions of different PFs, and the gateway doesn't know which belong together"
@@ -104,6 +114,8 @@ class IntelPlugin:
     initImage: str = ""
     provisioningConfig: str = ""
     nodeSelector: Mapping[str, str] = field(default_factory=dict)
+    otherValues: bool = False
+    """Whether a release takes values from elsewhere."""
 
 
 _KEYS = tuple(IntelPlugin.__dataclass_fields__)
@@ -154,21 +166,53 @@ def _settings(source: Source) -> Iterator[tuple[str, Written]]:
 
 def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
     """Those of charts: of releases, whose chart's name is somewhere in them, and of files of values."""
-    for one in source.objects("HelmRelease", "Application", "HelmChart"):
+    alone = list(_of_values(source))
+    for one in _releases(source):
         own = [part for part in one.parts() if "dependsOn" not in part.place.key]
         chart = next((found for part in own if (found := _CHART.fullmatch(text(part)))), None)
-        values = next(filter(_holds, replace(source, documents=(one,)).everywhere(*_KEYS)), None)
+        inside = replace(source, documents=(one,))
+        values = next(inside.holding(*_KEYS) if chart else filter(_holds, inside.everywhere(*_KEYS)), None)
         if chart is None and values is not None:
             chart = _OWN_NAME.fullmatch(text(values.below("name")))
-        if chart is not None:
-            yield chart[1], _known(values or Written({}, one.place))
+        elsewhere = next((value for part in own for key in _FILES if (value := part.below(key))), None)
+        if chart is not None and not (elsewhere and any(plugin == chart[1] for plugin, _ in alone)):
+            more = {"otherValues": replace(elsewhere, value=True)} if elsewhere else {}
+            yield _rendered(chart[1], values or Written({}, one.place), _parameters(own) | more)
+    yield from alone
+
+
+def _releases(source: Source) -> Iterator[Written]:
+    """Those of Flux, Argo CD and k3s, of Kustomizations, and of Helmfile."""
+    yield from source.objects("HelmRelease", "Application", "ApplicationSet", "HelmChart")
+    for one in source.holding("helmCharts", "releases"):
+        yield from (*items(one.below("helmCharts")), *items(one.below("releases")))
+
+
+def _of_values(source: Source) -> Iterator[tuple[str, Written]]:
+    """Those of files of values, also in ConfigMaps."""
+    maps = (replace(source, documents=(one,)).everywhere(*_KEYS) for one in source.objects("ConfigMap"))
+    for one in (*source.documents, *chain.from_iterable(maps)):
+        name = text(one.below("name")) if _holds(one) else ""
+        if named := _OWN_NAME.fullmatch(name) or _CHART.fullmatch(name):
+            yield _rendered(named[1], one, {})
     for one in source.documents:
-        named = _OWN_NAME.fullmatch(text(one.below("name"))) if _holds(one) else None
-        if named is not None:
-            yield named[1], _known(one)
         for key, part in one.value.items() if isinstance(one.value, dict) else ():
             if chart := _CHART.fullmatch(key):  # a chart in a chart
-                yield chart[1], _known(part)
+                yield _rendered(chart[1], part, {})
+
+
+def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[str, Written]:
+    """The settings of the object that a chart makes of values, as text: "3" is 3 there."""
+    known: dict[str, Written] = _known(values).value
+    given = {key: replace(one, value=_typed(text(one))) if text(one) else one for key, one in known.items()}
+    defaults = {key: Written(value, values.place) for key, value in _OF_CHARTS.get(plugin, {}).items()}
+    return plugin, Written(defaults | given | more, values.place)
+
+
+def _parameters(parts: Sequence[Written]) -> dict[str, Written]:
+    """What a release sets one by one, as Argo CD and Helmfile write it."""
+    pairs = ((text(part.below("name")), part.below("value")) for part in parts)
+    return {key: replace(one, value=_typed(text(one) or str(one.value))) for key, one in pairs if one and key in _KEYS}
 
 
 def _plugin_of_kind(written: Written) -> str:
@@ -362,6 +406,7 @@ def _lost(plugin: str, one: IntelPlugin) -> Iterator[tuple[str, str]]:
     counted = {"sgx": ("enclaveLimit", "provisionLimit")}.get(plugin, ("sharedDevNum",))
     others = [driver for driver in one.kernelVfDrivers if driver not in _QAT]
     lost: list[tuple[str, object, str, str]] = [
+        (plugin, one.otherValues, "otherValues", _ELSEWHERE),
         ("fpga", True, "mode", "boards need the driver fpga of dpgateway-fpga, whose README says how to name them"),
         ("gpu npu", True, "the ids", f"there they are the kernel's numbers, which another start may change; {RUNNING}"),
         ("qat dsa iaa dlb", one.initImage, "initImage", _SET_UP),
