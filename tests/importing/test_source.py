@@ -59,6 +59,8 @@ def test_an_alias_as_a_key(read):
         ("a:\n  b: {type: configMap, name: mine}\n", "; line 2 names the ConfigMap mine, which may have it: "),
         ("volumes:\n- configMap:\n    name: mine\n", "; line 2 names the ConfigMap mine, which may have it"),
         ("valuesFrom:\n- kind: ConfigMap\n  name: mine\n", "; line 2 names the ConfigMap mine, which may have it"),
+        ("helmCharts:\n- name: a\n  valuesFile: b.yaml\n", "; line 3 takes it from b.yaml: give that one"),
+        ("helm:\n  valueFiles:\n  - b.yaml\n", "; line 3 takes it from b.yaml: give that one"),
         ("configMapGenerator:\n- files:\n  - x.yaml=a/b.yaml\n", "; line 3 takes it from a/b.yaml: give that one"),
     ],
 )

@@ -46,6 +46,7 @@ _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
 _FLAGS_OF_FILES = {"config", "config-file"}
+_OF_VALUES = ("valuesFile", "valueFiles")
 _OF_OBJECTS = ("metadata", "spec", "data")
 _REPEATED = ("annotations", "managedFields")
 _ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
@@ -153,6 +154,10 @@ class Source:
             for generator in items(one.below("configMapGenerator")):
                 files = ((file.place, text(file).rpartition("=")[2]) for file in items(generator.below("files")))
                 yield from ((place, f"takes it from {file}") for place, file in files)
+        for one in self.holding(*_OF_VALUES):
+            parts = [part for key in _OF_VALUES if (part := one.below(key))]
+            values = [each for part in parts for each in (items(part) or [part])]
+            yield from ((each.place, f"takes it from {text(each)}") for each in values if text(each))
         for one in self.everywhere("configMap"):
             # a volume, bjw-s' app-template, Flux' valuesFrom
             is_one = text(one.below("type")) == "configMap" or text(one.below("kind")) == "ConfigMap"
