@@ -100,6 +100,12 @@ def test_a_chart_with_the_plugins_own_list(imported, importing):
     assert "found nothing of it" in importing.refused("k8s-rdma-shared-dev-plugin", text % "")[0]
 
 
+@pytest.mark.parametrize("key", ["deploy", "install"])
+def test_a_plugin_that_the_chart_does_not_deploy(importing, key):
+    text = f"rdmaSharedDevicePlugin: {{{key}: false, resources: [{{name: it, vendors: [15b3]}}]}}\n"
+    assert "found nothing of it" in importing.refused("k8s-rdma-shared-dev-plugin", text)[0]
+
+
 def test_nothing_of_it(importing):
     (told,) = importing.refused("k8s-rdma-shared-dev-plugin", "kind: NicClusterPolicy\nspec: {}\n")
     assert told.startswith("theirs: found nothing of it, expected a mapping with the key configList, or a chart's ")

@@ -353,6 +353,17 @@ def test_what_wraps_it(imported, text):
     assert "# The prefix is the plugin's default, intel.com" in written.text
 
 
+@pytest.mark.usefixtures("card")
+def test_pools_of_a_charts_values(imported, importing):
+    """Those of NVIDIA's network operator, which has RDMA devices only."""
+    values = "sriovDevicePlugin:\n  deploy: true\n  resources: [{name: a, vendors: ['8086']}]\n"
+    written = imported(values)
+    assert list(written.given("nvidia.com/a")) == ["0000:17:00.3"]
+    assert (written.not_kept, "--resource-prefix" in written.text) == ([], False)
+    refused = importing.refused("sriov-network-device-plugin", values.replace("true", "false"))
+    assert "found nothing of it" in refused[0]
+
+
 def test_the_prefix_of_its_command_line(imported):
     daemon_set = "kind: DaemonSet\nspec: {containers: [{args: [--resource-prefix=example.org]}]}\n---\n"
     whole = imported(daemon_set + '{"resourceList": [{"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]}\n')

@@ -97,12 +97,19 @@ def k8s_rdma_shared_dev_plugin(source: Source) -> Imported:
 
 def _of_charts(source: Source) -> Iterator[Written]:
     """The resources in the values of the network operator's chart, and of Spiderpool's."""
-    for one in source.holding("rdmaSharedDevicePlugin"):
-        part = in_any_case(one, "rdmaSharedDevicePlugin")
-        yield from items(part and in_any_case(part, "resources"))
-        config = part and in_any_case(part, "deviceConfig")
+    for part in deployed_by_charts(source, "rdmaSharedDevicePlugin"):
+        yield from items(in_any_case(part, "resources"))
+        config = in_any_case(part, "deviceConfig")
         if config and in_any_case(config, "configList") is None:
             yield config
+
+
+def deployed_by_charts(source: Source, plugin: str) -> Iterator[Written]:
+    """The values of a plugin that the chart deploys."""
+    for one in source.holding(plugin):
+        part = in_any_case(one, plugin)
+        if part is not None and not any(part.part(key).value is False for key in ("deploy", "install")):
+            yield part
 
 
 def _reasons(pool: RdmaPool) -> Iterator[tuple[str, str]]:

@@ -23,9 +23,10 @@ from dpgateway.importing import (
     items,
 )
 from dpgateway_chardev.importers import DRIVER, sriov_auxiliary, sriov_policy
+from dpgateway_chardev.importers.rdma_shared import deployed_by_charts
 from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector
 
-_PREFIX = "intel.com"
+_PREFIX, _CHARTS_PREFIX = "intel.com", "nvidia.com"
 _EXPECTED = f"a mapping with the key resourceList, or an object of the kind {sriov_policy.KIND}"
 _PROC = "in a container, say where it sees the host's /proc: the interface with the default route isn't given"
 _NO_PREFIX = (
@@ -61,6 +62,7 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     files = list(source.holding("resourceList"))
     pools = [one for file in files for one in ([file] if file.problems else items(in_any_case(file, "resourceList")))]
+    pools += _of_charts(source)
     given = [value.value for words in source.commands() for name, value in flags(words) if name == "resource-prefix"]
     not_kept: list[NotKept] = []
     policies = sriov_policy.pools(source, prefixed=bool(given), not_kept=not_kept)
@@ -82,6 +84,20 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     made = [(node, made) for node, one in converted if (made := one.resource(alone=alone)) is not None]
     resources, other = _of_nodes(made)
     return Imported(resources, (*not_kept, *(lost for _, one in converted for lost in one.not_kept), *other))
+
+
+def _of_charts(source: Source) -> Iterator[Written]:
+    """The pools in the values of NVIDIA's network operator, whose selectors are beside their names."""
+    for part in deployed_by_charts(source, "sriovDevicePlugin"):
+        for pool in items(part.below("resources")):
+            selectors = (
+                {key: value for key, value in pool.value.items() if key != "name"}
+                if isinstance(pool.value, dict)
+                else {}
+            )
+            of_rdma = replace(pool, value=selectors | {"isRdma": Written(True, pool.place)})
+            named = {"resourceName": pool.part("name"), "resourcePrefix": Written(_CHARTS_PREFIX, pool.place)}
+            yield replace(pool, value=named | {"selectors": of_rdma})
 
 
 def _files(source: Source) -> Iterator[tuple[int, str]]:
