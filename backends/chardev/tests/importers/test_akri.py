@@ -72,6 +72,9 @@ def nodes(written, name):
         ('KERNEL=="video*", ATTRS{product}=="Cam.*"', ["/dev/video0", "/dev/video1"]),
         ('KERNEL=="video*" , ENV{ID_V4L_CAPABILITIES}==":"', ["/dev/video1"]),
         ('KERNEL=="video*", KERNEL!="video0"', ["/dev/video1"]),
+        ('ENV{DEVNAME}=="/dev/video1"', ["/dev/video1"]),
+        ('ENV{DEVNAME}=="/dev/video1", ENV{ID_V4L_CAPABILITIES}=="*:capture:*"', ["/dev/video0", "/dev/video1"]),
+        ('KERNEL=="video0", ENV{DEVNAME}=="/dev/video1", ENV{ID_V4L_CAPABILITIES}=="*:capture:*"', ["/dev/video0"]),
         ('SUBSYSTEM!="usb", ATTRS{idVendor}=="046d"', None),
         ('KERNEL=="video*", ATTRS{idVendor}!="046d"', None),
         ('TAG=="uaccess"', None),
@@ -86,6 +89,12 @@ def test_comparisons(imported, rule, found):
         assert written.not_kept[0]["what"] == f"the rule {rule}"
     else:
         assert sorted(path for one in nodes(written, "akri.sh/video") for path in one) == found
+
+
+def test_objects_without_a_node(imported):
+    """There the node of what they are in is given."""
+    text = VIDEO.replace('SUBSYSTEM=="video4linux", KERNEL=="video[0-9]*"', 'SUBSYSTEM=="input"')
+    assert "objects without a node" in [one["what"] for one in imported(text).not_kept]
 
 
 def test_a_device_and_all_below_it(imported):

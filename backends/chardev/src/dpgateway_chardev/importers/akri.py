@@ -1,7 +1,8 @@
 """Akri: its Configurations for devices of a node, which are rules of udev.
 
 Source: project-akri/akri, discovery-handlers/udev/src/{udev_rule_grammar.pest,discovery_impl.rs,discovery_handler.rs},
-shared/src/akri/configuration.rs, agent/src/plugin_manager/device_plugin_instance_controller.rs.
+shared/src/akri/configuration.rs, agent/src/plugin_manager/device_plugin_instance_controller.rs; systemd,
+src/libsystemd/sd-device/device-enumerator.c, match_property.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ _OF_BROKERS = {
 }
 _WITH_KEYS = {"attr", "env", "attrs"}
 _PLAIN = re.compile(r"[\w:/ -]*")
+_WITH_NODES = {"block", "hidraw", "misc", "tty", "usb", "video4linux"}
+"""Subsystems whose objects have nodes, or are in USB devices, which have one themselves."""
+_PARENTS_NODE = "there the node of the nearest ancestor that has one is theirs: write a match of that ancestor"
+_ONE_OF_ENV = "where a rule has ENV several times, one of them is enough for a device, as it is for Akri"
 _RECURSIVE = (
     "a device and all devices below it are one there; here that needs rules with ATTRS, KERNELS, DRIVERS or "
     'SUBSYSTEMS, which name the common ancestor: write group: "{kernels}" with them'
@@ -87,10 +92,13 @@ def akri(source: Source) -> Imported:
     for written, one in entries.read:
         name = f"akri.sh/{one.name}"
         lost = [NotKept(written.at(key), what, why, name) for key, what, why in _lost(written, one)]
-        matches = [match for rule in one.details.udevRules if (match := _match(rule)) is not None]
+        rules = [_matches(rule) for rule in one.details.udevRules]
+        matches = [match for rule in rules for match in rule]
         not_kept += lost
         if matches:
-            resources.append(ImportedResource(name, written.place, DRIVER, _options(one, matches), _more(one)))
+            warnings = (_ONE_OF_ENV,) if any(len(rule) > 1 for rule in rules) else ()
+            options = _options(one, matches)
+            resources.append(ImportedResource(name, written.place, DRIVER, options, _more(one), warnings))
     return Imported(tuple(resources), tuple(not_kept))
 
 
@@ -149,21 +157,35 @@ def _of_ancestor(match: Mapping[str, Any]) -> bool:
     return bool({"subsystems", "kernels", "drivers", "attrs"} & match.keys())
 
 
-def _match(rule: str) -> dict[str, Any] | None:
-    """A rule as an alternative of match; None if match can't say it. Only objects with a node are devices."""
+def _may_have_no_node(match: Mapping[str, Any]) -> bool:
+    named = "kernel" in match or match.get("env", {}).get("DEVNAME") != {"present": True}
+    return not named and match["subsystem"] not in _WITH_NODES
+
+
+def _matches(rule: str) -> list[dict[str, Any]]:
+    """A rule as alternatives of match, one for each ENV, of which libudev demands one; none if match can't say it. Only
+    objects with a node are devices.
+    """
     match: dict[str, Any] = {"subsystem": "*"}
-    tests: dict[str, dict[str, Any]] = {"env": {"DEVNAME": {"present": True}}}
+    tests: dict[str, dict[str, Any]] = {}
+    properties: list[dict[str, Any]] = []
     for name, key, operation, value in _FILTER.findall(rule):
-        test = _test(name, operation, value)
+        # the kernel's name is a path for udev
+        test = _test(name, operation, value.removeprefix("/dev/") if key == "DEVNAME" else value)
         field_of = _GLOBS.get(name) or _EXPRESSIONS.get(name)
         if test is None or field_of is None:
-            return None
+            return []
+        if name == "ENV":
+            properties.append({key: test})
+            continue
         group, step = (tests.setdefault(field_of, {}), key) if field_of in _WITH_KEYS else (match, field_of)
         both = _both(group.get(step), test)
         if both is None:
-            return None
+            return []
         group[step] = both
-    return match | tests if _FILTER.sub("", rule).strip() == "" and rule.strip() else None
+    if _FILTER.sub("", rule).strip() or not rule.strip():
+        return []
+    return [match | {"env": {"DEVNAME": {"present": True}} | one} | tests for one in properties or [{}]]
 
 
 def _both(one: Any, other: Any) -> Any:  # noqa: ANN401  tests of match
@@ -188,11 +210,14 @@ def _test(name: str, operation: str, value: str) -> Any:  # noqa: ANN401  a test
 
 def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, str]]:
     """What isn't kept: its key, what it is, and why."""
+    matches = [match for rule in one.details.udevRules for match in _matches(rule) or [{}]]
     for rule in one.details.udevRules:
-        if _match(rule) is None:
+        if not _matches(rule):
             yield "details", f"the rule {rule}", "it has a field or a comparison that match hasn't"
-    if one.details.groupRecursive and not all(_of_ancestor(_match(rule) or {}) for rule in one.details.udevRules):
+    if one.details.groupRecursive and not all(map(_of_ancestor, matches)):
         yield "details", "groupRecursive", _RECURSIVE
+    if any(map(_may_have_no_node, matches)):
+        yield "details", "objects without a node", _PARENTS_NODE
     if one.capacity > MOST_SHARES:
         yield "capacity", f"a capacity of {one.capacity}", TOO_MANY
     for key, why in _OF_BROKERS.items():
