@@ -83,6 +83,33 @@ def test_comments_name_kubevirts_part(imported):
     assert "  # In this object say externalResourceProvider: true for it" in qat
 
 
+def test_the_last_entry_of_a_model_has_it(imported):
+    again = """\
+      - {pciVendorSelector: "8086:6f55", resourceName: intel.com/qat}
+      - {pciVendorSelector: "8086:6F54", resourceName: intel.com/other}
+      - {pciVendorSelector: "10de:1eb8", resourceName: nvidia.com/other}
+      mediatedDevices:
+      - {mdevNameSelector: GRID T4-1Q, resourceName: nvidia.com/one}
+      - {mdevNameSelector: GRID_T4-1Q, resourceName: nvidia.com/two}
+"""
+    written = imported(PCI + again)
+    models = {
+        name: sorted({one.env["PCI_ID"].glob[0] for one in made.options.match if one.env})
+        for name, made in written.resources.items()
+    }
+    assert models == {
+        "nvidia.com/T4-gpu": ["10DE:1EB8"],
+        "intel.com/qat": ["8086:6F55"],
+        "intel.com/other": ["8086:6F54"],
+        "nvidia.com/other": ["10DE:1EB8"],
+        "nvidia.com/two": [],
+    }
+    assert written.lost == [
+        (8, "spec.configuration.permittedHostDevices.pciHostDevices[1]", "intel.com/qat", "the selector 8086:6F54"),
+        (14, "spec.configuration.permittedHostDevices.mediatedDevices[0]", "nvidia.com/one", "the selector GRID T4-1Q"),
+    ]
+
+
 def test_mediated_devices(imported, tree):
     for name, group, kind, said in (("aaaa", 7, "nvidia-222", "GRID T4-1Q"), ("bbbb", 8, "i915-GVTg_V5_4", None)):
         here = f"/sys/devices/pci0000:00/0000:00:03.0/{name}"

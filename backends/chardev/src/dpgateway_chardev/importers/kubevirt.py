@@ -89,6 +89,10 @@ class Mediated:
     disabled: bool = False
 
     @property
+    def model(self) -> str:
+        return self.mdevNameSelector
+
+    @property
     def matches(self) -> Iterator[dict[str, Any]]:
         """The name of the type, with a _ for each space; without a name, its directory's name."""
         name = {"regex": re.escape(self.mdevNameSelector).replace("_", "[ _]")}
@@ -130,6 +134,7 @@ class UsbHostDevice:
 
 
 T = TypeVar("T", Pci, Mediated, UsbHostDevice)
+M = TypeVar("M", Pci, Mediated)
 
 
 def kubevirt(source: Source) -> Imported:
@@ -143,7 +148,8 @@ def kubevirt(source: Source) -> Imported:
     for at, one in pci.read:
         if not one.is_one_model:
             not_kept.append(NotKept(at.place, f"the selector {one.model}", _NO_MODEL, one.resourceName))
-    pci = replace(pci, read=tuple((at, one) for at, one in pci.read if one.is_one_model))
+    pci = _last(replace(pci, read=tuple((at, one) for at, one in pci.read if one.is_one_model)), not_kept)
+    mediated = _last(mediated, not_kept)
     if problems and not (pci.read or mediated.read or usb.read or not_kept):
         raise problems[0]
     not_kept += [refused(problem) for one in problems for problem in one.problems]
@@ -172,6 +178,20 @@ def _entries(
         problems.extend([error] if written or not any(one.value for one in permitted) else [])
         return Entries((), ())
     return replace(entries, read=tuple(one for one in entries.read if not one[1].disabled))
+
+
+def _last(entries: Entries[M], not_kept: list[NotKept]) -> Entries[M]:
+    """The entries that have their devices: of several for one model the last one, as in virt-handler's maps."""
+    served = [(at, one) for at, one in entries.read if not one.externalResourceProvider]
+    last = {one.model.upper().replace(" ", "_"): (at, one.resourceName) for at, one in served}
+    without = []
+    for at, one in served:
+        having, name = last[one.model.upper().replace(" ", "_")]
+        if name != one.resourceName:
+            without.append(at)
+            why = f"KubeVirt gives it to {name}, which line {having.place.line} says later"
+            not_kept.append(NotKept(at.place, f"the selector {one.model}", why, one.resourceName))
+    return replace(entries, read=tuple((at, one) for at, one in entries.read if at not in without))
 
 
 def _functions(prefix: str, devices: Sequence[tuple[Written, Any]]) -> Iterator[ImportedResource]:
