@@ -110,6 +110,8 @@ def test_broken_document_costs_no_other_one(read):
     [
         ('resource "kubernetes_daemonset" "gdp" {\n  metadata {\n    name = "gdp"\n  }\n}\n', "Terraform's language"),
         ('{lib, ...}: {\n  values.image = "gdp";\n}\n', "Nix"),
+        ("spec:\n{% if wanted %}\n  a: {{ b }}\n{% endif %}\n", "Jinja"),
+        ('a: \'{{hub fromConfigMap "" "b" "c" hub}}\'\n', "a policy's template"),
         ("local k = import 'k.libsonnet';\nk.daemonSet.new('gdp') + {\n  spec+: {},\n}\n", "Jsonnet"),
     ],
 )

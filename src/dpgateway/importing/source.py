@@ -29,8 +29,11 @@ MOST_DOCUMENTS = 1000
 """YAML documents in one file."""
 PATIENCE = 60.0
 """Seconds to wait for data from a pipe, which may be kubectl's output."""
-_TEMPLATE = "it looks like a chart's template: give what `helm template` prints"
+_CHARTS = "a chart's template"
 _LANGUAGES = (
+    ("Jinja", re.compile(r"\{%")),
+    ("a policy's template", re.compile(r"\{\{-?hub\b")),  # of Open Cluster Management
+    (_CHARTS, re.compile(r"\{\{")),
     (
         "Terraform's language",
         re.compile(r"^\s*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
@@ -39,7 +42,7 @@ _LANGUAGES = (
     ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s*=|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
 )
 """What a line of other languages looks like, in the order in which they are tried."""
-_OF_THE_CLUSTER = "it looks like {}: give what it makes, as `kubectl get -o yaml` prints it"
+_OF_THE_CLUSTER = "give what it makes, as `kubectl get -o yaml` prints it"
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
@@ -184,9 +187,9 @@ class Source:
 
 def _hint(part: str) -> str:
     """What a text looks like that isn't YAML; empty if like nothing known."""
-    if "{{" in part:
-        return _TEMPLATE
-    return next((_OF_THE_CLUSTER.format(name) for name, pattern in _LANGUAGES if pattern.search(part)), "")
+    name = next((name for name, pattern in _LANGUAGES if pattern.search(part)), "")
+    instead = "give what `helm template` prints" if name == _CHARTS else _OF_THE_CLUSTER
+    return f"it looks like {name}: {instead}" if name else ""
 
 
 def _may_be_yaml(text: str) -> bool:
