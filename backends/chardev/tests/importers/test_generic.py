@@ -375,7 +375,6 @@ devices:
         (10, "devices[0].groups[4]", "devic.es/several", "the mount /opt/file"),
         (11, "devices[0].groups[5]", "devic.es/several", "/sys/kernel/node"),
         (6, "devices[0].groups[1]", "devic.es/several", "the group of /dev/b"),
-        (3, "devices[0].groups", "devic.es/several", "different counts"),
         (14, "devices[1].groups[0]", "devic.es/mixed", "paths"),
         (12, "devices[1]", "devic.es/mixed", "the ids"),
         (18, "devices[2].groups[0]", "devic.es/only-mounts", "the mount /opt/file"),
@@ -387,7 +386,7 @@ devices:
         "permissions": "r",
         "container_path": "/dev/x",
     }
-    assert written.resources["devic.es/several"].shares.count == 1  # what the third group has
+    assert written.resources["devic.es/several"].shares.count == 3  # what the first group has
     assert set(written.resources) == {"devic.es/several", "devic.es/mixed"}
 
 
@@ -588,6 +587,14 @@ def test_counts_above_the_most_shares(imported):
     written = imported(of("[{count: 5000, paths: [{path: /dev/fuse}]}]"))
     assert written.resources["a.b/it"].shares.count == 1000
     assert [(one["what"], one["why"]) for one in written.not_kept] == [("a count of 5000", "shares are at most 1000")]
+
+
+def test_counts_of_groups_that_are_not_kept(imported):
+    written = imported(of("[{count: 10, paths: [{path: /dev/a}]}, {count: 2, paths: [{path: /run/b}]}]"))
+    assert written.resources["a.b/it"].shares.count == 10
+    assert [one["what"] for one in written.not_kept] == ["/run/b"]
+    written = imported(of("[{count: 10, paths: [{path: /dev/a}]}, {count: 2, paths: [{path: /dev/b}]}]"))
+    assert (written.resources["a.b/it"].shares.count, written.lost[0][3]) == (2, "different counts")
 
 
 def test_one_bad_entry(imported):

@@ -53,7 +53,7 @@ class ResourceOfGroups:
         self._written, self._name, self._dev, self._warnings = written, name, dev, warnings
         self._short, self._number = name.rpartition("/")[2], len(groups)
         self.not_kept: list[NotKept] = []
-        # the groups that offer something, by their numbers
+        # the groups that offer something, and that the driver can offer, by their numbers
         self._groups = {number: one for number, one in enumerate(groups) if one.paths or one.sticks}
 
     def resource(self) -> ImportedResource | None:
@@ -98,8 +98,8 @@ class ResourceOfGroups:
             return self._usb()
         options = self._of_groups(groups)
         if options is None:
-            alone = [group for number, group in self._groups.items() if self._is_alone(number, group)]
-            options = self._paths(alone) if alone else None
+            self._groups = {number: one for number, one in self._groups.items() if self._is_alone(number, one)}
+            options = self._paths() if self._groups else None
         return options
 
     def _of_groups(self, groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
@@ -129,7 +129,8 @@ class ResourceOfGroups:
         for number, group in self._groups.items():
             if group.paths:
                 self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
-        options = generic_match.usb([one for one in self._groups.values() if one.sticks], self._short)
+        self._groups = {number: one for number, one in self._groups.items() if one.sticks}
+        options = generic_match.usb(list(self._groups.values()), self._short)
         if options is None:
             self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
         return options
@@ -169,17 +170,15 @@ class ResourceOfGroups:
         )
         return next((why for is_so, why in reasons if is_so), "other groups of the resource can't be kept beside it")
 
-    def _paths(self, alone: Sequence[DevicePaths]) -> dict[str, Any]:
-        first = alone[0].paths[0]
-        alike = list[Path]()
-        for group in alone:
+    def _paths(self) -> dict[str, Any]:
+        first, *_ = (group.paths[0] for group in self._groups.values())
+        for number, group in tuple(self._groups.items()):
             path = group.paths[0]
-            if (path.permissions, path.mountPath.strip()) == (first.permissions, first.mountPath.strip()):
-                alike.append(path)
-            else:
+            if (path.permissions, path.mountPath.strip()) != (first.permissions, first.mountPath.strip()):
                 why = "permissions and container_path hold for all devices; those of the first group are kept"
-                at = self._at("groups", next(number for number, one in self._groups.items() if one is group))
-                self._lose(at, f"the group of {path.path}", why)
+                self._lose(self._at("groups", number), f"the group of {path.path}", why)
+                del self._groups[number]
+        alike = [group.paths[0] for group in self._groups.values()]
         paths = list(dict.fromkeys(_glob(path.path.strip()) for path in alike))
         options: dict[str, Any] = {"paths": paths, "permissions": first.permissions or "mrw"} | self._type_of(alike)
         if inside := first.mountPath.strip():
