@@ -47,7 +47,7 @@ NO_ANSWER = "none"
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
 
 SERVER_ERROR = 500
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 401, 403, 404, 409, 410, 422
 
 Object = Mapping[str, Any]
 """An object of the API server, as JSON."""

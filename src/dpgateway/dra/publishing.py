@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 from dpgateway.cluster.server import (
     CONFLICT,
+    INVALID,
     NOT_FOUND,
     SERVER_ERROR,
     ApiServer,
@@ -68,6 +69,9 @@ AGAIN = 60.0
 """Seconds until a Node with an obstacle is read again, at random between half and one and a half of it."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
+
+OF_ONE_OBJECT = frozenset({CONFLICT, INVALID})
+"""What the server says of an object, rather than of this gateway or itself."""
 
 AskRuntime = Callable[[], Awaitable[CdiSupport]]
 """Asks the container runtime."""
@@ -275,26 +279,42 @@ class Publisher:
         return max(0.0, written + PAUSE - now)
 
     async def _write(self, todo: Iterable[SliceChanges]) -> None:
-        """Raises ClusterError. Ends early if a slice was deleted meanwhile."""
+        """Raises ClusterError; what the server says of one object keeps no other pool from being written. Ends early if
+        a slice was deleted meanwhile.
+        """
+        refused: ClusterError | None = None
         for some in todo:
-            for one in some.delete:
-                name = one["metadata"]["name"]
-                await self._server.delete(ObjectKind.SLICE, name)
-                self._known -= {name}
-                self._seen.removed(name)
-            for one in some.update:
-                try:
-                    self._seen.wrote(await self._server.replace(ObjectKind.SLICE, one))
-                except ClusterError as error:
-                    if error.status != NOT_FOUND:
-                        raise
-                    # A kubelet that starts deletes one slice after the other. That is no failure: no time to lose.
-                    self._seen.removed(one["metadata"]["name"])
+            try:
+                if not await self._write_pool(some):
                     return
-            for one in some.create:
-                self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
+            except ClusterError as error:
+                if error.status not in OF_ONE_OBJECT:
+                    raise
+                refused = refused or error
         self.written_at = timestamp()
         self.state.set(replace(self.state.value, written=time.monotonic()))
+        if refused is not None:
+            raise refused
+
+    async def _write_pool(self, some: SliceChanges) -> bool:
+        """Returns whether no slice was deleted meanwhile. Raises ClusterError."""
+        for one in some.delete:
+            name = one["metadata"]["name"]
+            await self._server.delete(ObjectKind.SLICE, name)
+            self._known -= {name}
+            self._seen.removed(name)
+        for one in some.update:
+            try:
+                self._seen.wrote(await self._server.replace(ObjectKind.SLICE, one))
+            except ClusterError as error:
+                if error.status != NOT_FOUND:
+                    raise
+                # A kubelet that starts deletes one slice after the other. That is no failure: no time to lose.
+                self._seen.removed(one["metadata"]["name"])
+                return False
+        for one in some.create:
+            self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
+        return True
 
     async def _refused(self, wanted: Wanted) -> Mapping[str, str]:
         """Why pools can't be published, by name: the server would drop fields of theirs."""

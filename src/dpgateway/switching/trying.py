@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping
 
-from dpgateway.cluster.server import FORBIDDEN, ClusterError
+from dpgateway.cluster.server import FORBIDDEN, INVALID, ClusterError
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.publishing import Publisher
@@ -22,7 +22,7 @@ from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
 from dpgateway.model import Device
 
-REFUSED = frozenset({FORBIDDEN, 422})
+REFUSED = frozenset({FORBIDDEN, INVALID})
 """What RBAC answers, and an admission policy."""
 LONGEST_PAUSE = 60.0
 """Seconds between two tries that fail."""
