@@ -72,7 +72,8 @@ class Machine:
         """The process id of systemd as the host has it, once it is systemd."""
         assert self._process is not None
         pid = str(self._process.pid)
-        with contextlib.suppress(FileNotFoundError, IndexError):  # the script isn't there yet
+        # The script isn't there yet, or it was a command of the script, which has ended.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, IndexError):
             for _ in range(2):  # the script, unshare, systemd
                 pid = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
             if Path(f"/proc/{pid}/comm").read_text() == "systemd\n":
