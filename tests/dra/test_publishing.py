@@ -318,6 +318,31 @@ async def test_a_device_that_is_gone_at_the_start_leaves_the_slices_later(next_o
     assert time.monotonic() - began >= SETTLING
 
 
+@pytest.mark.parametrize("why", ["nobody offers it", "the kubelet is too old"])
+async def test_a_pool_that_ends_at_the_start_does_not_wait(next_one: Rig, why: str) -> None:
+    loop = slow_clock()
+    began = loop.time()
+    if why == "nobody offers it":
+        next_one.publisher.wanted.set({})
+    else:
+        next_one.version("v1.34.9")
+        next_one.want("a", "b")
+    next_one.start()
+    await next_one.until(lambda: not next_one.store.list("resourceslices", "", OURS))
+    assert loop.time() - began < SETTLING
+
+
+async def test_a_new_pool_does_not_wait_for_one_that_loses_a_device(next_one: Rig) -> None:
+    loop = slow_clock()
+    began = loop.time()
+    next_one.want("b")
+    new = contents(pool([Offered(Device("c"), "example.com/new", "c", frozenset({"c"}))], DRIVER, {}))
+    next_one.publisher.wanted.set({**(next_one.publisher.wanted.value or {}), "n1/example.com/new": new})
+    next_one.start()
+    await next_one.until(lambda: sorted(next_one.devices) == ["a", "b", "c"])
+    assert loop.time() - began < SETTLING
+
+
 async def test_what_gets_a_taint_at_the_start_does_not_wait(next_one: Rig) -> None:
     loop = slow_clock()
     began = loop.time()

@@ -11,9 +11,9 @@ own. What decides when:
   driver, and deletes no slices.
 - A change waits until PAUSE after the last write, so a device that flaps costs one write a second. What must not be
   given any more doesn't wait.
-- A gateway that starts leaves no device out of an earlier one's slices until SETTLING: at first it doesn't know whether
+- A gateway that starts leaves no device out of a pool as it finds it until SETTLING: at first it doesn't know whether
   the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
-  prepared once that is known. A taint doesn't wait.
+  prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
 - The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
   so the uid is read again whenever slices are missing.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
@@ -146,6 +146,8 @@ class Publisher:
         """The attempts to write slices, by outcome."""
         self._known = frozenset[str]()
         """The names of the slices at the last look, but for those that were deleted here."""
+        self._ours = set[str]()
+        """The pools that this gateway has written."""
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
         self._changed = Signal()
@@ -192,34 +194,36 @@ class Publisher:
             if obstacle:
                 wanted = {}
             refused = await self._refused(wanted)
-            todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
-            if not any(map(any, todo)):
+            kept = {name: one for name, one in wanted.items() if name not in refused}
+            todo, early = self._due(self._todo(kept, seen), kept, seen)
+            if not early and not todo:
                 failures = (obstacle,) if obstacle else tuple(refused.values())
                 self._say(*failures, refused=refused, right=not failures)
                 return
-            if (pause := self._pause(todo, seen)) > 0:
+            if (pause := self._pause(todo.values(), seen) if todo else early) > 0:
                 with contextlib.suppress(TimeoutError):  # the next change may be one that doesn't wait
                     async with asyncio.timeout(pause):
                         await self._changed.wait(version)
                         await asyncio.sleep(GATHERING)
                 continue
             # What is missing was deleted, perhaps together with its Node; further slices may be new ones.
-            if any(one.create for one in todo) and self.state.value.slices:
+            if any(one.create for one in todo.values()) and self.state.value.slices:
                 self._count_wipe(seen)
                 await self._identify()
                 if self._obstacle and wanted:
                     continue
                 seen = self._seen.objects.value
-                todo = self._todo({name: one for name, one in wanted.items() if name not in refused}, seen)
-            await self._write(todo)
+                todo, _ = self._due(self._todo(kept, seen), kept, seen)
+            self._ours |= todo.keys()
+            await self._write(todo.values())
             self.writes["success"] += 1
 
     async def _withdraw(self) -> None:
         """Deletes the slices that nobody offers. Raises ClusterError."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return
-        if any(map(any, todo := self._todo(dict.fromkeys(wanted), seen))):
-            await self._write(todo)
+        if todo := self._todo(dict.fromkeys(wanted), seen):
+            await self._write(todo.values())
             left = len(self._seen.objects.value or ())
             self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
 
@@ -250,18 +254,31 @@ class Publisher:
     def _identity(self, pool: str) -> Identity:
         return Identity(self._driver, self._node, self._uid, pool)
 
-    def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> list[SliceChanges]:
-        """The changes of each pool. Slices of a pool that is no longer wanted are deleted."""
+    def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> dict[str, SliceChanges]:
+        """The changes, by the pools that have any. Slices of a pool that is no longer wanted are deleted."""
         by_pool: dict[str, list[Object]] = {name: [] for name in wanted}
         for one in seen.values():
             by_pool.setdefault(str(one["spec"]["pool"]["name"]), []).append(one)
-        found = []
+        found = {}
         for name, some in by_pool.items():
             if name not in wanted:
-                found.append(SliceChanges(delete=tuple(some)))
+                found[name] = SliceChanges(delete=tuple(some))
             elif (contents := wanted[name]) is not None:
-                found.append(changes(contents, some, self._identity(name)))
-        return found
+                found[name] = changes(contents, some, self._identity(name))
+        return {name: one for name, one in found.items() if any(one)}
+
+    def _due(
+        self, todo: Mapping[str, SliceChanges], wanted: Wanted, seen: Mapping[str, Object]
+    ) -> tuple[dict[str, SliceChanges], float]:
+        """The changes but those that leave devices out too early; and the seconds until these are due, 0.0 if there
+        are none.
+        """
+        if (rest := self._settled - time.monotonic()) <= 0:
+            return dict(todo), 0.0
+        found = (todo.keys() & wanted.keys()) - self._ours
+        differences = {name: _differences(todo[name], seen) for name in found}
+        early = {name for name, one in differences.items() if one.gone and not one.tainted}
+        return {name: one for name, one in todo.items() if name not in early}, rest if early else 0.0
 
     def _pause(self, todo: Iterable[SliceChanges], seen: Mapping[str, Object]) -> float:
         """Seconds until the changes may be written."""
@@ -272,8 +289,6 @@ class Publisher:
             return LONGEST_PAUSE - (now - self._wiped[0])
         differences = [_differences(one, seen) for one in todo]
         gone, tainted = any(one.gone for one in differences), any(one.tainted for one in differences)
-        if written is None and gone and not tainted:
-            return max(0.0, self._settled - now)
         if written is None or gone or tainted or self._missing(seen):
             return 0.0
         return max(0.0, written + PAUSE - now)
