@@ -105,6 +105,22 @@ def slices(cluster):
     return {(one["name"], one["resourceVersion"]): [it["name"] for it in one.get("devices", ())] for one in found}
 
 
+async def published(cluster, count):
+    while sum(map(len, slices(cluster).values())) != count:
+        await cluster.server.store.changed()
+
+
+async def test_a_kubelet_whose_socket_was_deleted_goes_on_with_dra(cluster, gateway, kubelet):
+    await gateway.start(thing("dra"))
+    await published(cluster, 4)
+    since = len(kubelet.events)
+    kubelet.delete_socket()
+    await kubelet.wait_for_event("plugin registered", since)
+    gateway.reload({**thing("dra"), "options": {"count": 5, "env_prefix": "THING"}})
+    await published(cluster, 5)
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+
+
 async def test_slices_of_an_earlier_gateway_stay_until_it_is_known_what_pods_hold(cluster, gateway, kubelet):
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)
@@ -114,8 +130,7 @@ async def test_slices_of_an_earlier_gateway_stay_until_it_is_known_what_pods_hol
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
     cluster.delete("plugin", force=True)  # the kubelet's checkpoint names it until a plugin is asked again
-    while sorted(map(len, slices(cluster).values())) != [4]:
-        await cluster.server.store.changed()
+    await published(cluster, 4)
     before = slices(cluster)
     await gateway.end(signal.SIGKILL)
     cluster.create("next", {"c": {THING: 1}})

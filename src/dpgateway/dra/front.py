@@ -250,7 +250,7 @@ class DraFront:
 
     def kubelet_gone(self) -> None:
         """The kubelet ended: nothing is published before the next one has registered the driver."""
-        self.instance.answer.set(None)
+        self.instance.kubelet_gone()
 
     def ending(self) -> None:
         """The process is about to end: its slices stay, and the kubelet turns to a successor."""

@@ -72,6 +72,8 @@ class DriverInstance:
         self._registration: RegistrationSocket | None = None
         self._passing: asyncio.Task[None] | None = None
         """Passes calls on to the newer gateway, until that has registered."""
+        self._unheard: float | None = None
+        """Since when the kubelet seems to be gone, on the loop's clock, unless the driver was registered anew since."""
 
     async def own(self) -> None:
         """Returns with the driver's lock. Raises KubeletError, OSError."""
@@ -96,24 +98,44 @@ class DriverInstance:
             registration = RegistrationSocket(self._root, what, _log)
             registration.answer.subscribe(lambda: self.answer.set(registration.answer.value))
             await registration.open()
-            self._registration = registration
+            self._registration, self._unheard = registration, None
             if self._ends:  # since the registration was begun
                 registration.leave()
 
+    def kubelet_gone(self) -> None:
+        """The kubelet's socket of the device plugins is gone: the next kubelet has to register the driver."""
+        self.answer.set(None)
+        self._unheard = asyncio.get_running_loop().time()
+
     async def keep(self) -> None:
-        """Serves and registers again if somebody removes the sockets, as a reset of the node does; never returns."""
+        """Serves and registers again if somebody removes the sockets, as a reset of the node does, or the kubelet's
+        alone: a kubelet that runs on says nothing to a registration that it knows. Never returns.
+        """
         while True:
             await asyncio.sleep(aligned(LOOK))
-            if self._ends or self._handover.asked.is_set() or all(path.exists() for path in self._sockets):
+            if self._ends or self._handover.asked.is_set():
                 continue
-            _log.warning("a socket of %s was removed, so it is registered again", self._driver)
-            try:
-                await self.own()  # its lock may be gone, too
-                await self.serve()
-                if self._handover.listens:
-                    self._handover.listen()
-            except (KubeletError, OSError) as error:
-                _log.error("DRA can't be served: %s", error)
+            if not all(path.exists() for path in self._sockets):
+                _log.warning("a socket of %s was removed, so it is registered again", self._driver)
+                await self._again()
+            elif self._silent:
+                await self._leave()  # first: a kubelet refuses a second registration of one service
+                await self._again()
+
+    @property
+    def _silent(self) -> bool:
+        """Whether no kubelet has said anything since the last one seemed to be gone, LOOK ago."""
+        unheard = self.answer.value is None and self._unheard is not None
+        return unheard and asyncio.get_running_loop().time() - (self._unheard or 0.0) >= LOOK
+
+    async def _again(self) -> None:
+        try:
+            await self.own()  # its lock may be gone, too
+            await self.serve()
+            if self._handover.listens:
+                self._handover.listen()
+        except (KubeletError, OSError) as error:
+            _log.error("DRA can't be served: %s", error)
 
     @property
     def _sockets(self) -> tuple[Path, ...]:
