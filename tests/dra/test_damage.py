@@ -111,6 +111,19 @@ async def test_a_preparation_that_fails_frees_nothing(damaged: Damaged) -> None:
     assert "free" in await one(await claims.prepare([damaged.node.allocate("d", "a")]))
 
 
+async def test_claims_that_wait_look_again_once_one_of_several_damaged_records_is_gone(damaged: Damaged) -> None:
+    claims = await damaged.gateway(patience=IN_VAIN)
+    other = damaged.file.with_name("z.json")  # named after it, so the reason of the doubt stays as it is
+    other.write_text("?")
+    await claims.load()
+    assert "Expecting" in await one(await claims.prepare([damaged.asked]))
+    looked = claims.doubt.version
+    other.unlink()
+    await claims.store.look_for_damage()
+    assert claims.doubt.version > looked
+    assert len(await one(await claims.prepare([damaged.asked]))) == 1
+
+
 async def test_another_damaged_record_leaves_the_doubt(damaged: Damaged) -> None:
     claims = await damaged.gateway(patience=IN_VAIN)
     other = damaged.file.with_name("other.json")

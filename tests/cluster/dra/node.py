@@ -132,6 +132,15 @@ class DraNode:
     def stop(self):
         self.node.end("gateway")
 
+    def serves(self, resource):
+        """Whether the gateway has told a kubelet of the resource's devices."""
+        words = ["status", resource, "--output=json", f"--control-socket={self.folder / 'gateway'}.sock"]
+        try:
+            found = json.loads(self.node.run(*COMMAND, *words))["resources"]
+        except ClusterError:
+            return False  # no gateway answers yet
+        return any(one["state"] in ("serving", "published") for it in found for one in it["registrations"])
+
     @property
     def log(self):
         return self.node.log("gateway")

@@ -167,11 +167,14 @@ class Switches:
         self.dra.node.start_kubelet(release)
 
     def _forget(self):
-        """So that one change after the other isn't held up; then the gateway counts them anew."""
+        """So that one change after the other isn't held up; then the gateway counts them anew. The Node shows the
+        devices while it is away, but the kubelet has none.
+        """
         self.dra.stop()
         if self.dra.front == "auto":
             self.dra.node.run("sh", "-c", FORGET)
         self.dra.start()
+        until("a gateway that serves", lambda: self.dra.serves(THING), WITHIN)
 
     def _kill_gateway(self):
         time.sleep(self.dice.uniform(0, 14))

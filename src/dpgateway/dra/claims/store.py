@@ -236,6 +236,7 @@ class ClaimStore:
     def _settled(self, some: Collection[Damaged]) -> None:
         self.damaged = tuple([one for one in self.damaged if one not in some])
         self._tell()
+        self.doubt.notify()  # its text may name another file than the one that a claim waits for
 
     def _why(self) -> str:
         """Why claims without a record may have devices."""
