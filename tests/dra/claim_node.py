@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.freeing import Releases
-from dpgateway.resource.front import Usage
+from dpgateway.resource.front import Unreleased, Usage
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
@@ -63,6 +63,8 @@ class ClaimNode:
 
     def __init__(self, server: ApiServer, simulated: Simulated, folder: Path) -> None:
         self.api, self.store, self.server, self.folder = simulated, simulated.store, server, folder
+        self.journals: dict[str, Mapping[str, Unreleased]] = {}
+        """By resource: what the gateways remember of their grants."""
         self.specs = folder / "cdi"
         self.specs.mkdir()
         self.files = ClaimFiles(folder)
@@ -83,6 +85,7 @@ class ClaimNode:
         files, specs = disk or (self.files, own(self.specs))
         parts = ClaimParts(self.server, files, specs, Threads(), Observable({}), LOG)
         claims = NodeClaims(DRIVER, parts, boot, patience)
+        claims.store.journal = lambda name: self.journals.get(name, {})
         claims.expect(NAME)
         await claims.load()
         if resource is not None:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from dpgateway import Device
+from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked, Prepared
 from dpgateway.errors import DriverError
+from dpgateway.resource.front import Unreleased
+from dpgateway.resource.use import hardware
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
-from tests.support.waiting import until
+from tests.support.resources import NAME
+from tests.support.waiting import turns, until
 
 
 @pytest.fixture
@@ -106,6 +109,65 @@ async def test_a_claim_that_fails_after_a_boot_keeps_its_devices(node: ClaimNode
     claims = await node.gateway(resource, "boot-2", IN_VAIN)
     assert "not yet" in await one(await claims.prepare([asked]))
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
+
+
+async def test_after_a_boot_it_waits_for_its_resource(node: ClaimNode) -> None:
+    asked = node.allocate("c", "a")
+    await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
+    claims = await node.gateway(boot="boot-2")
+    claims.store.elsewhere = lambda _: None
+    preparing = asyncio.create_task(claims.prepare([asked]))
+    await turns()
+    claims.add(NAME, Resource(lanes(), Device("a")))
+    (answer,) = await one(await preparing)
+    assert answer.device == "a"
+
+
+class Moved:
+    """A claim has the device a, and its resource has gone to the device plugin."""
+
+    def __init__(self, node: ClaimNode) -> None:
+        self.node, self.asked, self.device = node, node.allocate("c", "a"), Device("a")
+
+    async def prepare(self, resource: Resource) -> Any:
+        """The answer after a boot, by a gateway that has this resource on the device plugin."""
+        await (await self.node.gateway(Resource(lanes(), self.device))).prepare([self.asked])
+        given = Unreleased("", frozenset(), hardware(self.device), 1, "a", "scripted")
+        self.node.journals[NAME] = {"a": given}
+        claims = await self.node.gateway(boot="boot-2", patience=IN_VAIN)
+        claims.drop(NAME)
+        claims.gone = lambda pool: "delete the pod" if pool == POOL else ""
+        claims.store.elsewhere = lambda name: resource.granting if name == NAME else None
+        return await one(await claims.prepare([self.asked]))
+
+
+@pytest.fixture
+def moved(node: ClaimNode) -> Moved:
+    return Moved(node)
+
+
+async def test_after_a_boot_the_device_plugin_s_driver_prepares_it(moved: Moved) -> None:
+    resource = Resource(lanes("prepare", "release"), moved.device)
+    (answer,) = await moved.prepare(resource)
+    assert (answer.device, len(answer.cdi)) == ("a", 1)
+    assert (resource.lanes.allocated, resource.lanes.prepared) == ([("a",)], ["a"])
+    assert moved.node.records["c"]["boot"] == "boot-2"
+    assert resource.usage.value.taken == frozenset(), "the claim has it, not a container of the device plugin"
+
+
+@pytest.mark.parametrize(
+    ("device", "text"),
+    [
+        (Device("a", hardware=("other",)), "other hardware"),
+        (Device("a", health=Health.unhealthy("it burns")), "it burns"),
+        (Device("b"), "isn't there"),
+    ],
+)
+async def test_after_a_boot_other_hardware_is_refused(moved: Moved, device: Device, text: str) -> None:
+    resource = Resource(lanes(), device)
+    assert text in await moved.prepare(resource)
+    assert resource.lanes.allocated == []
+    assert moved.node.records["c"]["boot"] != "boot-2", "it keeps what it had, for the next attempt"
 
 
 async def test_a_device_in_a_claim_is_refused_to_another(node: ClaimNode) -> None:

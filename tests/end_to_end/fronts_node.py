@@ -6,7 +6,6 @@ its environment, whichever front it came from.
 
 import json
 import re
-import secrets
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.cluster import SHORT, SimulatedCluster
+from tests.support.files import grow_old
 from tests.support.gateway import Gateway
 
 DRIVER = "dra.example.com"
@@ -31,7 +31,6 @@ AGENT = "agent"
 """A pod without devices: a kubelet that lists no pod may not know its pods yet."""
 LOGGED = 25
 """Lines of each gateway's log that are shown when something is wrong."""
-BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Had(NamedTuple):
@@ -104,14 +103,8 @@ class FrontsNode:
 
     async def reboot(self) -> None:
         """Without a gateway. All that it has remembered is of an earlier boot from now on."""
-        self._grow_old()
+        grow_old(self.root / "state")
         await self.kubelet.reboot()
-
-    def _grow_old(self) -> None:
-        boot, other = BOOT.read_bytes().strip(), secrets.token_hex(8).encode()
-        for path in (self.root / "state").rglob("*"):
-            if path.is_file() and boot in (content := path.read_bytes()):
-                path.write_bytes(content.replace(boot, other))
 
     # the hardware
 

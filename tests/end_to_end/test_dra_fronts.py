@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from dpgateway_simulator.cluster import SimulatedCluster
+from tests.support.files import grow_old
 from tests.support.gateway import Gateway
 from tests.support.waiting import BUSY, until
 
@@ -97,6 +98,27 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+
+
+async def test_after_a_boot_a_pod_by_dra_has_its_device_again_although_its_resource_left(
+    cluster, gateway, kubelet, short_path
+):
+    await gateway.start(thing("dra"))
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+    had = device_of(cluster, "claim")
+    gateway.reload(thing("deviceplugin"))
+    await shown(cluster, 4)
+    await gateway.end(signal.SIGKILL)
+    grow_old(short_path / "state")
+    since = len(kubelet.events)
+    await kubelet.reboot()
+    await gateway.start()
+    await kubelet.wait_for_event("pod running", since, pod="claim")
+    assert device_of(cluster, "claim") == had
+    await cluster.run("next", {"c": {THING: 1}}, within=BUSY)
+    assert device_of(cluster, "next") != had
+    await cluster.end("claim", within=BUSY)
+    await cluster.run("others", {"c": {THING: 3}}, within=BUSY)
 
 
 def slices(cluster):

@@ -36,7 +36,7 @@ from dpgateway.dra.slices.layout import Content, contents
 from dpgateway.dra.slices.names import pool_name
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import KubeletError
+from dpgateway.errors import KubeletError, RequestError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
@@ -45,6 +45,7 @@ from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
 from dpgateway.resource.front import Standing
+from dpgateway.resource.granting import Granting
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.published import DraFigures, DraStatus, SwitchStatus
 from dpgateway.resource.resource import Common
@@ -129,7 +130,8 @@ class DraFront:
         parts = ClaimParts(cluster.server, files, cluster.specs, common.threads, left, _log)
         self.claims = NodeClaims(us.driver, parts, node.boot)
         self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
-        self.claims.store.owe = common.pools.owe
+        self.claims.store.owe, self.claims.store.elsewhere = common.pools.owe, self._elsewhere
+        common.grants.begun.subscribe(self.claims.store.served.notify)
         self.claims.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
@@ -218,6 +220,12 @@ class DraFront:
                     await self._left.wait(self._left.version)
         self.claims.rest()
         self.instance.give()
+
+    def _elsewhere(self, name: str) -> Granting | None:
+        """The grants of a resource that isn't served here. Raises RequestError."""
+        if not self.common.pools.configured(name):
+            raise RequestError(f"resource {name} isn't configured any more")
+        return self.common.grants.of(name)
 
     def left(self, name: str) -> None:
         """The resource has freed its lock."""

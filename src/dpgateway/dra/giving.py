@@ -11,7 +11,7 @@ from dpgateway.dra.claims.store import ClaimStore
 from dpgateway.drivers.parameters import with_parameters
 from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
-from dpgateway.resource.granting import Terms
+from dpgateway.resource.granting import Granting, Terms
 
 API = "DRA"
 """The name of this API in the log."""
@@ -26,23 +26,26 @@ class ClaimGrants:
     async def give(self, one: Given, claim: ClaimRecord) -> tuple[str, ...]:
         """The CDI names of what the driver gives for a request. Raises GatewayError; then nothing is given."""
         offering = self._store.offerings.get(one.resource)
-        if offering is None:
+        granting = offering.granting if offering is not None else self._store.elsewhere(one.resource)
+        if granting is None or (one.admin and offering is None):
             raise RequestError(f"resource {one.resource} isn't served here any more")
-        deliver = partial(self._deliver, one.resource, one.spec_ids(claim.uid))
-        if one.admin:
+        deliver = partial(self._deliver, granting, one.resource, one.spec_ids(claim.uid))
+        if one.admin and offering is not None:
             devices = [offering.id_of(one.pool, device) or device for device, _ in one.devices]
-            return (await offering.granting.show(devices, deliver)).cdi_devices
+            return (await granting.show(devices, deliver)).cdi_devices
         # The claim's own record holds the ids already: that is no obstacle.
-        terms = Terms(API, deliver, repeats=True, prepares=True, options=await self._options(one, claim))
-        return (await offering.granting.grant(one.ids, terms)).cdi_devices
+        terms = Terms(API, deliver, repeats=True, prepares=True, options=await self._options(granting, one, claim))
+        if offering is None:
+            return (await granting.again(self._store.behind(one), terms)).cdi_devices
+        return (await granting.grant(one.ids, terms)).cdi_devices
 
-    async def _options(self, one: Given, claim: ClaimRecord) -> object:
+    async def _options(self, granting: Granting, one: Given, claim: ClaimRecord) -> object:
         """The options that class and claim choose, of the driver's type; None if they choose none. Raises
         GatewayError.
         """
         if not one.parameters:
             return None
-        config = self._store.offerings[one.resource].granting.config.value
+        config = granting.config.value
         if config.options is None:
             raise RequestError(f"resource {one.resource}: its driver {config.driver} isn't running; see the log")
         try:
@@ -50,11 +53,13 @@ class ClaimGrants:
         except ValueError as error:
             raise RequestError(f"{claim}: parameters of request {one.request} for {one.resource}: {error}") from error
 
-    async def _deliver(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
+    async def _deliver(
+        self, granting: Granting, resource: str, ids: tuple[str, ...], allocation: Allocation
+    ) -> Allocation:
         """Puts all that a container gets into a CDI spec, which is kept for these ids."""
         if allocation.annotations:
             text = "DRA has no annotations: containers don't get them"
-            self._store.offerings[resource].granting.log_once(logging.WARNING, text)
+            granting.log_once(logging.WARNING, text)
         try:
             return await self._store.on_disk(partial(self._specs.write, resource, ids, allocation, lasting=False))
         except CdiError as error:

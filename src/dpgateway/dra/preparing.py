@@ -199,11 +199,9 @@ class NodeClaims:
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=self._patience)
         wanted = allocated(found, self.driver, asked)
-        if why := next(filter(None, (self.gone(one.pool) for one in wanted.results)), ""):
-            raise RequestError(f"{wanted}: {why}")
         resources = await self.extended.asked(wanted)
         damaged = self.store.damage(asked.uid)
-        given = record.given if record is not None and same(record.given, wanted) else await self._free(wanted)
+        given = await self._given(wanted, record)
         new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods)
         new = replace(new, driver=self.driver).asking(resources)
         try:
@@ -226,6 +224,27 @@ class NodeClaims:
         devices = "device" if extra["count"] == 1 else "devices"
         self._log.info("prepared %s: %d %s", new, extra["count"], devices, extra=extra)
         return _prepared(new)
+
+    async def _given(self, wanted: Allocated, record: ClaimRecord | None) -> tuple[Given, ...]:
+        """The ids for each request of the claim. What it had before the node's boot, or in an attempt that failed, it
+        has again, wherever that is served now. Raises RequestError.
+        """
+        if record is not None and same(record.given, wanted):
+            await self._served(wanted, record.given)
+            return record.given
+        if why := next(filter(None, (self.gone(one.pool) for one in wanted.results)), ""):
+            raise RequestError(f"{wanted}: {why}")
+        return await self._free(wanted)
+
+    async def _served(self, wanted: Allocated, given: Iterable[Given]) -> None:
+        """Returns once the resources of these are served. Raises RequestError."""
+        end = asyncio.get_running_loop().time() + self._patience
+        while missing := next((one.resource for one in given if not self.store.serves(one.resource)), ""):
+            try:
+                async with asyncio.timeout_at(end):
+                    await self.store.served.wait(self.store.served.version)
+            except TimeoutError:
+                raise RequestError(f"{wanted}: {missing} isn't served yet") from None
 
     async def _free(self, wanted: Allocated) -> tuple[Given, ...]:
         """The ids for each request of the claim, once they are free. Raises RequestError."""

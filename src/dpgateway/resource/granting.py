@@ -28,7 +28,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, RequestError
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.additions import complete
 from dpgateway.resource.freeing import CONCERNED, Releases
@@ -83,9 +83,7 @@ class Granting:
     async def grant(self, ids: tuple[str, ...], terms: Terms) -> Allocation:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
         # The pool may have changed since the last list. A 1.8 kubelet repeats its call, so its own ids are no obstacle.
-        calls = self._calls()
-        if terms.options is not None and "with_options" not in calls.abilities:
-            raise self._refused(f"its driver {self.config.value.driver} takes no parameters: it has no with_options()")
+        calls = self._calls(terms.options)
         self.inventory.look()
         await self._claims_end(ids)
         before, again, given_up = self._usage.value, set[str](), frozenset[str]()
@@ -125,6 +123,38 @@ class Granting:
         self._usage.set(given)
         self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation
+
+    async def again(self, behind: Behind, terms: Terms) -> Allocation:
+        """What a container gets that another front gave these ids, by hardware, before the node's boot. They are in use
+        there, and released from there: nothing is granted here. Raises GatewayError.
+        """
+        calls, ids = self._calls(terms.options), tuple(behind)
+        devices = _once(self._same(behind).values())
+        began = self._clock.monotonic()
+        # If it comes too late, the other front goes on to have the devices, and nothing is to be undone.
+        allocation = await calls.allocate(devices, lambda: None, terms.options)
+        allocation = await terms.deliver(self.complete(allocation, len(ids)))
+        if "prepare" in calls.abilities:
+            await calls.prepare(devices, once=False, options=terms.options)
+        self._same(behind)
+        self._tell_later("allocated %s to a container again, in %s", ids, devices, terms.api, began)
+        return allocation
+
+    def _same(self, behind: Behind) -> Mapping[str, Device]:
+        """The present, Healthy device of each id; raises RequestError if it isn't this hardware alone, which others
+        don't get.
+        """
+        found = {}
+        for id_, names in behind.items():
+            if (device := self._ledger.device(id_)) is None:
+                raise self._refused(f"device {id_} isn't there any more")
+            if not device.health.ok:
+                raise self._refused(f"device {id_} is unhealthy: {device.health.reason}")
+            if (now := hardware(device)) != names:
+                became = f"{', '.join(sorted(now))} instead of {', '.join(sorted(names)) or 'what is known'}"
+                raise self._refused(f"device {id_} became other hardware since it was given away: {became}")
+            found[id_] = device
+        return found
 
     async def _claims_end(self, ids: Iterable[str]) -> None:
         """Waits for the ids that the kubelet takes for free because the scheduler counts their pods: a pod of these
@@ -247,10 +277,14 @@ class Granting:
             self._usage.set(after)
             self.inventory.use()
 
-    def _calls(self) -> Lanes:
-        if self.driver.calls is None:
-            raise self._refused(f"its driver {self.config.value.driver} isn't running; see the log")
-        return self.driver.calls
+    def _calls(self, options: object = None) -> Lanes:
+        """``options``: a claim's own, None without any."""
+        calls, driver = self.driver.calls, f"its driver {self.config.value.driver}"
+        if calls is None:
+            raise self._refused(f"{driver} isn't running; see the log")
+        if options is not None and "with_options" not in calls.abilities:
+            raise self._refused(f"{driver} takes no parameters: it has no with_options()")
+        return calls
 
     def _refused(self, why: str) -> RequestError:
         return RequestError(f"resource {self.inventory.name}: {why}")
@@ -271,6 +305,28 @@ class Granting:
         which = {"devices": names, "ids": None if names == list(ids) else list(ids), "count": len(ids)}
         fields = {**which, "api": api, "seconds": round(seconds, 6)}
         asyncio.get_running_loop().call_soon(lambda: self.log.info(text, number, took, extra=fields))
+
+
+class ServedGrants:
+    """The grants of each resource that is served here, on whichever front. Used from the event loop."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Granting] = {}
+        self.begun = Signal()
+        """Notified when a resource is served."""
+
+    def serve(self, name: str, granting: Granting) -> None:
+        self._by_name[name] = granting
+        self.begun.notify()
+
+    def end(self, name: str, granting: Granting) -> None:
+        """The resource is no longer served by this one."""
+        if self._by_name.get(name) is granting:
+            del self._by_name[name]
+
+    def of(self, name: str) -> Granting | None:
+        """None while the resource isn't served."""
+        return self._by_name.get(name)
 
 
 def _once(devices: Iterable[Device]) -> tuple[Device, ...]:

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpgateway.config import ResourceConfig
@@ -31,7 +31,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import Usage
-from dpgateway.resource.granting import Granting
+from dpgateway.resource.granting import Granting, ServedGrants
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.limit import ListLimit
@@ -60,6 +60,8 @@ class Common:
     """The limit of the front's list."""
     front: str = ""
     """The front's name, for its journals; empty: that of the first gateways."""
+    grants: ServedGrants = field(default_factory=ServedGrants)
+    """Those of all resources, of all fronts."""
     settled: Callable[[str], Awaitable[None]] = _settled
     """Called with a resource's name, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
@@ -99,7 +101,7 @@ class Resource:
             Journal(common.state_dir, common.directory, name, common.front), usage, common.threads, log
         )
         self._config, self._known = config, config.value
-        self._log, self._pools, self._settled = log, common.pools, common.settled
+        self._log, self._pools, self._grants, self._settled = log, common.pools, common.grants, common.settled
         self._begun = asyncio.Event()
         self._list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
@@ -173,6 +175,7 @@ class Resource:
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)
         self.served = True
+        self._grants.serve(self.name, self.granting)
         self.trouble.set("")
 
         # A first list without a held id may crash the kubelet, and one that is Unhealthy because the pool's uses are
@@ -215,6 +218,7 @@ class Resource:
 
     def stop(self) -> None:
         """Freezes the list, and stops repeating failures in the log."""
+        self._grants.end(self.name, self.granting)
         self._reminder.close()
         self.inventory.close()
 

@@ -22,11 +22,12 @@ from typing import TypeVar
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
-from dpgateway.dra.claims.records import ClaimRecord, Damaged, Phase
+from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
-from dpgateway.resource.front import InUse, Unreleased, Usage
+from dpgateway.resource.front import Behind, InUse, Unreleased, Usage
+from dpgateway.resource.granting import Granting
 from dpgateway.resource.orphans import Owe
 
 T = TypeVar("T")
@@ -35,6 +36,11 @@ Left = Observable[Mapping[str, InUse]]
 
 DISK = 5.0
 """Seconds that the disk has to answer."""
+
+
+def _nowhere(resource: str) -> None:
+    """There is no other front."""
+    raise RequestError(f"resource {resource} isn't served here any more")
 
 
 class ClaimStore:
@@ -59,6 +65,9 @@ class ClaimStore:
         """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
         self.owe: Owe = lambda *_: False
         """Of a resource that another front offers by now."""
+        self.elsewhere: Callable[[str], Granting | None] = _nowhere
+        """Of a resource that another front serves; None if it is going to. Raises RequestError if it isn't configured.
+        """
         self._told: dict[tuple[str, str], dict[str, bool]] = {}
         """`_told` contains whether a driver is told that an id is free, as far as that is decided, keyed by the claim's
         uid and resource.
@@ -142,6 +151,15 @@ class ClaimStore:
                 told[id_] = answer
         ids = frozenset(old.of(resource))
         return frozenset(id_ for id_ in ids if not told[id_]) if ids <= told.keys() else None
+
+    def serves(self, resource: str) -> bool:
+        """Whether it is served, on whichever front. Raises RequestError if it isn't configured."""
+        return resource in self.offerings or self.elsewhere(resource) is not None
+
+    def behind(self, one: Given) -> Behind:
+        """The hardware of what a claim had of a resource, as far as it is known, by id."""
+        given = self.usage(one.resource).value.remembered(self._remembered.get(one.resource, {})).unreleased
+        return {id_: given[id_].hardware if id_ in given else frozenset() for id_ in one.ids}
 
     def expect(self, resource: str) -> None:
         """The resource is going to be served."""
