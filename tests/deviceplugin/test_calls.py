@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
@@ -24,7 +25,7 @@ from dpgateway.errors import (
     RequestError,
 )
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
-from dpgateway.node.holders import Noted
+from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.pools import Pool
 from dpgateway.resource.use import Used
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
@@ -850,3 +851,63 @@ async def test_a_grant_is_refused_if_the_claim_goes_on(make):
     withheld(resource, "a")
     text = await refusal(resource.allocate([("a",)], NEW))
     assert text == f"resource {NAME}: device a is held as {NAME} on the other front by team/p"
+
+
+# devices of pods that the kubelet has given up, and whose containers run
+
+
+class Runtime:
+    """It says which of the pods run that it is asked for."""
+
+    def __init__(self, *pods):
+        self.running, self.asked = set(pods), asyncio.Event()
+
+    async def __call__(self, pods):
+        self.asked.set()
+        return pods & self.running
+
+
+def had(resource, runtime, **ids):
+    """The kubelet's note: the pod that had each id."""
+    holdings, now = resource.inventory.usage, time.monotonic()
+    holdings.running = runtime
+    note = {id_: Noted((), frozenset([Container(pod, "c")])) for id_, pod in ids.items()}
+    holdings.set(holdings.value.noted(note, now, now))
+
+
+async def test_a_grant_waits_for_the_pod_that_had_the_device(make):
+    resource, runtime = make(FakeLanes()), Runtime("old", "other")
+    had(resource, runtime, a="old", b="other")
+    granted = asyncio.ensure_future(resource.allocate([("a",)], NEW))
+    await runtime.asked.wait()
+    assert resource.inventory.usage.allocating == 1, "no List meanwhile"
+    assert not resource.inventory.usage.value.in_flight
+    runtime.running = {"other"}
+    assert [one.ids for one in await granted] == [("a",)]
+    assert resource.inventory.usage.allocating == 0
+
+
+async def test_a_grant_is_refused_if_the_pod_that_had_the_device_runs_on(make):
+    resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.1)))
+    had(resource, Runtime("old"), a="old")
+    text = await refusal(resource.allocate([("a",)], NEW))
+    assert text.startswith(f"resource {NAME}: a can't be given away yet: the kubelet has taken it back from a pod")
+    assert "(old)" in text
+    assert resource.inventory.usage.allocating == 0
+
+
+@pytest.mark.parametrize("why", ["it has ended", "another kubelet has it", "the same pod just got it", "1.8 repeats"])
+async def test_a_grant_that_waits_for_no_pod(make, why):
+    resource, runtime = make(FakeLanes()), Runtime("old")
+    had(resource, runtime, a="old")
+    holdings, api = resource.inventory.usage, NEW
+    if why == "it has ended":
+        holdings.set(holdings.value.ended(frozenset(["old"])))
+    elif why == "another kubelet has it":
+        holdings.set(holdings.value.new_kubelet(time.monotonic() + 1, "2"))
+    elif why == "the same pod just got it":  # an init container
+        holdings.set(holdings.value.began(("a",)).gave(("a",), time.monotonic() + 1))
+    else:
+        api = V1ALPHA1
+    assert [one.ids for one in await resource.allocate([("a",)], api)] == [("a",)]
+    assert not runtime.asked.is_set()

@@ -22,6 +22,8 @@ class Cri:
         self.socket = socket
         self.sandboxes: dict[str, list[v1.PodSandboxState]] = {}
         self.containers: dict[str, list[v1.ContainerState]] = {}
+        self.static: set[str] = set()
+        """The pods that aren't the API server's."""
         self.fails: set[str] = set()
         """The methods that it refuses."""
         self.asked: list[str] = []
@@ -51,7 +53,9 @@ class Cri:
     async def _sandboxes(self, raw: bytes, context: Any) -> bytes:
         await self._note("ListPodSandbox", context)
         (uid,) = v1.ListPodSandboxRequest().parse(raw).filter.label_selector.values()
-        return bytes(v1.ListPodSandboxResponse([v1.PodSandbox(state) for state in self.sandboxes.get(uid, ())]))
+        annotations = {"kubernetes.io/config.source": "file" if uid in self.static else "api"}
+        found = [v1.PodSandbox(state, annotations) for state in self.sandboxes.get(uid, ())]
+        return bytes(v1.ListPodSandboxResponse(found))
 
     async def _containers(self, raw: bytes, context: Any) -> bytes:
         await self._note("ListContainers", context)

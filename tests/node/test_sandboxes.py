@@ -39,11 +39,31 @@ async def test_a_pod_of_which_nothing_runs(cri, sandboxes, containers, ended):
     assert found == ({"uid-a"} if ended else frozenset())
 
 
+@pytest.mark.parametrize(
+    ("sandboxes", "containers", "running"),
+    [
+        ([READY], [RUNNING], True),
+        ([READY], [EXITED, CREATED], True),
+        ([STOPPED], [UNKNOWN], True),
+        ([READY], [EXITED], False),
+        ([READY], [], False),  # its first container is being made
+        ([], [], False),
+    ],
+)
+async def test_a_pod_that_has_a_container_which_may_run(cri, sandboxes, containers, running):
+    cri.sandboxes = dict.fromkeys(("uid-a", "uid-static"), sandboxes)
+    cri.containers = dict.fromkeys(("uid-a", "uid-static"), containers)
+    cri.static = {"uid-static"}
+    found = await Sandboxes([cri.socket], print).running(["uid-a", "uid-static"])
+    assert found == ({"uid-a"} if running else frozenset())
+
+
 @pytest.mark.parametrize("method", ["ListPodSandbox", "ListContainers"])
 async def test_what_the_runtime_does_not_say_proves_nothing(cri, method):
     cri.sandboxes, cri.containers = {"uid-a": [STOPPED]}, {"uid-a": [RUNNING]}
     cri.fails = {method}
     assert await Sandboxes([cri.socket], print).ended(["uid-a"]) == frozenset()
+    assert await Sandboxes([cri.socket], print).running(["uid-a"]) == frozenset()
     assert method in cri.asked
 
 

@@ -7,6 +7,7 @@ limit of answers, and the check, before a start, that the kubelet's stored answe
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -22,6 +23,10 @@ from dpgateway.model import Allocation
 from dpgateway.resource.granting import Granting, Terms
 
 NOTHING = Allocation()
+EARLIER_END = 5.0
+"""Seconds that an Allocate waits for the end of containers that had its ids."""
+_LOOK = 0.1
+"""Seconds between two looks at them."""
 
 
 class KubeletCalls:
@@ -38,7 +43,7 @@ class KubeletCalls:
         """``claimed``: whether containers have devices of the resource by claims, from another front."""
         self.granting, self.inventory, self.releases = granting, granting.inventory, granting.releases
         self.name, self.driver = granting.inventory.name, granting.driver
-        self._config, self._log, self._cdi = granting.config, granting.log, cdi
+        self._config, self._log, self._cdi, self._holdings = granting.config, granting.log, cdi, holdings
         self.api = api
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
@@ -99,14 +104,40 @@ class KubeletCalls:
         Raises GatewayError.
         """
         grants: list[Grant] = []
-        for asked in requests:
-            ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
-            if ids:
-                deliver = partial(self._deliver, ids, api, tuple(grants))
-                terms = Terms(self.api.name, deliver, api.repeats, self._prepares(api))
-                allocation = await self.granting.grant(ids, terms)
-            grants.append(Grant(ids, allocation))
+        self._holdings.allocating += 1
+        try:
+            for asked in requests:
+                ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
+                if ids:
+                    if not api.repeats:
+                        await self._earlier_end(ids)
+                    deliver = partial(self._deliver, ids, api, tuple(grants))
+                    terms = Terms(self.api.name, deliver, api.repeats, self._prepares(api))
+                    allocation = await self.granting.grant(ids, terms)
+                grants.append(Grant(ids, allocation))
+        finally:
+            self._holdings.allocating -= 1
         return tuple(grants)
+
+    async def _earlier_end(self, ids: tuple[str, ...]) -> None:
+        """Waits for the containers that had these ids. Of a pod that is deleted by force a kubelet frees them at once,
+        but its containers run for the 2 s that they have to end (seen with 1.34). The next static pod of a name starts
+        only after the one before, so these aren't waited for. Raises RequestError.
+        """
+        if not (pods := self._holdings.value.earlier(ids)):
+            return
+        # half of the time for the driver, so that a refusal names the holder
+        loop = asyncio.get_running_loop()
+        end = loop.time() + min(EARLIER_END, self._config.value.timeouts.allocate.total_seconds() / 2)
+        # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet.
+        while running := await self._holdings.running(pods & self._holdings.value.earlier(ids)):
+            if loop.time() >= end:
+                which = ", ".join(sorted(running))
+                raise RequestError(
+                    f"resource {self.name}: {', '.join(ids)} can't be given away yet: the kubelet has taken it back "
+                    f"from a pod that still runs ({which}); was that deleted by force?"
+                )
+            await asyncio.sleep(_LOOK)
 
     async def _deliver(
         self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation

@@ -24,6 +24,8 @@ from dpgateway.node.wire import cri_pb2 as wire
 
 POD = "io.kubernetes.pod.uid"
 """The pod's uid as a label of its sandboxes and containers, in every version (pkg/kubelet/types/labels.go)."""
+SOURCE, API = "kubernetes.io/config.source", "api"
+"""The annotation that tells a static pod from one of the API server (pkg/kubelet/types/pod_update.go)."""
 MOST_EVENTS, PAUSE = 100, 0.5
 """Throttle: a pause in seconds after so many events, because an endless stream of events would take a core."""
 
@@ -79,15 +81,42 @@ class Sandboxes:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return frozenset()
 
+    async def running(self, pods: Iterable[str]) -> frozenset[str]:
+        """The pods of the API server, by uid, that have a container which may run. None of them, if the runtime doesn't
+        answer.
+        """
+        there = serving(self._candidates)
+        if there is None:
+            return frozenset()
+        try:
+            async with Channel(there[0]) as channel:
+                return frozenset([uid for uid in pods if await _may_run(channel, uid)])
+        except _NO_ANSWER as error:
+            _log.debug("the container runtime doesn't say what runs: %s", _details(error))
+            return frozenset()
+
 
 async def _has_ended(channel: Channel, uid: str) -> bool:
     """Asks for sandboxes first, because no container starts in a stopped one."""
-    labels = {POD: uid}
-    of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector=labels))
-    found = await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)
-    if not found.items or any(sandbox.state != wire.SANDBOX_NOTREADY for sandbox in found.items):
+    found = await _sandboxes(channel, uid)
+    if not found or any(sandbox.state != wire.SANDBOX_NOTREADY for sandbox in found):
         return False
-    inside = wire.ListContainersRequest(filter=wire.ContainerFilter(label_selector=labels))
+    return await _all_exited(channel, uid)
+
+
+async def _may_run(channel: Channel, uid: str) -> bool:
+    if any(sandbox.annotations.get(SOURCE, API) != API for sandbox in await _sandboxes(channel, uid)):
+        return False
+    return not await _all_exited(channel, uid)
+
+
+async def _sandboxes(channel: Channel, uid: str) -> Sequence[wire.PodSandbox]:
+    of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector={POD: uid}))
+    return (await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)).items
+
+
+async def _all_exited(channel: Channel, uid: str) -> bool:
+    inside = wire.ListContainersRequest(filter=wire.ContainerFilter(label_selector={POD: uid}))
     containers = (await called(channel, "ListContainers", inside, wire.ListContainersResponse)).containers
     return all(container.state == wire.CONTAINER_EXITED for container in containers)
 

@@ -1,6 +1,9 @@
 """A resource goes from one front to the other, on real nodes of 1.36 and 1.37 and under pods."""
 
-from tests.cluster.dra.node import CLAIMED, IDS, pod
+from functools import partial
+
+from tests.cluster.dra.churn import Oracle, wanting
+from tests.cluster.dra.node import CLAIMED, IDS, WAITS, pod
 from tests.cluster.machine.box import until
 
 
@@ -36,6 +39,23 @@ def test_a_resource_goes_to_the_device_plugin_and_back_under_pods(cluster, dra):
     assert dra.given("plugin") == second
     cluster.delete("plugin")
     until("the device of the pod that has ended", lambda: dra.healthy(CLAIMED) == set(IDS))
+
+
+def test_a_plugin_s_device_is_given_again_once_a_pod_that_was_deleted_by_force_has_ended(cluster, dra):
+    """The kubelet takes it back at once, and the pod has 2 s to end."""
+    dra.change_fronts(claimed="deviceplugin")
+    until("devices of a plugin", lambda: dra.node.allocatable(CLAIMED) == len(IDS))
+    oracle = Oracle(dra.node, "CLAIMED", files=False).start()
+    make = partial(wanting, node=dra.name, resource=CLAIMED, command=WAITS)
+    for id_ in IDS:
+        cluster.create(make(id_))
+    given = {id_: dra.given(id_) for id_ in IDS}
+    for id_ in IDS:
+        cluster.create(make(f"after-{id_}"))
+        cluster.delete(id_)
+        assert dra.given(f"after-{id_}") == given[id_]
+    oracle.stop()
+    assert oracle.faults == []
 
 
 def claim_of(cluster, name):

@@ -90,6 +90,10 @@ class Asking:
         self._another_kubelet = True
         self._hint.set()
 
+    async def running(self, pods: frozenset[str]) -> frozenset[str]:
+        """The pods, by uid, that have a container which may run, as far as the runtime says."""
+        return await self._sandboxes.running(pods)
+
     def _stopped(self, pod: str) -> None:
         if any(pod in holdings.value.pods for holdings in self._holdings.values()):
             self._stops[pod] = time.monotonic()
@@ -164,7 +168,7 @@ class Asking:
         # pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST):
-                while any(one.value.in_flight for one in self._holdings.values()):  # noqa: ASYNC110  it is amended
+                while any(one.allocating or one.value.in_flight for one in self._holdings.values()):  # noqa: ASYNC110  it is amended
                     await asyncio.sleep(_LOOK)
         if self._another_kubelet:
             self._another_kubelet = False

@@ -48,7 +48,7 @@ class NodeHoldings:
             holdings, kubelet = Holdings(boot=self._boot), self.node.appeared.value
             holdings = holdings if kubelet is None else holdings.new_kubelet(*kubelet)
             self.by_resource[resource] = ResourceHoldings(
-                holdings, partial(self.reader.ask, resource), self.reader.read
+                holdings, partial(self.reader.ask, resource), self.reader.read, self.asking.running
             )
             self.reader.ask()
 

@@ -18,6 +18,11 @@ async def up_to_date() -> None:
     """The ``read`` of holdings without a source."""
 
 
+async def _none(_: frozenset[str]) -> frozenset[str]:
+    """The ``running`` of holdings without a runtime."""
+    return frozenset()
+
+
 class ResourceHoldings(Usage):
     """The usage of one resource by this front's containers."""
 
@@ -28,10 +33,15 @@ class ResourceHoldings(Usage):
         value: Holdings,
         reread: Callable[[], object] = lambda: None,
         read: Callable[[], Awaitable[None]] = up_to_date,
+        running: Callable[[frozenset[str]], Awaitable[frozenset[str]]] = _none,
     ) -> None:
-        """``reread`` requests another read of the kubelet's checkpoint, ``read`` waits for one."""
+        """``reread`` requests another read of the kubelet's checkpoint, ``read`` waits for one. ``running``: which of
+        these pods have a container that may run.
+        """
         super().__init__(value, reread, Holdings.is_news_after)
-        self.read = read
+        self.read, self.running = read, running
+        self.allocating = 0
+        """The number of the kubelet's Allocates under way, some of which may wait before they are in flight."""
 
 
 async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Releases) -> None:

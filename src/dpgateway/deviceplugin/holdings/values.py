@@ -157,6 +157,13 @@ class Holdings(InUse):
         ended = frozenset().union(*(noted[id_] for id_ in ids if id_ in noted))
         return frozenset(id_ for id_, pods in noted.items() if pods <= ended)
 
+    def earlier(self, ids: Collection[str]) -> frozenset[str]:
+        """The uids of the pods that had these ids, as this kubelet has noted it, and aren't known to have ended."""
+        if self.note is None or self.written < self.kubelet_since:
+            return frozenset()
+        pods = (self.note[id_].pods for id_ in ids if id_ in self.note and id_ not in self.fresh)
+        return frozenset().union(*pods) - self.gone
+
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
         """The holders of each id: namespace, pod and container if PodResources lists it, else pod uid and container."""

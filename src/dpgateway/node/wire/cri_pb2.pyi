@@ -88,10 +88,19 @@ class PodSandboxMetadata(_message.Message):
     def __init__(self, uid: _Optional[str] = ...) -> None: ...
 
 class PodSandbox(_message.Message):
-    __slots__ = ("state",)
+    __slots__ = ("state", "annotations")
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     STATE_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
     state: PodSandboxState
-    def __init__(self, state: _Optional[_Union[PodSandboxState, str]] = ...) -> None: ...
+    annotations: _containers.ScalarMap[str, str]
+    def __init__(self, state: _Optional[_Union[PodSandboxState, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListPodSandboxResponse(_message.Message):
     __slots__ = ("items",)

@@ -85,6 +85,10 @@ class PodSandboxMetadata(betterproto.Message):
 @dataclass(eq=False, repr=False)
 class PodSandbox(betterproto.Message):
     state: "PodSandboxState" = betterproto.enum_field(3)
+    annotations: Dict[str, str] = betterproto.map_field(
+        6, betterproto.TYPE_STRING, betterproto.TYPE_STRING
+    )
+    """Its pod's."""
 
 
 @dataclass(eq=False, repr=False)
