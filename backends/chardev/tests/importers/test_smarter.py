@@ -71,10 +71,32 @@ def test_what_is_not_kept(imported):
     ]
     shm = imported("- {devicematch: ^shm$, nummaxdevices: 2}\n- {devicematch: ^snd, nummaxdevices: 2}\n")
     assert (1, "the directory /dev/shm") in [(line, what) for line, _, _, what in shm.lost]
-    twice = imported("- {devicematch: USB0, nummaxdevices: 2}\n- {devicematch: ^ttyUSB0$, nummaxdevices: 1}\n")
-    assert twice.resources["smarter-devices/ttyUSB0"].shares.count == 2
-    assert (2, "/dev/ttyUSB0") in [(line, what) for line, _, _, what in twice.lost]
     assert imported("- devicematch: ^ttyUSB0$\n").resources == {}
+
+
+@pytest.mark.parametrize(
+    ("last", "count", "lost"),
+    [
+        (1, 1, "nummaxdevices of 2"),
+        (2, 2, None),
+        (0, None, "nummaxdevices of 2"),
+    ],
+)
+def test_the_last_match_of_a_device_counts(imported, last, count, lost):
+    """The plugin registers both, and the kubelet keeps the last list."""
+    written = imported(f"- {{devicematch: ^tty, nummaxdevices: 2}}\n- {{devicematch: USB0$, nummaxdevices: {last}}}\n")
+    resource = written.resources.get("smarter-devices/ttyUSB0")
+    assert (resource.shares.count if resource else None) == count
+    assert written.resources["smarter-devices/ttyUSB1"].shares.count == 2
+    first = [what for line, _, name, what in written.lost if line == 1 and name == "smarter-devices/ttyUSB0"]
+    assert first == ([lost] if lost else [])
+
+
+def test_the_last_device_of_a_name(imported, tree):
+    tree.write("c /dev/tty-USB/0 240:3\n c /dev/tty-USB_0 240:4")
+    written = imported("- {devicematch: ^tty-USB_0$, nummaxdevices: 1}\n- {devicematch: USB/0, nummaxdevices: 1}\n")
+    assert written.nodes("smarter-devices/tty-USB_0") == {"tty-USB/0": [("/dev/tty-USB/0", "/dev/tty-USB/0", "rw")]}
+    assert (1, "", "smarter-devices/tty-USB_0", "/dev/tty-USB_0") in [(one[0], "", *one[2:]) for one in written.lost]
 
 
 @pytest.mark.parametrize(

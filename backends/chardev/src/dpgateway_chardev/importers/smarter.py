@@ -55,31 +55,45 @@ class Desired:
             ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A device that an entry finds."""
+
+    written: Written
+    path: str
+    count: int
+
+
 def smarter_device_manager(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     desired = Entries.of(source.holding("devicematch"), Desired, source.nothing(_EXPECTED))
     names = sorted(islice(_names(source.dev, ""), MOST_NAMES + 1))
     if len(names) > MOST_NAMES:
         raise InvalidConfiguration([Problem(Place(str(source.dev)), f"more than {MOST_NAMES} names", "a node's /dev")])
-    resources: dict[str, ImportedResource] = {}
     not_kept = list(desired.not_kept)
+    last: dict[str, _Match] = {}
     for written, one in desired.read:
         not_kept += _unknown(written, one, source.dev)
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
-            path = f"/dev/{name}"
-            whole = is_directory(path, source.dev)
-            if why := _why_none(one, path, whole=whole, taken=resource in resources):
-                not_kept.append(NotKept(written.place, f"the directory {path}" if whole else path, why, resource))
-                continue
-            if one.nummaxdevices > MOST_SHARES:
-                what = f"nummaxdevices of {one.nummaxdevices}"
-                not_kept.append(NotKept(written.at("nummaxdevices"), what, TOO_MANY, resource))
-            more = {"shares": {"count": min(one.nummaxdevices, MOST_SHARES), "ids": "{share}"}}
-            resources[resource] = ImportedResource(
-                resource, written.place, DRIVER, _options(path, source.dev, whole=whole), more
-            )
-    return Imported(tuple(resources.values()), tuple(not_kept))
+            match = _Match(written, f"/dev/{name}", one.nummaxdevices)
+            # The plugin registers both, and the kubelet then has the later one's list.
+            not_kept += _replaced(resource, last.get(resource), match)
+            last[resource] = match
+    resources = []
+    for resource, match in last.items():
+        whole = is_directory(match.path, source.dev)
+        if why := _why_none(match, whole=whole):
+            what = f"the directory {match.path}" if whole else match.path
+            not_kept.append(NotKept(match.written.place, what, why, resource))
+            continue
+        if match.count > MOST_SHARES:
+            what = f"nummaxdevices of {match.count}"
+            not_kept.append(NotKept(match.written.at("nummaxdevices"), what, TOO_MANY, resource))
+        more = {"shares": {"count": min(match.count, MOST_SHARES), "ids": "{share}"}}
+        options = _options(match.path, source.dev, whole=whole)
+        resources.append(ImportedResource(resource, match.written.place, DRIVER, options, more))
+    return Imported(tuple(resources), tuple(not_kept))
 
 
 def _compiled(expression: str) -> re.Pattern[str]:
@@ -91,12 +105,19 @@ def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(_REPEATED_ANCHOR.sub(r"(?:\1)\2", expression))
 
 
-def _why_none(one: Desired, path: str, *, whole: bool, taken: bool) -> str:
-    if one.nummaxdevices < 1:
+def _replaced(resource: str, earlier: _Match | None, later: _Match) -> Iterator[NotKept]:
+    """What ``later`` takes from an earlier match of the resource's name."""
+    if earlier is None or (earlier.path, earlier.count) == (later.path, later.count):
+        return
+    what = earlier.path if earlier.path != later.path else f"nummaxdevices of {earlier.count}"
+    why = f"the last match counts: {later.path}, nummaxdevices {later.count}, in line {later.written.place.line}"
+    yield NotKept(earlier.written.place, what, why, resource)
+
+
+def _why_none(match: _Match, *, whole: bool) -> str:
+    if match.count < 1:
         return "it offers none of it"
-    if taken:
-        return "another devicematch takes it, too"
-    return why_no_directory(path) if whole else ""
+    return why_no_directory(match.path) if whole else ""
 
 
 def _options(path: str, dev: FilePath, *, whole: bool) -> dict[str, Any]:
