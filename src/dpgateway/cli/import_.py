@@ -18,7 +18,17 @@ from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.options import completed as completed_entry
 from dpgateway.errors import ConfigurationError, GatewayError, printable
-from dpgateway.importing import Imported, ImportedResource, Importer, NotKept, Source, installed, refused
+from dpgateway.importing import (
+    Imported,
+    ImportedResource,
+    Importer,
+    NotKept,
+    Source,
+    explained,
+    installed,
+    refused,
+    without_variables,
+)
 
 _HOW_TO, _MATCH = "docs/how-to/replace-a-plugin.md", "docs/how-to/match-devices.md"
 _ENDING = re.compile("-dev[a-z]*-[a-z]+$")
@@ -104,7 +114,11 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     target = _Target(**options)
     with apart():
         source = Source.read(file, target.dev)
-        imported = _accepted(importer.load()(source), map(refused, source.broken))
+        try:
+            imported = without_variables(importer.load()(source))
+        except InvalidConfiguration as error:
+            raise explained(error) from error
+        imported = _accepted(imported, map(refused, source.broken))
     text = imported.text(f"What {importer.name} served, made from {file.name} by dpgateway import.")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)

@@ -6,6 +6,7 @@ importers for the plugins that the driver replaces, because it knows the driver'
 
 source     reads a file, and finds the other plugin's configuration in it
 entries    reads its entries, as the other plugin does
+variables  what isn't known until Flux or envsubst has run
 imported   the resulting resources, as a configuration of ours
 installed  finds the importers
 """
@@ -16,6 +17,7 @@ from dpgateway.importing.entries import Entries, refused
 from dpgateway.importing.imported import Imported, ImportedResource, NotKept
 from dpgateway.importing.installed import Importer, installed
 from dpgateway.importing.source import Source, flags, in_any_case, items, text
+from dpgateway.importing.variables import explained, without_variables
 
 __all__ = [
     "Entries",
@@ -28,10 +30,12 @@ __all__ = [
     "Problem",
     "Source",
     "Written",
+    "explained",
     "flags",
     "in_any_case",
     "installed",
     "items",
     "refused",
     "text",
+    "without_variables",
 ]

@@ -615,3 +615,20 @@ items:
 """)
     assert set(written.resources) == {"a.b/video"}
     assert [one["line"] for one in written.not_kept] == [6, 11, 12]
+
+
+def test_variables_of_flux(imported):
+    """They cost the resources that have them, and are told once."""
+    devices = f"--device, '{VIDEO}', --device, '{VIDEO.replace('video', 'cam')}'"
+    written = imported(f"args:\n  [--domain, 'kubelet.${{DOMAIN}}', {devices}]\n")
+    assert (written.resources, written.code) == ({}, 1)
+    assert [(one["line"], one["what"]) for one in written.not_kept] == [(2, "the variable ${DOMAIN}")]
+    assert written.not_kept[0]["why"].endswith("it is in kubelet.${DOMAIN}/video, kubelet.${DOMAIN}/cam")
+    one = "{name: tty, groups: [{paths: [{path: '/dev/${TTY}'}]}]}"
+    assert set(imported(f"domain: example.com\ndevices: [{VIDEO}, {one}]\n").resources) == {"example.com/video"}
+
+
+def test_variables_where_nothing_else_is(importing):
+    (told,) = importing.refused(PLUGIN, "devices: [{name: tty, groups: [{count: '${N}', paths: [{path: /dev/a}]}]}]\n")
+    assert told.startswith('theirs:1: devices[0].groups[0].count: found "${N}", expected an integer; ')
+    assert "`envsubst`" in told

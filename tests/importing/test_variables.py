@@ -1,0 +1,56 @@
+import pytest
+
+from dpgateway.importing import Imported, ImportedResource, InvalidConfiguration, NotKept, Place, Problem
+from dpgateway.importing.variables import explained, without_variables
+
+
+def resource(name, line, **options):
+    return ImportedResource(name, Place("theirs", line), "chardev", options)
+
+
+def lost(line, what, why="why", name=""):
+    return NotKept(Place("theirs", line), what, why, name)
+
+
+def test_each_variable_is_told_once():
+    whole = Imported(
+        (
+            resource("${DOMAIN}/a", 3),
+            resource("${DOMAIN}/b", 5, paths=["/dev/${TTY:=ttyS0}"]),
+            resource("devic.es/c", 7, paths=["/dev/c"]),
+        ),
+        (
+            lost(9, "the entry of line 9", 'found "${COUNT}", expected an integer'),
+            lost(7, "the ids", name="devic.es/c"),
+        ),
+    )
+    kept = without_variables(whole)
+    assert [one.name for one in kept.resources] == ["devic.es/c"]
+    assert [(one.what, one.place.line, one.why.partition("it is in ")[2]) for one in kept.not_kept] == [
+        ("the ids", 7, ""),
+        ("the variable ${DOMAIN}", 3, "${DOMAIN}/a, ${DOMAIN}/b"),
+        ("the variable ${TTY}", 5, "${DOMAIN}/b"),
+        ("the variable ${COUNT}", 9, "the entry of line 9"),
+    ]
+    assert "`kubectl get -o yaml`" in kept.not_kept[1].why
+
+
+def test_losses_of_a_resource_that_is_not_there():
+    """They would be told of a resource that the variable has taken."""
+    whole = Imported((resource("devic.es/a", 3, paths=["/dev/${TTY}"]),), (lost(3, "the ids", name="devic.es/a"),))
+    assert [one.what for one in without_variables(whole).not_kept] == ["the variable ${TTY}"]
+
+
+@pytest.mark.parametrize("text", ["^tty$", "{kernels}", "$(NODE_NAME)", "a${1,2}", "$HOME"])
+def test_what_is_no_variable(text):
+    whole = Imported((resource("devic.es/a", 3, paths=[text]),), (lost(3, text),))
+    assert without_variables(whole) == whole
+
+
+def test_errors_say_what_to_give():
+    place = Place("theirs", 1)
+    error = InvalidConfiguration([Problem(place, '"${COUNT}"', "an integer", "a hint"), Problem(place, "other")])
+    first, other = explained(error).problems
+    assert (first.found, first.expected) == ('"${COUNT}"', "an integer")
+    assert "`kubectl get -o yaml`" in first.hint
+    assert other == Problem(place, "other")
