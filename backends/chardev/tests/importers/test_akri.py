@@ -122,12 +122,27 @@ kind: Configuration
 metadata: {name: video}
 spec: {protocol: {udev: {udevRules: ['KERNEL=="video0"']}}, brokerPodSpec: {containers: [{name: a}]}}
 """,
+        """
+udev:
+  enabled: true
+  name: video
+  udevRules: ['KERNEL=="video0"']
+  brokerPod: {image: {repository: example.org/broker}}
+""",
     ],
 )
 def test_other_forms(imported, text):
     written = imported(text)
     assert nodes(written, "akri.sh/video") == [["/dev/video0"]]
     assert any("the gateway starts no pods" in one["why"] for one in written.not_kept)
+
+
+def test_values_of_the_first_charts(imported):
+    """Up to v0.1 they had neither a configuration nor details."""
+    written = imported("udev:\n  udevRules: ['KERNEL==\"video0\"']\n  properties: {FORMAT: MJPG}\n  capacity: 3\n")
+    assert nodes(written, "akri.sh/akri-udev") == [["/dev/video0"]]
+    one = written.resources["akri.sh/akri-udev"]
+    assert (one.shares.count, one.env) == (3, {"FORMAT": "MJPG"})
 
 
 def test_services_of_brokers(imported):

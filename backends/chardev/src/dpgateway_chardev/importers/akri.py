@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dpgateway.importing import (
@@ -124,17 +124,28 @@ def _objects(source: Source, not_kept: list[NotKept]) -> Iterator[Written]:
 
 
 def _values(source: Source) -> Iterator[Written]:
-    """The Configuration of the chart's values."""
+    """The Configuration of the chart's values; of the first charts', too, which had the rules beside the name."""
     for one in source.holding("discoveryDetails"):
-        details, name = one.part("discoveryDetails"), one.part("name")
-        if not text(name) and one.place.key.endswith("udev.configuration"):
-            name = Written(_CHARTS_NAME, one.place)
-        if isinstance(details.value, dict) and details.part("udevRules").value and text(name):
-            more = {key: value for key in ("capacity", "brokerProperties") if (value := one.below(key)) is not None}
-            for key in ("brokerPod", "brokerJob"):
-                if one.part(key, "image", "repository").value:
-                    more["brokerSpec"] = one.part(key)
-            yield Written({"name": name, "details": details, **more}, one.place)
+        if isinstance(one.part("discoveryDetails").value, dict):
+            yield from _of_chart(one, one.part("discoveryDetails"), "udev.configuration")
+    for one in source.holding("udevRules"):
+        if one.place.key.endswith("udev") and not one.place.key.endswith("protocol.udev"):
+            yield from _of_chart(one, replace(one, value={"udevRules": one.part("udevRules")}), "udev")
+
+
+def _of_chart(one: Written, details: Written, key: str) -> Iterator[Written]:
+    """The Configuration of a part of the values; ``key``: that of the part with the chart's own name."""
+    name = one.part("name")
+    if not text(name) and one.place.key.endswith(key):
+        name = Written(_CHARTS_NAME, one.place)
+    if not details.part("udevRules").value or not text(name):
+        return
+    names = ("capacity", "capacity"), ("brokerProperties", "brokerProperties"), ("properties", "brokerProperties")
+    more = {ours: value for theirs, ours in names if (value := one.below(theirs)) is not None}
+    for broker in ("brokerPod", "brokerJob"):
+        if one.part(broker, "image", "repository").value:
+            more["brokerSpec"] = one.part(broker)
+    yield Written({"name": name, "details": details, **more}, one.place)
 
 
 def _options(one: AkriConfiguration, matches: list[dict[str, Any]]) -> dict[str, Any]:
