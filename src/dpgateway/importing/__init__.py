@@ -4,6 +4,7 @@ An *importer* converts the configuration of one other plugin. It is a function f
 :class:`Imported`, named by an entry point of the group ``dpgateway.importers``. A driver's package contains the
 importers for the plugins that the driver replaces, because it knows the driver's options.
 
+commands   reads command lines
 source     reads a file, and finds the other plugin's configuration in it
 entries    reads its entries, as the other plugin does
 variables  what isn't known until Flux or envsubst has run
@@ -13,10 +14,11 @@ installed  finds the importers
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.source import Written
+from dpgateway.importing.commands import flags
 from dpgateway.importing.entries import Entries, refused
 from dpgateway.importing.imported import Imported, ImportedResource, NotKept
 from dpgateway.importing.installed import Importer, installed
-from dpgateway.importing.source import Source, flags, in_any_case, items, text
+from dpgateway.importing.source import Source, in_any_case, items, text
 from dpgateway.importing.variables import explained, without_variables
 
 __all__ = [

@@ -12,16 +12,15 @@ import errno
 import os
 import re
 import select
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
+from dpgateway.importing.commands import FLAG, flags, is_command_line, split
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -46,7 +45,6 @@ _OF_THE_CLUSTER = "give what it makes, as `kubectl get -o yaml` prints it"
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
-_FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
 _FLAGS_OF_FILES = {"config", "config-file"}
 _OF_VALUES = ("valuesFile", "valueFiles")
@@ -82,7 +80,7 @@ class Source:
         ``patience``: seconds to wait for more data from a pipe.
         """
         text = _read(path, patience)
-        if _is_command_line(text):
+        if is_command_line(text):
             return cls(path, text, (), dev)
         parts = list(islice(_parts(text), MOST_DOCUMENTS + 1))
         if len(parts) > MOST_DOCUMENTS:
@@ -118,11 +116,11 @@ class Source:
     def commands(self) -> Iterator[tuple[Written, ...]]:
         """The words of each command line: the file itself, ``command`` and ``args`` of a mapping, or another list."""
         if not self.documents:
-            yield tuple(_words(self.text, str(self.path)))
+            yield tuple(split(self.text, str(self.path)))
         for one in self.everywhere("args", "command", "--"):
             if words := [part for key in ("command", "args") for part in items(one.below(key))]:
                 yield tuple(words)
-            elif not _OF_CONTAINER.search(one.place.key) and any(_FLAG.fullmatch(text(part)) for part in items(one)):
+            elif not _OF_CONTAINER.search(one.place.key) and any(FLAG.fullmatch(text(part)) for part in items(one)):
                 yield tuple(one.value)
 
     def everywhere(self, *words: str) -> Iterator[Written]:
@@ -194,28 +192,7 @@ def _hint(part: str) -> str:
 
 def _may_be_yaml(text: str) -> bool:
     """Whether the text may have a mapping or a list."""
-    return _MAPPING.search(text) is not None and _FLAG.fullmatch(text) is None
-
-
-def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
-    """The flags of a command line, as Go's flag packages parse them: ``-name value``, ``--name=value``, or no value."""
-    # In a manifest an argument may be a YAML number, whose spelling counts.
-    words = [Written(word.text or str(word.value), word.place) for word in words]
-    position = 0
-    while position < len(words):
-        word = words[position]
-        position += 1
-        match = _FLAG.fullmatch(word.value)
-        if match is None:
-            continue
-        if match[2] is not None:
-            yield match[1], Written(match[2], word.place)
-        # Which flags are boolean isn't known here, so a following word that isn't a flag is taken for the value.
-        elif position < len(words) and not _FLAG.fullmatch(words[position].value):
-            yield match[1], words[position]
-            position += 1
-        else:
-            yield match[1], Written("true", word.place)
+    return _MAPPING.search(text) is not None and FLAG.fullmatch(text) is None
 
 
 def text(written: Written | None) -> str:
@@ -254,26 +231,6 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
         yield above, text[begin:end].removeprefix("---")
         above += text.count("\n", begin, end)
         begin = end
-
-
-def _is_command_line(text: str) -> bool:
-    lines = (line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#"))
-    first = next(lines, "")
-    return not first.startswith("- ") and any(re.match(r"--?[a-z]", word) for word in first.split())
-
-
-def _words(text: str, file: str) -> Iterator[Written]:
-    stream = StringIO(text.replace("\\\n", " \n"))
-    lexer = shlex.shlex(stream, posix=True)
-    lexer.whitespace_split = True
-    try:
-        for word in lexer:
-            at = stream.tell()
-            is_last = text[max(0, at - 1) : at] == "\n"  # on its line: shlex has then read and counted the newline
-            yield Written(word, Place(file, lexer.lineno - is_last - word.count("\n")))
-    except ValueError as error:
-        problem = Problem(Place(file, lexer.lineno), "a quote without its end", "a command line")
-        raise InvalidConfiguration([problem]) from error
 
 
 def _read(path: Path, patience: float) -> str:

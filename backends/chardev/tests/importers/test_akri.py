@@ -138,7 +138,7 @@ def test_other_forms(imported, text):
 
 
 def test_values_of_the_first_charts(imported):
-    """Up to v0.1 they had neither a configuration nor details."""
+    """Before March 2021 they had neither a configuration nor details."""
     written = imported("udev:\n  udevRules: ['KERNEL==\"video0\"']\n  properties: {FORMAT: MJPG}\n  capacity: 3\n")
     assert nodes(written, "akri.sh/akri-udev") == [["/dev/video0"]]
     one = written.resources["akri.sh/akri-udev"]
