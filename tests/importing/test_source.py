@@ -56,6 +56,7 @@ def test_an_alias_as_a_key(read):
     [
         ("a:\n  args:\n  - --config=/etc/x.yaml\n", "a word; line 3 takes it from /etc/x.yaml: give that one"),
         ("a:\n  args:\n  - --config-file\n  - x.json\n", "; line 4 takes it from x.json: give that one"),
+        ("helm install a b/a -f x.yaml\n", "; line 1 takes it from x.yaml: give that one"),
         ("a:\n  b: {type: configMap, name: mine}\n", "; line 2 names the ConfigMap mine, which may have it: "),
         ("volumes:\n- configMap:\n    name: mine\n", "; line 2 names the ConfigMap mine, which may have it"),
         ("valuesFrom:\n- kind: ConfigMap\n  name: mine\n", "; line 2 names the ConfigMap mine, which may have it"),

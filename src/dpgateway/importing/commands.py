@@ -1,16 +1,26 @@
-"""Command lines: their words, and their flags."""
+"""Command lines: their words, their flags, and the values that Helm's ``--set`` gives to a chart.
+
+Source: helm/helm, pkg/strvals/parser.go.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.source import Written
 
 FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+_HELM = re.compile(r"^[^\n#]*?\bhelm3?['\"]?[ \t][^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
+"""A command of a script, or in a text for people, with its continuation lines."""
+_STEP = re.compile(r"\[\d+\]|(?:\\.|[^.\[\]\\])+")
+_MOST_STEPS = 32
+_INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def is_command_line(text: str) -> bool:
@@ -54,3 +64,58 @@ def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
             position += 1
         else:
             yield match[1], Written("true", word.place)
+
+
+def set_values(text: str, file: str) -> Iterator[Written]:
+    """The values that each ``helm`` command of a text sets. What isn't such a command is left out."""
+    counted = above = 0
+    for match in _HELM.finditer(text):
+        above += text.count("\n", counted, match.start())
+        counted = match.start()
+        try:
+            command = list(split(match[0], file))
+        except InvalidConfiguration:
+            continue
+        tree: dict[str, Any] = {}
+        for name, value in flags(command):
+            if name in {"set", "set-string"}:
+                place = replace(value.place, line=value.place.line + above)
+                for assignment in re.split(r"(?<!\\),", value.value):
+                    _assign(tree, assignment, place, typed=name == "set")
+        if tree:
+            yield _nested(tree, "")
+
+
+def _assign(tree: dict[str, Any], assignment: str, place: Place, *, typed: bool) -> None:
+    """Sets ``a.b[0]=value`` in mappings of the steps, which are names, or numbers in brackets."""
+    path, _, value = assignment.partition("=")
+    steps = _STEP.findall(path)
+    if not 0 < len(steps) <= _MOST_STEPS:
+        return
+    for step in steps[:-1]:
+        below = tree.get(step)
+        tree[step] = below if isinstance(below, dict) else {}
+        tree = tree[step]
+    tree[steps[-1]] = _scalar(_unescaped(value), place) if typed else Written(_unescaped(value), place)
+
+
+def _scalar(value: str, place: Place) -> Written:
+    if value in {"true", "false", "null"}:
+        return Written({"true": True, "false": False, "null": None}[value], place)
+    return Written(int(value), place, value) if _INTEGER.fullmatch(value) else Written(value, place)
+
+
+def _nested(tree: dict[str, Any] | Written, key: str) -> Written:
+    """The mappings and lists of the steps. A mapping or list is where its first value is."""
+    if isinstance(tree, Written):
+        return replace(tree, place=replace(tree.place, key=key))
+    if all(step.startswith("[") for step in tree):
+        steps = sorted(tree, key=lambda step: (len(step), step))
+        found = [_nested(tree[step], f"{key}[{number}]") for number, step in enumerate(steps)]
+        return Written(found, replace(found[0].place, key=key))
+    inner = {_unescaped(step): _nested(below, f"{key}.{step}".lstrip(".")) for step, below in tree.items()}
+    return Written(inner, replace(next(iter(inner.values())).place, key=key))
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)

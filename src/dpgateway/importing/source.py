@@ -20,7 +20,7 @@ from pathlib import Path
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
-from dpgateway.importing.commands import FLAG, flags, is_command_line, split
+from dpgateway.importing.commands import FLAG, flags, is_command_line, set_values, split
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -46,7 +46,7 @@ _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
-_FLAGS_OF_FILES = {"config", "config-file"}
+_FLAGS_OF_FILES = {"config", "config-file", "values", "f"}
 _OF_VALUES = ("valuesFile", "valueFiles")
 _OF_OBJECTS = ("metadata", "spec", "data")
 _REPEATED = ("annotations", "managedFields")
@@ -62,7 +62,7 @@ class Source:
     path: Path
     text: str
     documents: tuple[Written, ...]
-    """The YAML documents; empty for a command line."""
+    """The YAML documents; of a text with Helm's commands the values that each sets; empty for another command line."""
     dev: Path = Path("/dev")
     """The node's /dev, for importers whose plugin names resources after device nodes."""
     broken: tuple[Problem, ...] = ()
@@ -74,14 +74,14 @@ class Source:
 
     @classmethod
     def read(cls, path: Path, dev: Path = Path("/dev"), patience: float = PATIENCE) -> Source:
-        """Reads a file. Raises InvalidConfiguration if it is unreadable, or neither YAML nor a command line.
+        """Reads a file. Raises InvalidConfiguration if it is unreadable, or neither YAML nor has command lines.
         A document that isn't YAML costs no other one.
 
         ``patience``: seconds to wait for more data from a pipe.
         """
         text = _read(path, patience)
         if is_command_line(text):
-            return cls(path, text, (), dev)
+            return cls(path, text, tuple(set_values(text, str(path))), dev)
         parts = list(islice(_parts(text), MOST_DOCUMENTS + 1))
         if len(parts) > MOST_DOCUMENTS:
             found = f"more than {MOST_DOCUMENTS} documents"
@@ -93,6 +93,9 @@ class Source:
                 documents += [one] if one is not None else []
             except InvalidConfiguration as error:
                 broken += (replace(problem, hint=_hint(part) or problem.hint) for problem in error.problems)
+        is_yaml = any(isinstance(one.value, dict | list) for one in documents)
+        if not is_yaml and (of_helm := tuple(set_values(text, str(path)))):  # a script, or a text for people
+            return cls(path, text, of_helm, dev)
         if broken and not documents:
             raise InvalidConfiguration(broken)
         return cls(path, text, tuple(documents), dev, tuple(broken))

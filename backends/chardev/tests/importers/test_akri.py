@@ -145,6 +145,28 @@ def test_values_of_the_first_charts(imported):
     assert (one.shares.count, one.env) == (3, {"FORMAT": "MJPG"})
 
 
+def test_commands_of_helm(imported):
+    """As a text for people has them, one after another."""
+    command = r"""
+Try this:
+
+    helm install akri akri-helm-charts/akri \
+        --set udev.configuration.enabled=true \
+        --set udev.configuration.name=video \
+        --set udev.configuration.discoveryDetails.udevRules[0]='KERNEL=="video[0-9]*"\, ATTRS{idVendor}=="046d"' \
+        --set udev.configuration.capacity=2
+
+With an earlier version you'd say
+
+    helm install akri akri-helm-charts/akri --set udev.enabled=true --set udev.udevRules[0]='KERNEL=="video0"'
+"""
+    written = imported(command)
+    assert nodes(written, "akri.sh/video") == [["/dev/video0"], ["/dev/video1"]]
+    assert nodes(written, "akri.sh/akri-udev") == [["/dev/video0"]]
+    assert written.resources["akri.sh/video"].shares.count == 2
+    assert [one["line"] for one in written.not_kept if one["what"] == "the ids"] == [6, 12]
+
+
 def test_services_of_brokers(imported):
     more = "  instanceServiceSpec: {ports: [{port: 80}]}\n  configurationServiceSpec: {}\n"
     told = {one["what"]: one["line"] for one in imported(f"{VIDEO.rstrip()}\n{more}").not_kept}
