@@ -49,6 +49,9 @@ _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
 _FLAGS_OF_FILES = {"config", "config-file", "values", "f"}
 _OF_VALUES = ("valuesFile", "valueFiles")
 _OF_OBJECTS = ("metadata", "spec", "data")
+_ASKING = [f"VirtualMachine{one}" for one in ("", "Instance", "InstanceReplicaSet", "Pool", "Instancetype")]
+"""KubeVirt's kinds of objects that have no devices to offer."""
+_OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevices `dpgateway import kubevirt` reads"
 _REPEATED = ("annotations", "managedFields")
 _ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
@@ -147,6 +150,8 @@ class Source:
         place, where = next(self._elsewhere(), (Place(""), ""))
         both = "give that one, or both, with a line --- between them"
         hint = f"line {place.line} {where}: {both}" if where else _hint(self.text)  # a short text is YAML, too
+        if not hint and (one := next(self.objects(*_ASKING), None)):
+            hint = f"the {text(one.below('kind'))} of line {one.place.line} only asks for devices: {_OFFERING}"
         return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected, hint), *self.broken])
 
     def _elsewhere(self) -> Iterator[tuple[Place, str]]:

@@ -83,3 +83,25 @@ def test_nothing_of_it(importing):
     (refused,) = importing.refused("k8s-host-device-plugin", "kind: ConfigMap\n")
     assert "found nothing of it" in refused
     assert "hostDevices" in refused
+
+
+MACHINE = """\
+kind: VirtualMachine
+metadata: {name: vm}
+spec: {template: {spec: {domain: {devices: {hostDevices: [{deviceName: devices.kubevirt.io/tpu, name: tpu}]}}}}}
+"""
+
+
+def test_machines_of_kubevirt(imported, importing):
+    """Their key hostDevices says what they ask for."""
+    (refused,) = importing.refused("k8s-host-device-plugin", f"---\n{MACHINE}")
+    assert "hostDevices, numDevices; the VirtualMachine of line 2 only asks for devices" in refused
+    assert "object KubeVirt or HyperConverged" in refused
+    written = imported(f"{MACHINE}---\n{manifest()}")
+    assert (list(written.resources), written.not_kept) == ([NAME], [])
+
+
+def test_host_devices_of_others(importing):
+    storage = "storagePools: [{name: a, source: {hostDevices: [/dev/vdb]}}]\n"
+    (refused,) = importing.refused("k8s-host-device-plugin", storage)
+    assert "found nothing of it" in refused

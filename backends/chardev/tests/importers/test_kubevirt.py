@@ -247,3 +247,11 @@ def test_what_wraps_it(imported, text):
 )
 def test_what_makes_no_sense_is_refused(importing, text, told):
     assert any(line.startswith(told) for line in importing.refused("kubevirt", text))
+
+
+def test_machines_only_ask(importing):
+    devices = "{hostDevices: [{deviceName: intel.com/qat, name: qat}]}"
+    kind = "VirtualMachineInstance"
+    text = f"kind: {kind}\nmetadata: {{name: vm}}\nspec: {{domain: {{devices: {devices}}}}}\n"
+    (refused,) = importing.refused("kubevirt", text)
+    assert f"the {kind} of line 1 only asks for devices: give " in refused

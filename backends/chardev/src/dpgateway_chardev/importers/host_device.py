@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, Written
+from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, Written, in_any_case
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, TOO_MANY
 from dpgateway_chardev.importers.generic import ResourceOfGroups
@@ -17,6 +17,7 @@ from dpgateway_chardev.importers.generic_config import DevicePaths, Path
 from dpgateway_chardev.importers.paths import is_directory
 
 _EXPECTED = "a mapping with the keys resourceName, hostDevices, numDevices"
+_OWN = ("resourceName", "numDevices")
 _PATTERN = "there a container gets all that the pattern matches: write a match of these devices, with a group"
 _DIRECTORY = "there, since August 2021, a container gets neither a directory nor what is in it"
 
@@ -43,7 +44,11 @@ class HostDevices:
 
 def k8s_host_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
-    found = Entries.of(source.holding("hostDevices"), HostDevices, source.nothing(_EXPECTED))
+    # KubeVirt's machines and LINSTOR have a key of this name, too
+    mappings = (
+        one for one in source.holding("hostDevices") if one.problems or any(in_any_case(one, key) for key in _OWN)
+    )
+    found = Entries.of(mappings, HostDevices, source.nothing(_EXPECTED))
     resources, not_kept = list[ImportedResource](), list(found.not_kept)
     for written, one in found.read:
         resource, lost = _converted(written, one, source)
