@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from dpgateway.importing import (
 _HOW_TO, _MATCH = "docs/how-to/replace-a-plugin.md", "docs/how-to/match-devices.md"
 _ENDING = re.compile("-dev[a-z]*-[a-z]+$")
 _BY_KIND_OF_NODE = "if they are for different nodes, make a configuration for each kind of node"
+_IN_PROFILES = "each by itself, and make a profile of the chart of each, as docs/how-to/install-cluster.md says"
 _OTHER_NAMES: Mapping[str, Set[str]] = {
     "akri": {"akri"},
     "generic-device-plugin": {"gdp", "squat", "microshift"},
@@ -118,7 +119,7 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
             imported = without_variables(importer.load()(source))
         except InvalidConfiguration as error:
             raise explained(error) from error
-        imported = _accepted(imported, map(refused, source.broken))
+        imported = _accepted(imported, source)
     text = imported.text(f"What {importer.name} served, made from {file.name} by dpgateway import.")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
@@ -126,21 +127,30 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     context.exit(1 if imported.not_kept else 0)
 
 
-def _accepted(imported: Imported, broken: Iterable[NotKept]) -> Imported:
+def _accepted(imported: Imported, source: Source) -> Imported:
     """With the documents that are broken, and without the resources that `dpgateway check` would refuse: names, counts
-    and options that are valid there needn't be valid here.
+    and options that are valid there needn't be valid here. What is the same twice is there once.
     """
     drivers = {one.name: one.load() for one in discovery.named({one.driver for one in imported.resources}).values()}
     accepted: dict[str, ImportedResource] = {}
-    not_kept = list(broken)
+    not_kept = list(map(refused, source.broken))
     for one in imported.resources:
-        first = accepted[one.name].place.line if one.name in accepted else 0
-        twice = f"line {first} has a resource of this name, too: {_BY_KIND_OF_NODE}" if first else ""
+        first = accepted.get(one.name)
+        if first is not None and first.plain() == one.plain():
+            continue
+        twice = _twice(first, one, source) if first is not None else ""
         if why := twice or "; ".join(_problems(one, drivers.get(one.driver))):
             not_kept.append(NotKept(one.place, "the resource", why, one.name))
         else:
             accepted[one.name] = one
     return Imported(tuple(accepted.values()), (*imported.not_kept, *not_kept))
+
+
+def _twice(first: ImportedResource, other: ImportedResource, source: Source) -> str:
+    """Why another resource of one name isn't kept, and what to do."""
+    pods = [source.pods_at(one.place) for one in (first, other)]
+    instead = f"import {' and '.join(pods)} {_IN_PROFILES}" if all(pods) and pods[0] != pods[1] else _BY_KIND_OF_NODE
+    return f"line {first.place.line} has a resource of this name, too: {instead}"
 
 
 def _problems(one: ImportedResource, driver: Found | None) -> list[str]:

@@ -109,6 +109,18 @@ class Source:
             if text(one.below("kind")) in kinds and any(one.below(key) for key in _OF_OBJECTS):
                 yield one
 
+    def pods_at(self, place: Place) -> str:
+        """The object that is at a place, with what selects its nodes; empty if nothing does."""
+        above = [one for one in self.everywhere("kind") if one.below("metadata") and one.place.line <= place.line]
+        found = max(above, key=lambda one: one.place.line, default=None)
+        selected = []
+        for one in found.parts() if found else ():
+            if isinstance(selector := one.part("nodeSelector").plain(), dict):
+                selected.append("nodeSelector " + ",".join(f"{key}={value}" for key, value in selector.items()))
+            selected += ["nodeAffinity"] if one.below("nodeAffinity") else []
+        named = f"{text(found.below('kind'))} {text(found.part('metadata', 'name'))}" if found else ""
+        return f"{named} ({', '.join(selected)})" if selected else ""
+
     def holding(self, *keys: str) -> Iterator[Written]:
         """The mappings with one of these keys, in upper or lower case; and a value with problems for each text that has
         such a key and can't be parsed.

@@ -632,3 +632,34 @@ def test_variables_where_nothing_else_is(importing):
     (told,) = importing.refused(PLUGIN, "devices: [{name: tty, groups: [{count: '${N}', paths: [{path: /dev/a}]}]}]\n")
     assert told.startswith('theirs:1: devices[0].groups[0].count: found "${N}", expected an integer; ')
     assert "`envsubst`" in told
+
+
+def daemon_set(name, path, selector):
+    device = f"{{name: tty, groups: [{{paths: [{{path: {path}}}]}}]}}"
+    pods = f"{{{selector}, containers: [{{args: [--domain=a.example, --device, '{device}']}}]}}"
+    return f"---\nkind: DaemonSet\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {pods}}}}}\n"
+
+
+def test_daemon_sets_for_different_nodes(imported):
+    """A configuration has a name once, so these are two of them, in profiles of the chart."""
+    affinity = "affinity: {nodeAffinity: {}}, nodeSelector: {a: b, c: d}"
+    text = daemon_set("left", "/dev/a", "nodeSelector: {side: left}") + daemon_set("right", "/dev/b", affinity)
+    written = imported(text)
+    assert written.plain("a.example/tty")["paths"] == ("/dev/a",)
+    (lost,) = written.not_kept
+    assert (lost["line"], lost["what"]) == (8, "the resource")
+    left, right = "DaemonSet left (nodeSelector side=left)", "DaemonSet right (nodeSelector a=b,c=d, nodeAffinity)"
+    assert lost["why"].startswith(f"line 4 has a resource of this name, too: import {left} and {right} each by itself")
+    assert "docs/how-to/install-cluster.md" in lost["why"]
+
+
+def test_daemon_sets_that_offer_the_same(imported):
+    one, other = (daemon_set(name, "/dev/a", f"nodeSelector: {{side: {name}}}") for name in ("left", "right"))
+    written = imported(one + other)
+    assert (list(written.resources), written.not_kept) == (["a.example/tty"], [])
+
+
+def test_one_name_twice_for_the_same_nodes(imported):
+    one, other = VIDEO, VIDEO.replace("video0", "video1")
+    (lost,) = imported(f"domain: a.example\ndevices: [{one}, {other}]\n").not_kept
+    assert lost["why"].startswith("line 2 has a resource of this name, too: if they are for different nodes, ")
