@@ -445,6 +445,40 @@ def test_a_group_of_links(imported, tree):
     assert set(imported(alone % tuple(links)).nodes("devic.es/pair")) == {"a", "ttyUSB2"}
 
 
+@pytest.mark.parametrize(
+    ("link", "node", "udev"),
+    [
+        ("serial/by-path/pci-1-usb-0:1:1.0-port0", "ttyUSB0", "ID_PATH=pci-1-usb-0:1:1.0"),
+        ("serial/by-path/pci-1-usb-0:2:1.0", "ttyACM0", "ID_PATH=pci-1-usb-0:2:1.0"),
+        ("serial/by-path/pci-1-usbv2-0:2:1.0", "ttyACM0", "ID_PATH_WITH_USB_REVISION=pci-1-usbv2-0:2:1.0"),
+        ("v4l/by-path/pci-1-usb-0:3:1.0-video-index0", "video0", "ID_PATH=pci-1-usb-0:3:1.0"),
+        ("dri/by-path/pci-0000:00:02.0-render", "dri/renderD128", "ID_PATH=pci-0000:00:02.0"),
+        ("dri/by-path/platform-gpu-card", "dri/card1", "ID_PATH=platform-gpu"),
+    ],
+)
+def test_a_group_of_links_by_path(imported, tree, link, node, udev):
+    """They have udev's ID_PATH in their names. A twin in another place is no device of the group."""
+    subsystem = {"serial": "tty", "v4l": "video4linux", "dri": "drm"}[link.partition("/")[0]]
+    for number, (name, path) in enumerate(((node, udev), (f"{node}1", f"{udev}1"))):
+        here = f"/sys/devices/pci0000:00/{name}"
+        tree.write(f"""
+            {here}/subsystem -> /sys/class/{subsystem}
+            {here}/dev = 90:{number}
+            {here}/index = 0
+            {here}/port_number = 0
+            {here}/uevent = MAJOR=90\\nMINOR={number}\\nDEVNAME={name}
+            /sys/class/{subsystem}/{name.rpartition("/")[2]} -> {here}
+            c /dev/{name} 90:{number}
+        """)
+        entry = tree.at(f"/run/udev/data/c90:{number}")
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.write_text(f"E:{path}\n")
+    tree.write(f"/dev/{link} -> /dev/{node}\n/dev/input/by-id/a -> /dev/{node}")
+    written = imported(of(f"[{{paths: [{{path: '/dev/{link}'}}, {{path: /dev/input/by-id/a}}]}}]"))
+    (given,) = written.nodes("a.b/it").values()
+    assert [host for host, _, _ in given] == [f"/dev/{link}", "/dev/input/by-id/a"]
+
+
 NOTHING = """\
 genericDevicePlugin:
   status: Enabled

@@ -27,8 +27,9 @@ _SEVERAL_PATTERNS = (
     'with group: "{attrs:serial}" or another property that they have in common'
 )
 _LINKS_ONLY = (
-    "match finds a device by the kernel's name of its node, and of udev's links only those to USB devices in "
-    'serial/by-id and v4l/by-id tell it; write a match of the adapter\'s attributes, with group: "{attrs:serial}"'
+    "match finds a device by the kernel's name of its node, and of udev's links only those in serial/by-path, "
+    "v4l/by-path and dri/by-path tell it, and those to USB devices in serial/by-id and v4l/by-id; write a match of the "
+    'adapter\'s attributes, with group: "{attrs:serial}"'
 )
 
 

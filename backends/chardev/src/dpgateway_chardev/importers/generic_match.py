@@ -13,6 +13,9 @@ from dpgateway_chardev.patterns import is_lasting
 
 _SERIAL_LINK = re.compile(r"/dev/serial/by-id/usb-(?P<serial>.+)-if(?P<interface>[0-9a-f]{2})(-port(?P<port>\d+))?")
 _VIDEO_LINK = re.compile(r"/dev/v4l/by-id/usb-(?P<serial>.+)-video-index(?P<index>\d+)")
+_SERIAL_PATH = re.compile(r"/dev/serial/by-path/(?P<path>.+?)(-port(?P<port>\d+))?")
+_VIDEO_PATH = re.compile(r"/dev/v4l/by-path/(?P<path>.+)-video-index(?P<index>\d+)")
+_DRM_PATH = re.compile(r"/dev/dri/by-path/(?P<path>.+)-(?P<kind>card|render)")
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -133,15 +136,33 @@ def _anchor(group: DevicePaths) -> str:
 
 def of_link(path: str) -> dict[str, Any] | None:
     """The match of the object whose node udev's link leads to; None for a link whose name doesn't tell it. Source:
-    systemd, rules.d/60-serial.rules, 60-persistent-v4l.rules.
+    systemd, rules.d/60-serial.rules, 60-persistent-v4l.rules, 60-drm.rules.
     """
     if found := _SERIAL_LINK.fullmatch(path):
-        match = {"subsystem": "tty", "env": _of_usb(found["serial"], ID_USB_INTERFACE_NUM=found["interface"])}
-        return match | ({"attrs": {"port_number": {"exact": found["port"]}}} if found["port"] else {})
+        return _tty(_of_usb(found["serial"], ID_USB_INTERFACE_NUM=found["interface"]), found["port"])
+    if found := _SERIAL_PATH.fullmatch(path):
+        return _tty(_of_path(found["path"]), found["port"])
     if found := _VIDEO_LINK.fullmatch(path):
-        index = {"index": {"exact": found["index"]}}
-        return {"subsystem": "video4linux", "env": _of_usb(found["serial"]), "attr": index}
+        return _video(_of_usb(found["serial"]), found["index"])
+    if found := _VIDEO_PATH.fullmatch(path):
+        return _video(_of_path(found["path"]), found["index"])
+    if found := _DRM_PATH.fullmatch(path):
+        # connectors have the path of their card, and no node
+        name = {"card": "dri/card*", "render": "dri/renderD*"}[found["kind"]]
+        return {"subsystem": "drm", "env": _of_path(found["path"]) | {"DEVNAME": name}}
     return None
+
+
+def _tty(env: dict[str, Any], port: str | None) -> dict[str, Any]:
+    return {"subsystem": "tty", "env": env} | ({"attrs": {"port_number": {"exact": port}}} if port else {})
+
+
+def _video(env: dict[str, Any], index: str) -> dict[str, Any]:
+    return {"subsystem": "video4linux", "kernel": "video*", "env": env, "attr": {"index": {"exact": index}}}
+
+
+def _of_path(path: str) -> dict[str, Any]:
+    return {"ID_PATH_WITH_USB_REVISION" if "-usbv" in path else "ID_PATH": {"exact": path}}
 
 
 def _of_usb(serial: str, **more: str) -> dict[str, Any]:
