@@ -166,3 +166,66 @@ def test_time_grows_with_documents(tmp_path):
         Source.read(tmp_path / "theirs")
 
     assert cost(read, 900) < 20 * cost(read, 90)
+
+
+PAGE = """\
+# How to
+
+Don't forget the `rules`:
+
+* First
+
+  ```yaml
+  a: 1
+  ---
+  b: 2
+  ```
+* Then
+---
+```sh
+cat > values.yaml <<'END'
+c:
+  - 3
+END
+helm install it it/it --set d=4
+kubectl apply -f - << EOF
+e: 5
+EOF
+```
+
+```json
+{"f":
+    6}
+```
+
+key: {{ a template }}
+"""
+
+
+def test_texts_for_people(read):
+    """The YAML and JSON in its blocks and here-documents; the rest isn't even a problem."""
+    source = read(PAGE)
+    assert [one.plain() for one in source.documents] == [{"a": 1}, {"b": 2}, {"f": 6}, {"c": [3]}, {"e": 5}, {"d": 4}]
+    assert [one.place.line for one in source.documents] == [8, 10, 26, 16, 21, 19]
+    assert source.broken == ()
+
+
+def test_scripts(read):
+    script = "#!/bin/bash\nset -e\nkubectl apply -f - <<EOF\na: 1\nEOF\n"
+    assert [one.plain() for one in read(script).documents] == [{"a": 1}]
+    terraform = 'resource "a" "b" {\n  yaml = <<-YAML\n    c: 1\n  YAML\n}\n'
+    assert [one.plain() for one in read(terraform).documents] == [{"c": 1}]
+    assert "Terraform" in str(read(terraform).nothing("a word"))
+    assert " from -" not in str(read("kubectl apply -f -\n").nothing("a word"))
+
+
+def test_manifests_with_scripts_stay_what_they_are(read):
+    assert [one.plain() for one in read("a: |\n  cat <<EOF\n  b: 1\n  EOF\n").documents] == [
+        {"a": "cat <<EOF\nb: 1\nEOF\n"}
+    ]
+
+
+def test_time_grows_with_blocks(read):
+    """Of blocks and here-documents without an end, too."""
+    once = "# x\n\n```\n<<A\nhelm --set a=b\n\n\n"
+    assert cost(read, once * 10_000) < 30 * cost(read, once * 1_000)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
+from textwrap import dedent
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
@@ -46,6 +47,11 @@ _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
+_FENCE = re.compile(r"^[ \t]*(?P<end>```+|~~~+)[^`\n]*$")
+"""The line above a block of code in Markdown."""
+_MARKDOWN = re.compile(_FENCE.pattern, re.MULTILINE)
+_HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
+"""In the line above a here-document of a shell, or of Terraform."""
 _FLAGS_OF_FILES = {"config", "config-file", "values", "f"}
 _OF_VALUES = ("valuesFile", "valueFiles")
 _OF_OBJECTS = ("metadata", "spec", "data")
@@ -65,7 +71,9 @@ class Source:
     path: Path
     text: str
     documents: tuple[Written, ...]
-    """The YAML documents; of a text with Helm's commands the values that each sets; empty for another command line."""
+    """The YAML documents; of a script or a text for people those in it, and the values that each of Helm's commands
+    sets; empty for another command line.
+    """
     dev: Path = Path("/dev")
     """The node's /dev, for importers whose plugin names resources after device nodes."""
     broken: tuple[Problem, ...] = ()
@@ -84,11 +92,11 @@ class Source:
         """
         text = _read(path, patience)
         if is_command_line(text):
-            return cls(path, text, tuple(set_values(text, str(path))), dev)
+            return cls(path, text, tuple(_within_prose(text, str(path))), dev)
         parts = list(islice(_parts(text), MOST_DOCUMENTS + 1))
         if len(parts) > MOST_DOCUMENTS:
-            found = f"more than {MOST_DOCUMENTS} documents"
-            raise InvalidConfiguration([Problem(Place(str(path)), found, "a configuration")])
+            many = f"more than {MOST_DOCUMENTS} documents"
+            raise InvalidConfiguration([Problem(Place(str(path)), many, "a configuration")])
         documents, broken = list[Written](), list[Problem]()
         for above, part in parts:
             try:
@@ -96,9 +104,11 @@ class Source:
                 documents += [one] if one is not None else []
             except InvalidConfiguration as error:
                 broken += (replace(problem, hint=_hint(part) or problem.hint) for problem in error.problems)
-        is_yaml = any(isinstance(one.value, dict | list) for one in documents)
-        if not is_yaml and (of_helm := tuple(set_values(text, str(path)))):  # a script, or a text for people
-            return cls(path, text, of_helm, dev)
+        is_prose = not any(isinstance(one.value, dict | list) for one in documents) or (
+            broken and _MARKDOWN.search(text)
+        )
+        if is_prose and (found := tuple(_within_prose(text, str(path)))):
+            return cls(path, text, found, dev)
         if broken and not documents:
             raise InvalidConfiguration(broken)
         return cls(path, text, tuple(documents), dev, tuple(broken))
@@ -169,7 +179,7 @@ class Source:
     def _elsewhere(self) -> Iterator[tuple[Place, str]]:
         """Where another file is named, from which plugin, Kustomization, pod or chart take the configuration."""
         for words in self.commands():
-            found = (value for name, value in flags(words) if name in _FLAGS_OF_FILES)
+            found = (value for name, value in flags(words) if name in _FLAGS_OF_FILES and value.value != "-")
             yield from ((value.place, f"takes it from {value.value}") for value in found)
         for one in self.holding("configMapGenerator"):
             for generator in items(one.below("configMapGenerator")):
@@ -242,6 +252,32 @@ def _parse(text: str, file: str, above: int) -> Written | None:
         if spaced == text:
             raise
         return parse(spaced, file, above)
+
+
+def _within_prose(text: str, file: str) -> Iterator[Written]:
+    """The mappings and lists of a text's blocks and here-documents, and the values of its helm commands."""
+    for line, block in chain(_blocks(text, _FENCE), _blocks(text, _HERE)):
+        for more, part in _parts(block):
+            try:
+                one = _parse(part, file, line + more)
+            except InvalidConfiguration:
+                continue
+            if one is not None and isinstance(one.value, dict | list):
+                yield one
+    yield from set_values(text, file)
+
+
+def _blocks(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """What is between a line with ``opening`` and the line that it names, each with the number of lines above it."""
+    end, begin, taken = "", 0, list[str]()
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if end and line.strip() == end:
+            yield begin, dedent("".join(taken))
+            end = ""
+        elif end:
+            taken.append(line)
+        elif match := opening.search(line):
+            end, begin, taken = match["end"], number, []
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:

@@ -145,6 +145,12 @@ def test_values_of_the_first_charts(imported):
     assert (one.shares.count, one.env) == (3, {"FORMAT": "MJPG"})
 
 
+def test_properties_that_the_chart_quotes(imported):
+    details = "discoveryDetails: {udevRules: ['KERNEL==\"video0\"']}"
+    text = f"udev:\n  configuration:\n    {details}\n    brokerProperties: {{A: 1000, B: true, C: 1.50}}\n"
+    assert imported(text).resources["akri.sh/akri-udev"].env == {"A": "1000", "B": "true", "C": "1.50"}
+
+
 def test_commands_of_helm(imported):
     """As a text for people has them, one after another."""
     command = r"""

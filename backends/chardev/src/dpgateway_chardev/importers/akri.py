@@ -141,11 +141,24 @@ def _of_chart(one: Written, details: Written, key: str) -> Iterator[Written]:
     if not details.part("udevRules").value or not text(name):
         return
     names = ("capacity", "capacity"), ("brokerProperties", "brokerProperties"), ("properties", "brokerProperties")
-    more = {ours: value for theirs, ours in names if (value := one.below(theirs)) is not None}
+    more = {ours: _quoted(value) for theirs, ours in names if (value := one.below(theirs)) is not None}
     for broker in ("brokerPod", "brokerJob"):
         if one.part(broker, "image", "repository").value:
             more["brokerSpec"] = one.part(broker)
     yield Written({"name": name, "details": details, **more}, one.place)
+
+
+def _quoted(written: Written) -> Written:
+    """Properties as the chart writes them: in quotes."""
+    if not isinstance(written.value, dict):
+        return written
+    values = {
+        key: replace(one, value=one.text or str(one.value).lower())
+        if isinstance(one.value, bool | int | float)
+        else one
+        for key, one in written.value.items()
+    }
+    return replace(written, value=values)
 
 
 def _options(one: AkriConfiguration, matches: list[dict[str, Any]]) -> dict[str, Any]:
