@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from dpgateway.importing import InvalidConfiguration, Source, flags
+from dpgateway.importing import InvalidConfiguration, Place, Source, flags
 from dpgateway.importing.source import MOST_DOCUMENTS
 
 MANIFESTS = """\
@@ -229,3 +229,33 @@ def test_time_grows_with_blocks(read):
     """Of blocks and here-documents without an end, too."""
     once = "# x\n\n```\n<<A\nhelm --set a=b\n\n\n"
     assert cost(read, once * 10_000) < 30 * cost(read, once * 1_000)
+
+
+def test_what_selects_the_nodes(read):
+    text = """\
+kind: HelmRelease
+metadata: {name: a}
+spec:
+  nodeSelector: {all: "1"}
+  controllers:
+    left:
+      pod: {nodeSelector: {b: c, d: e}}
+      args:
+      - |
+        name: x
+    right:
+      pod:
+        affinity: {nodeAffinity: {required: x}}
+      args: [y]
+    middle: {args: [z]}
+---
+kind: ConfigMap
+data: {a: b}
+"""
+    source = read(text)
+    assert [source.nodes_at(Place("theirs", line)) for line in (10, 14, 15, 18)] == [
+        "nodeSelector b=c,d=e",
+        "nodeAffinity",
+        "nodeSelector all=1",
+        "",
+    ]

@@ -32,8 +32,13 @@ from dpgateway.importing import (
 
 _HOW_TO, _MATCH = "docs/how-to/replace-a-plugin.md", "docs/how-to/match-devices.md"
 _ENDING = re.compile("-dev[a-z]*-[a-z]+$")
-_BY_KIND_OF_NODE = "if they are for different nodes, make a configuration for each kind of node"
-_IN_PROFILES = "each by itself, and make a profile of the chart of each, as docs/how-to/install-cluster.md says"
+_BY_KIND_OF_NODE = (
+    "and a configuration has each name once: if they are for different nodes, make a configuration for each kind of "
+    "node"
+)
+_IN_PROFILES = (
+    "make a configuration of each, and a profile of the chart with it, as docs/how-to/install-cluster.md says"
+)
 _OTHER_NAMES: Mapping[str, Set[str]] = {
     "akri": {"akri"},
     "generic-device-plugin": {"gdp", "squat", "microshift"},
@@ -148,9 +153,9 @@ def _accepted(imported: Imported, source: Source) -> Imported:
 
 def _twice(first: ImportedResource, other: ImportedResource, source: Source) -> str:
     """Why another resource of one name isn't kept, and what to do."""
-    pods = [source.pods_at(one.place) for one in (first, other)]
-    instead = f"import {' and '.join(pods)} {_IN_PROFILES}" if all(pods) and pods[0] != pods[1] else _BY_KIND_OF_NODE
-    return f"line {first.place.line} has a resource of this name, too: {instead}"
+    nodes = [source.nodes_at(one.place) or "all nodes" for one in (first, other)]
+    what = _BY_KIND_OF_NODE if nodes[0] == nodes[1] else f"for {nodes[0]}, and this is for {nodes[1]}: {_IN_PROFILES}"
+    return f"line {first.place.line} has a resource of this name, too, {what}"
 
 
 def _problems(one: ImportedResource, driver: Found | None) -> list[str]:

@@ -119,17 +119,23 @@ class Source:
             if text(one.below("kind")) in kinds and any(one.below(key) for key in _OF_OBJECTS):
                 yield one
 
-    def pods_at(self, place: Place) -> str:
-        """The object that is at a place, with what selects its nodes; empty if nothing does."""
-        above = [one for one in self.everywhere("kind") if one.below("metadata") and one.place.line <= place.line]
-        found = max(above, key=lambda one: one.place.line, default=None)
-        selected = []
-        for one in found.parts() if found else ():
-            if isinstance(selector := one.part("nodeSelector").plain(), dict):
-                selected.append("nodeSelector " + ",".join(f"{key}={value}" for key, value in selector.items()))
-            selected += ["nodeAffinity"] if one.below("nodeAffinity") else []
-        named = f"{text(found.below('kind'))} {text(found.part('metadata', 'name'))}" if found else ""
-        return f"{named} ({', '.join(selected)})" if selected else ""
+    def nodes_at(self, place: Place) -> str:
+        """What selects the nodes of the pods at a place: their nodeSelector or nodeAffinity, or of bjw-s' app-template
+        that beside them; empty if nothing does.
+        """
+        around, inside = list[Written](), list(self.documents)
+        while above := [one for one in inside if one.place.line <= place.line]:
+            around.append(max(above, key=lambda one: one.place.line))
+            value = around[-1].value
+            inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        for one in reversed(around):
+            for pods in (one, one.part("pod"), one.part("defaultPodOptions")):
+                selector, affinity = pods.part("nodeSelector").plain(), pods.part("affinity", "nodeAffinity").value
+                if isinstance(selector, dict):
+                    return "nodeSelector " + ",".join(f"{key}={value}" for key, value in selector.items())
+                if affinity is not None:
+                    return "nodeAffinity"
+        return ""
 
     def holding(self, *keys: str) -> Iterator[Written]:
         """The mappings with one of these keys, in upper or lower case; and a value with problems for each text that has

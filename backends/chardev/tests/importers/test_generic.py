@@ -676,14 +676,14 @@ def daemon_set(name, path, selector):
 
 def test_daemon_sets_for_different_nodes(imported):
     """A configuration has a name once, so these are two of them, in profiles of the chart."""
-    affinity = "affinity: {nodeAffinity: {}}, nodeSelector: {a: b, c: d}"
+    affinity = "affinity: {nodeAffinity: {}}"
     text = daemon_set("left", "/dev/a", "nodeSelector: {side: left}") + daemon_set("right", "/dev/b", affinity)
     written = imported(text)
     assert written.plain("a.example/tty")["paths"] == ("/dev/a",)
     (lost,) = written.not_kept
     assert (lost["line"], lost["what"]) == (8, "the resource")
-    left, right = "DaemonSet left (nodeSelector side=left)", "DaemonSet right (nodeSelector a=b,c=d, nodeAffinity)"
-    assert lost["why"].startswith(f"line 4 has a resource of this name, too: import {left} and {right} each by itself")
+    nodes = "for nodeSelector side=left, and this is for nodeAffinity: make a configuration of each, "
+    assert lost["why"].startswith(f"line 4 has a resource of this name, too, {nodes}")
     assert "docs/how-to/install-cluster.md" in lost["why"]
 
 
@@ -696,4 +696,4 @@ def test_daemon_sets_that_offer_the_same(imported):
 def test_one_name_twice_for_the_same_nodes(imported):
     one, other = VIDEO, VIDEO.replace("video0", "video1")
     (lost,) = imported(f"domain: a.example\ndevices: [{one}, {other}]\n").not_kept
-    assert lost["why"].startswith("line 2 has a resource of this name, too: if they are for different nodes, ")
+    assert lost["why"].startswith("line 2 has a resource of this name, too, and a configuration has each name once: ")
