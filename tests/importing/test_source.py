@@ -106,6 +106,13 @@ def test_broken_document_costs_no_other_one(read):
     assert problem.hint.startswith("it looks like a chart's template")
 
 
+def test_local_variables_of_a_shell(read):
+    """They aren't Jsonnet's."""
+    with pytest.raises(InvalidConfiguration) as caught:
+        read("name() {\n  local a=b\n}\na: [\n")
+    assert "Jsonnet" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "language"),
     [
@@ -229,6 +236,17 @@ def test_time_grows_with_blocks(read):
     """Of blocks and here-documents without an end, too."""
     once = "# x\n\n```\n<<A\nhelm --set a=b\n\n\n"
     assert cost(read, once * 10_000) < 30 * cost(read, once * 1_000)
+
+
+def test_definitions_of_kinds(read):
+    """Their schemas have the keys of objects."""
+    source = read(
+        "kind: CustomResourceDefinition\nspec: {schema: {properties: {word: {type: object}}}}\n---\nword: 1\n"
+    )
+    assert [one.place.line for one in source.holding("word")] == [4]
+    alone = read("kind: List\nitems:\n- kind: CustomResourceDefinition\n  spec: {word: 1}\n")
+    assert list(alone.holding("word")) == []
+    assert "; line 3 defines a kind of objects: give " in str(alone.nothing("a word"))
 
 
 def test_what_selects_the_nodes(read):

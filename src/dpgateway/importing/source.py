@@ -39,7 +39,7 @@ _LANGUAGES = (
         re.compile(r"^\s*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
     ),
     ("Nix", re.compile(r"^\s*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
-    ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s*=|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
+    ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s+=\s|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
 )
 """What a line of other languages looks like, in the order in which they are tried."""
 _OF_THE_CLUSTER = "give what it makes, as `kubectl get -o yaml` prints it"
@@ -178,6 +178,9 @@ class Source:
         place, where = next(self._elsewhere(), (Place(""), ""))
         both = "give that one, or both, with a line --- between them"
         hint = f"line {place.line} {where}: {both}" if where else _hint(self.text)  # a short text is YAML, too
+        defined = next((one for document in self.documents for one in document.parts() if _defines(one)), None)
+        if not hint and defined is not None:
+            hint = f"line {defined.place.line} defines a kind of objects: give an object of it"
         if not hint and (one := next(self.objects(*_ASKING), None)):
             hint = f"the {text(one.below('kind'))} of line {one.place.line} only asks for devices: {_OFFERING}"
         return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected, hint), *self.broken])
@@ -203,6 +206,8 @@ class Source:
                 yield one.place, f"names the ConfigMap {named}, which may have it"
 
     def _within(self, written: Written, words: re.Pattern[str]) -> Iterator[Written]:
+        if _defines(written):
+            return
         yield written
         inner: Iterable[Written] = ()
         if isinstance(written.value, dict):
@@ -224,6 +229,11 @@ def _hint(part: str) -> str:
     name = next((name for name, pattern in _LANGUAGES if pattern.search(part)), "")
     instead = "give what `helm template` prints" if name == _CHARTS else _OF_THE_CLUSTER
     return f"it looks like {name}: {instead}" if name else ""
+
+
+def _defines(written: Written) -> bool:
+    """Whether it is a schema, whose keys are those of objects."""
+    return text(written.below("kind")) == "CustomResourceDefinition"
 
 
 def _may_be_yaml(text: str) -> bool:
