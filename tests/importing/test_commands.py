@@ -27,8 +27,13 @@ def read(tmp_path):
     return read
 
 
+def values(source):
+    """The releases' values."""
+    return [one.part("releases", 0, "values") for one in source.documents]
+
+
 def test_the_values_of_helms_commands(read):
-    first, second = read(README).documents
+    first, second = values(read(README))
     assert first.plain() == {
         "version": "1.10",
         "a": {"rules": ["c", 'KERNEL=="b", ENV{C}=="d"'], "count": 3, "on": True},
@@ -41,7 +46,7 @@ def test_the_values_of_helms_commands(read):
 
 @pytest.mark.parametrize("text", ["helm install a b --set c=1\n", "#!/bin/sh\nset -e\nhelm install a b --set c=1\n"])
 def test_scripts(read, text):
-    (one,) = read(text).documents
+    (one,) = values(read(text))
     assert one.plain() == {"c": 1}
 
 
@@ -66,4 +71,10 @@ def test_manifests_stay_what_they_are(read):
 def test_values_that_make_no_sense(read, words):
     """Each command is read as far as possible, and none is an error."""
     source = read(f"helm install {words}\nhelm install a b --set c=1\n")
-    assert source.documents[-1].plain() == {"c": 1}
+    assert values(source)[-1].plain() == {"c": 1}
+
+
+def test_a_release_with_other_values(read):
+    (one,) = read("helm upgrade --install a b/c -f other.yaml\nhelm repo add d e\n").documents
+    assert one.part("releases", 0, "chart", 4).plain() == "b/c"
+    assert "line 1 takes it from other.yaml" in str(read("helm install a b/c -f other.yaml\n").nothing("a word"))

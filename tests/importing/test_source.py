@@ -212,7 +212,9 @@ key: {{ a template }}
 def test_texts_for_people(read):
     """The YAML and JSON in its blocks and here-documents; the rest isn't even a problem."""
     source = read(PAGE)
-    assert [one.plain() for one in source.documents] == [{"a": 1}, {"b": 2}, {"f": 6}, {"c": [3]}, {"e": 5}, {"d": 4}]
+    *documents, release = source.documents
+    assert [one.plain() for one in documents] == [{"a": 1}, {"b": 2}, {"f": 6}, {"c": [3]}, {"e": 5}]
+    assert release.part("releases", 0, "values").plain() == {"d": 4}
     assert [one.place.line for one in source.documents] == [8, 10, 26, 16, 21, 19]
     assert source.broken == ()
 
@@ -234,7 +236,7 @@ def test_manifests_with_scripts_stay_what_they_are(read):
 
 def test_time_grows_with_blocks(read):
     """Of blocks and here-documents without an end, too."""
-    once = "# x\n\n```\n<<A\nhelm --set a=b\n\n\n"
+    once = "# x\n\n```\n<<A\nhelm install a b --set a=b\n\n\n"
     assert cost(read, once * 10_000) < 30 * cost(read, once * 1_000)
 
 

@@ -1,4 +1,4 @@
-"""Command lines: their words, their flags, and the values that Helm's ``--set`` gives to a chart.
+"""Command lines: their words, their flags, and what those of Helm install.
 
 Source: helm/helm, pkg/strvals/parser.go.
 """
@@ -66,24 +66,32 @@ def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
             yield match[1], Written("true", word.place)
 
 
-def set_values(text: str, file: str) -> Iterator[Written]:
-    """The values that each ``helm`` command of a text sets. What isn't such a command is left out."""
+def releases(text: str, file: str) -> Iterator[Written]:
+    """What each ``helm`` command of a text installs, as Helmfile would write it: ``chart`` are the command's words,
+    ``values`` those that it sets, and ``valuesFile`` has others. What isn't such a command is left out.
+    """
     counted = above = 0
     for match in _HELM.finditer(text):
         above += text.count("\n", counted, match.start())
         counted = match.start()
         try:
-            command = list(split(match[0], file))
+            words = [
+                Written(one.value, replace(one.place, line=one.place.line + above)) for one in split(match[0], file)
+            ]
         except InvalidConfiguration:
             continue
+        if not {word.value for word in words} & {"install", "upgrade", "template"}:
+            continue
+        release = {"chart": Written(words, words[0].place)}
         tree: dict[str, Any] = {}
-        for name, value in flags(command):
-            if name in {"set", "set-string"}:
-                place = replace(value.place, line=value.place.line + above)
-                for assignment in re.split(r"(?<!\\),", value.value):
-                    _assign(tree, assignment, place, typed=name == "set")
-        if tree:
-            yield _nested(tree, "")
+        for name, value in flags(words):
+            if name in {"f", "values"}:
+                release["valuesFile"] = value
+            for assignment in re.split(r"(?<!\\),", value.value) if name in {"set", "set-string"} else ():
+                _assign(tree, assignment, value.place, typed=name == "set")
+        release |= {"values": _nested(tree, "")} if tree else {}
+        found = Written([Written(release, words[0].place)], words[0].place)
+        yield Written({"releases": found}, words[0].place)
 
 
 def _assign(tree: dict[str, Any], assignment: str, place: Place, *, typed: bool) -> None:

@@ -21,7 +21,7 @@ from textwrap import dedent
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
-from dpgateway.importing.commands import FLAG, flags, is_command_line, set_values, split
+from dpgateway.importing.commands import FLAG, flags, is_command_line, releases, split
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -71,8 +71,8 @@ class Source:
     path: Path
     text: str
     documents: tuple[Written, ...]
-    """The YAML documents; of a script or a text for people those in it, and the values that each of Helm's commands
-    sets; empty for another command line.
+    """The YAML documents; of a script or a text for people those in it, and what each of Helm's commands
+    installs; empty for another command line.
     """
     dev: Path = Path("/dev")
     """The node's /dev, for importers whose plugin names resources after device nodes."""
@@ -271,7 +271,7 @@ def _parse(text: str, file: str, above: int) -> Written | None:
 
 
 def _within_prose(text: str, file: str) -> Iterator[Written]:
-    """The mappings and lists of a text's blocks and here-documents, and the values of its helm commands."""
+    """The mappings and lists of a text's blocks and here-documents, and the releases of its helm commands."""
     for line, block in chain(_blocks(text, _FENCE), _blocks(text, _HERE)):
         for more, part in _parts(block):
             try:
@@ -280,7 +280,7 @@ def _within_prose(text: str, file: str) -> Iterator[Written]:
                 continue
             if one is not None and isinstance(one.value, dict | list):
                 yield one
-    yield from set_values(text, file)
+    yield from releases(text, file)
 
 
 def _blocks(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:

@@ -168,3 +168,13 @@ def test_settings_of_a_gpu(imported):
     assert len(one.options.nodes) == 2
     assert (one.preference, one.nodes) == ("spread", ("w1",))
     assert "# NodeSelector has zone: say `nodes` here" in written.text
+
+
+def test_commands_of_helm(imported):
+    """The chart's name is in the command only."""
+    command = "helm install gpu intel/intel-device-plugins-gpu --set sharedDevNum=7"
+    written = imported(f"#!/bin/sh\nhelm repo add intel https://example.org\n{command}\n")
+    assert {one.shares.count for name, one in written.resources.items() if "monitoring" not in name} == {7}
+    assert set(imported(f"# Install\n\n`{command.partition(' --')[0]}`\n\n    {command}\n").resources)
+    more = imported(f"{command} -f more.yaml")
+    assert "otherValues" in [one["what"] for one in more.not_kept]
