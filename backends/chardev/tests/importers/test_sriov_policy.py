@@ -103,3 +103,11 @@ def test_policies_that_cannot_be_kept(imported, importing):
     assert [one["what"] for one in written.not_kept] == ["the entry of line 27", "the policy for openstack/NetworkID:1"]
     assert "found nothing of it" in importing.refused("sriov", unused)[0]
     assert any('spec.numVfs: found "many"' in line for line in importing.refused("sriov", wrong))
+
+
+def test_a_policy_without_a_selector_of_cards(imported):
+    """The operator refuses it; it would be for all functions. Its own documentation has pfName, which is no key."""
+    written = imported(VFIO + POLICY + "  {resourceName: all, numVfs: 2, nicSelector: {pfName: [enp1s0f0]}}\n")
+    assert list(written.resources) == ["openshift.io/dpdk"]
+    (why,) = {one["why"] for one in written.not_kept}
+    assert why.startswith("expected at least one of vendor, deviceID, pfNames, rootDevices and netFilter")

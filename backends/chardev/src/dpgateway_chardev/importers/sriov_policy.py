@@ -42,6 +42,10 @@ class NicSelector:
     pfNames: tuple[str, ...] = ()
     netFilter: str = ""
 
+    def __post_init__(self) -> None:
+        if not (self.vendor or self.deviceID or self.rootDevices or self.pfNames or self.netFilter):
+            raise ValueError("expected at least one of vendor, deviceID, pfNames, rootDevices and netFilter")
+
 
 @dataclass(frozen=True, slots=True)
 class SriovPolicy:
