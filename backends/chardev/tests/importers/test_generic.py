@@ -697,3 +697,38 @@ def test_one_name_twice_for_the_same_nodes(imported):
     one, other = VIDEO, VIDEO.replace("video0", "video1")
     (lost,) = imported(f"domain: a.example\ndevices: [{one}, {other}]\n").not_kept
     assert lost["why"].startswith("line 2 has a resource of this name, too, and a configuration has each name once: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        (
+            "spec: {containers: [{image: squat/generic-device-plugin, env: [{name: DOMAIN, value: env.example}]}]}\n",
+            "env",
+        ),
+        ("values: {env: {DOMAIN: env.example}}\n", "env"),
+        ("values: {env: {DOMAIN: {value: env.example}}}\n", "env"),
+        ("deviceDomain: env.example\n", "env"),
+        ("args: [--domain, flag.example]\nvalues: {env: {DOMAIN: env.example}}\n", "flag"),
+        ("spec: {containers: [{image: home-assistant, env: [{name: DOMAIN, value: env.example}]}]}\n", "file"),
+    ],
+)
+def test_domain_of_the_environment(imported, text, domain):
+    """A flag outweighs the variable DOMAIN, and that outweighs the file, because viper reads them in this order."""
+    written = imported(f"{text}---\ndomain: file.example\ndevices: [{VIDEO}]\n")
+    assert list(written.resources) == [f"{domain}.example/video"]
+
+
+def test_domain_of_a_chart(imported):
+    """gabe565's chart has a domain of its own, whatever the plugin's version."""
+    text = f"repoURL: https://charts.gabe565.com\nimage: {{tag: 0.2.0}}\nconfig: {{data: {{devices: [{VIDEO}]}}}}\n"
+    assert list(imported(text).resources) == ["squat.ai/video"]
+
+
+def test_terraform(imported):
+    device = "<<-EOT\n      name: video\n      groups: [{paths: [{path: /dev/video0}]}]\n    EOT\n"
+    for domain in ('"--domain", "a.example",', '"--domain=a.example",'):
+        written = imported(
+            f'resource "kubernetes_daemonset" "a" {{\n  args = [\n    {domain} "--device", {device}  ]\n}}\n'
+        )
+        assert list(written.resources) == ["a.example/video"]

@@ -23,6 +23,10 @@ _UNKNOWN_VERSION = (
 _MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
 _DISABLED = "MicroShift doesn't serve it, because its status there is Disabled"
 _IMAGE = "generic-device-plugin"
+_CHART = "gabe565"
+"""Whose chart sets the variable DOMAIN to squat.ai."""
+_WRITTEN = re.compile(r"^[^#\n]*--domain[\"',=\s]+([a-z0-9-]+\.[a-z0-9.-]+)", re.MULTILINE)
+"""The flag in a language that isn't read here, such as Terraform's."""
 _EXPECTED = "--device flags, or a file with `devices`"
 
 
@@ -119,6 +123,7 @@ def configured(source: Source) -> GenericFile:
         flagged += devices
         told |= {_where(one): named[-1] for one in devices if named}
         everywhere = everywhere or (named[-1] if named else None)
+    everywhere = everywhere or _of_environment(source)
     listed = list[Written]()
     for one, domain in _of_files(source):
         listed.append(one)
@@ -164,8 +169,25 @@ def _where(one: Written) -> tuple[int, int]:
     return one.place.line, one.place.column
 
 
+def _of_environment(source: Source) -> Domain | None:
+    """The variable DOMAIN, which viper reads, of a container or of a chart's values. Charts may have a value for it."""
+    for one in source.everywhere("DOMAIN"):
+        env, image = one.part("env"), text(one.below("image")) or text(one.part("image", "repository"))
+        if image and _IMAGE not in image:
+            continue
+        listed = (item.below("value") for item in items(env) if text(item.below("name")) == "DOMAIN")
+        found = (*listed, env.below("DOMAIN"), env.part("DOMAIN", "value"), one.below("deviceDomain"))
+        if name := next(filter(None, map(text, found)), ""):
+            return Domain(name)
+    return None
+
+
 def _default(source: Source) -> Domain:
-    """The default of the image's version, wherever that is written."""
+    """The default of the chart, or of the image's version, wherever that is written."""
+    if _CHART in source.text:
+        return Domain(_OLD_DOMAIN)
+    if written := _WRITTEN.search(source.text):
+        return Domain(written[1])
     for one in source.everywhere("image"):
         pairs = (("repository", "tag"), ("name", "newTag"))  # of charts and of Kustomizations
         found = ((text(one.below(name)), text(one.below(tag))) for name, tag in pairs if one.below(tag))
