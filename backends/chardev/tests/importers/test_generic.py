@@ -719,10 +719,21 @@ def test_domain_of_the_environment(imported, text, domain):
     assert list(written.resources) == [f"{domain}.example/video"]
 
 
-def test_domain_of_a_chart(imported):
-    """gabe565's chart has a domain of its own, whatever the plugin's version."""
-    text = f"repoURL: https://charts.gabe565.com\nimage: {{tag: 0.2.0}}\nconfig: {{data: {{devices: [{VIDEO}]}}}}\n"
-    assert list(imported(text).resources) == ["squat.ai/video"]
+@pytest.mark.parametrize(
+    ("chart", "domain"),
+    [
+        ("{chart: generic-device-plugin, sourceRef: {kind: HelmRepository, name: gabe565}}", "squat.ai"),
+        ("{repoURL: https://charts.gabe565.com, chart: generic-device-plugin}", "squat.ai"),
+        ("{chart: gabe565/generic-device-plugin}", "squat.ai"),
+        ("[{chart: gabe565/paperless-ngx}, {chart: app-template}]", "devic.es"),
+    ],
+)
+def test_domain_of_a_chart(imported, chart, domain):
+    """gabe565's has a domain of its own, whatever the plugin's version."""
+    text = (
+        f"source: {chart}\nimage: {{repository: generic-device-plugin, tag: 0.2.0}}\nconfig: {{devices: [{VIDEO}]}}\n"
+    )
+    assert list(imported(text).resources) == [f"{domain}/video"]
 
 
 def test_terraform(imported):

@@ -23,8 +23,8 @@ _UNKNOWN_VERSION = (
 _MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
 _DISABLED = "MicroShift doesn't serve it, because its status there is Disabled"
 _IMAGE = "generic-device-plugin"
-_CHART = "gabe565"
-"""Whose chart sets the variable DOMAIN to squat.ai."""
+_CHARTS = "gabe565"
+"""Whose chart of the plugin sets the variable DOMAIN to squat.ai."""
 _WRITTEN = re.compile(r"^[^#\n]*--domain[\"',=\s]+([a-z0-9-]+\.[a-z0-9.-]+)", re.MULTILINE)
 """The flag in a language that isn't read here, such as Terraform's."""
 _EXPECTED = "--device flags, or a file with `devices`"
@@ -184,7 +184,7 @@ def _of_environment(source: Source) -> Domain | None:
 
 def _default(source: Source) -> Domain:
     """The default of the chart, or of the image's version, wherever that is written."""
-    if _CHART in source.text:
+    if any(map(_is_chart, source.everywhere(_CHARTS))):
         return Domain(_OLD_DOMAIN)
     if written := _WRITTEN.search(source.text):
         return Domain(written[1])
@@ -197,6 +197,13 @@ def _default(source: Source) -> Domain:
         if name.endswith(_IMAGE) and (version := re.match(r"v?(\d+)\.(\d+)\.(\d+)", tag)):
             return Domain(_DOMAIN if tuple(map(int, version.groups())) >= _CHANGED else _OLD_DOMAIN)
     return Domain(_DOMAIN, (_UNKNOWN_VERSION,))
+
+
+def _is_chart(one: Written) -> bool:
+    """Whether it names the chart of gabe565, as Flux, Argo CD, Kustomizations, Helmfile or a helm command do."""
+    named = f"{_CHARTS}/{_IMAGE}" in text(one)
+    of_plugin = text(one.below("chart") or one.below("name")) == _IMAGE
+    return named or (of_plugin and any(_CHARTS in text(part) for part in one.parts()))
 
 
 def _digits(written: Written) -> Written:
