@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,8 @@ def _accepted(imported: Imported, source: Source) -> Imported:
     not_kept = list(map(refused, source.broken))
     for one in imported.resources:
         first = accepted.get(one.name)
-        if first is not None and first.plain() == one.plain():
+        if first is not None and (both := _both(first, one)) is not None:
+            accepted[one.name] = both
             continue
         twice = _twice(first, one, source) if first is not None else ""
         if why := twice or "; ".join(_problems(one, drivers.get(one.driver))):
@@ -149,6 +151,18 @@ def _accepted(imported: Imported, source: Source) -> Imported:
         else:
             accepted[one.name] = one
     return Imported(tuple(accepted.values()), (*imported.not_kept, *not_kept))
+
+
+def _both(first: ImportedResource, other: ImportedResource) -> ImportedResource | None:
+    """A resource that is written twice, for the nodes of both; None if there are other differences."""
+    nodes = [one.more.get("nodes", ()) for one in (first, other)]
+    same = [{key: value for key, value in one.plain().items() if key != "nodes"} for one in (first, other)]
+    if same[0] != same[1]:
+        return None
+    rest = {key: value for key, value in first.more.items() if key != "nodes"}
+    named = {"nodes": list(dict.fromkeys(chain.from_iterable(nodes)))} if all(nodes) else {}
+    warnings = tuple(dict.fromkeys((*first.warnings, *other.warnings)))
+    return replace(first, more=named | rest, warnings=warnings)
 
 
 def _twice(first: ImportedResource, other: ImportedResource, source: Source) -> str:

@@ -58,6 +58,7 @@ _OF_OBJECTS = ("metadata", "spec", "data")
 _ASKING = [f"VirtualMachine{one}" for one in ("", "Instance", "InstanceReplicaSet", "Pool", "Instancetype")]
 """KubeVirt's kinds of objects that have no devices to offer."""
 _OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevices `dpgateway import kubevirt` reads"
+_AFFINITY = ("affinity", "nodeAffinity")
 _REPEATED = ("annotations", "managedFields")
 _ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
@@ -120,22 +121,30 @@ class Source:
                 yield one
 
     def nodes_at(self, place: Place) -> str:
-        """What selects the nodes of the pods at a place: their nodeSelector or nodeAffinity, or of bjw-s' app-template
-        that beside them; empty if nothing does.
+        """What selects the nodes of the pods at a place, for people; empty if nothing does."""
+        pods = self._pods_at(place)
+        if labels := _labels(pods):
+            return "nodeSelector " + ",".join(f"{key}={value}" for key, value in labels.items())
+        return "nodeAffinity" if pods is not None else ""
+
+    def selector_at(self, place: Place) -> dict[str, str]:
+        """The nodeSelector of the pods at a place; empty if they have none."""
+        return _labels(self._pods_at(place))
+
+    def _pods_at(self, place: Place) -> Written | None:
+        """The mapping around a place that has a nodeSelector or a nodeAffinity, or of bjw-s' app-template the one
+        beside it.
         """
         around, inside = list[Written](), list(self.documents)
         while above := [one for one in inside if one.place.line <= place.line]:
             around.append(max(above, key=lambda one: one.place.line))
             value = around[-1].value
             inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-        for one in reversed(around):
-            for pods in (one, one.part("pod"), one.part("defaultPodOptions")):
-                selector, affinity = pods.part("nodeSelector").plain(), pods.part("affinity", "nodeAffinity").value
-                if isinstance(selector, dict):
-                    return "nodeSelector " + ",".join(f"{key}={value}" for key, value in selector.items())
-                if affinity is not None:
-                    return "nodeAffinity"
-        return ""
+        beside = ((one, one.part("pod"), one.part("defaultPodOptions")) for one in reversed(around))
+        selecting = (
+            one for one in chain.from_iterable(beside) if _labels(one) or one.part(*_AFFINITY).value is not None
+        )
+        return next(selecting, None)
 
     def holding(self, *keys: str) -> Iterator[Written]:
         """The mappings with one of these keys, in upper or lower case; and a value with problems for each text that has
@@ -229,6 +238,12 @@ def _hint(part: str) -> str:
     name = next((name for name, pattern in _LANGUAGES if pattern.search(part)), "")
     instead = "give what `helm template` prints" if name == _CHARTS else _OF_THE_CLUSTER
     return f"it looks like {name}: {instead}" if name else ""
+
+
+def _labels(pods: Written | None) -> dict[str, str]:
+    """The labels of a nodeSelector; empty for none."""
+    labels = pods.part("nodeSelector").plain() if pods is not None else None
+    return {key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
 
 
 def _defines(written: Written) -> bool:

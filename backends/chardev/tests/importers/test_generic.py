@@ -693,6 +693,22 @@ def test_daemon_sets_that_offer_the_same(imported):
     assert (list(written.resources), written.not_kept) == (["a.example/tty"], [])
 
 
+def test_nodes_by_name(imported):
+    """Of what selects the nodes only a name is known here; the gateway's pods can have the rest."""
+    host = "nodeSelector: {kubernetes.io/os: linux, kubernetes.io/hostname: %s}"
+    left = daemon_set("left", "/dev/a", host % "w1")
+    written = imported(left)
+    assert (written.resources["a.example/tty"].nodes, written.code) == (("w1",), 0)
+    assert "nodeSelector" not in written.text
+    both = imported(left + daemon_set("right", "/dev/a", host % "w2"))
+    assert (both.resources["a.example/tty"].nodes, both.code) == (("w1", "w2"), 0)
+    everywhere = imported(left + daemon_set("right", "/dev/a", "nodeSelector: {side: right}"))
+    assert (everywhere.resources["a.example/tty"].nodes, everywhere.code) == (("*",), 0)
+    assert "NodeSelector has side: say `nodes` here, or let the gateway's pods have" in everywhere.text
+    other = imported(left + daemon_set("right", "/dev/b", host % "w2"))
+    assert (other.resources["a.example/tty"].nodes, [one["line"] for one in other.not_kept]) == (("w1",), [8])
+
+
 def test_one_name_twice_for_the_same_nodes(imported):
     one, other = VIDEO, VIDEO.replace("video0", "video1")
     (lost,) = imported(f"domain: a.example\ndevices: [{one}, {other}]\n").not_kept
