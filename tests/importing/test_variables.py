@@ -35,6 +35,11 @@ def test_each_variable_is_told_once():
     assert "`kubectl get -o yaml`" in kept.not_kept[1].why
 
 
+def test_variables_of_terraform():
+    (lost,) = without_variables(Imported((resource("${var.domain}/a", 3),))).not_kept
+    assert lost.what == "the variable ${var.domain}"
+
+
 def test_losses_of_a_resource_that_is_not_there():
     """They would be told of a resource that the variable has taken."""
     whole = Imported((resource("devic.es/a", 3, paths=["/dev/${TTY}"]),), (lost(3, "the ids", name="devic.es/a"),))

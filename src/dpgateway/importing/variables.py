@@ -13,7 +13,7 @@ from dataclasses import replace
 from dpgateway.config import InvalidConfiguration, Place
 from dpgateway.importing.imported import Imported, NotKept
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][\w.]*)")
 _GIVE = "its value isn't here: give what `kubectl get -o yaml`, `flux build kustomization` or `envsubst` prints"
 
 
