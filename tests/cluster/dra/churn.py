@@ -157,15 +157,15 @@ class Oracle:
     """Looks at all containers of a node again and again: at the variables and devices of their first processes.
 
     `prefix`: of the variables, PREFIX_ID, and in small letters of the devices, /dev/prefix-INDEX; ids end in the index.
-    Without `files` it looks at the variables alone.
+    Without `files` it looks at the variables alone. `faults`: found by an earlier one.
     """
 
-    def __init__(self, node, prefix, *, files=True):
+    def __init__(self, node, prefix, *, files=True, faults=()):
         # Under cgroup v1 each hierarchy has them, but the one of v2 beside it.
         self._cgroup = next(one for one in node.cgroups if one.parent.name in {"cgroup", "pids"})
         self._prefix, self._files, self._over = prefix, files, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.faults, self.looks, self.longest, self.most = [], 0, 0.0, 0
+        self.faults, self.looks, self.longest, self.most = [*faults], 0, 0.0, 0
         """What must not be; the looks, the longest pause between two in seconds, and the most containers in one."""
 
     def start(self):

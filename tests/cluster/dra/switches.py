@@ -97,8 +97,10 @@ class Switches:
         self.dra.prepare()
         self.dra.start()
 
-    def change(self, what, rate, *, kills, most=None):
-        """One change with pods at a rate, and `most` in all. Returns what was seen."""
+    def change(self, what, rate, *, kills="", most=None):
+        """One change with pods at a rate, and `most` in all. `kills`: what is killed meanwhile. Returns what was
+        seen.
+        """
         start, to, act = getattr(self, f"_{what}")()
         self.dra.until_front(start)
         holders = self._hold()
@@ -108,8 +110,12 @@ class Switches:
         time.sleep(min(STEADY, BEFORE / rate))
         began = time.monotonic()
         act(signal.SIGKILL if kills else signal.SIGTERM)
-        if kills:
+        if kills == "gateway":
             self._kill_gateway()
+        elif kills == "node":
+            oracle.stop()
+            self._power_off()
+            oracle = Oracle(self.dra.node, PREFIX, faults=oracle.faults).start()
         stuck = ""
         try:
             self.dra.until_front(to)
@@ -120,7 +126,10 @@ class Switches:
         gap, wait = churn.gap(began)
         churn.finish()
         oracle.stop()
-        rejected = {name for name in holders if "OutOf" in str(self.cluster.pod(name)["status"].get("reason"))}
+        # After a boot a kubelet refuses a pod that comes before the plugin.
+        reasons = ("OutOf", "UnexpectedAdmission") if kills == "node" else ("OutOf",)
+        failed = {name: str(self.cluster.pod(name)["status"].get("reason")) for name in holders}
+        rejected = {name for name, reason in failed.items() if any(one in reason for one in reasons)}
         kept = {name: had for name, had in holders.items() if name not in rejected}
         return {
             "what": f"{what}, to {to}",
@@ -137,7 +146,7 @@ class Switches:
             "rejected": len(rejected),
             "faults": [
                 *oracle.faults,
-                *self._lost(kept),
+                *self._lost(kept, restarted=kills == "node"),
             ],
             "looks": (oracle.looks, round(oracle.longest, 2), oracle.most),
             "events": dict(churn.events("FailedPrepareDynamicResources")),
@@ -182,6 +191,13 @@ class Switches:
         time.sleep(self.dice.uniform(0.2, 3))
         self.dra.start()
 
+    def _power_off(self):
+        time.sleep(self.dice.uniform(0, 14))
+        self.dra.node.power_off()
+        self.dra.node.up()
+        self.dra.prepare()
+        self.dra.start()
+
     # the pods that stay
 
     def _hold(self):
@@ -197,15 +213,15 @@ class Switches:
         assert f"{WANTS}=1" in words
         return [word for word in words if word.startswith(f"{PREFIX}_")], status["containerID"]
 
-    def _lost(self, holders):
-        """What became of the pods that were to stay."""
+    def _lost(self, holders, *, restarted):
+        """What became of the pods that were to stay. `restarted`: their containers are others by now."""
         for name, before in holders.items():
             try:
                 now = self._of(name)
             except ClusterError as error:
                 yield f"{name} doesn't run: {error}"
                 continue
-            if now != before:
+            if now[0] != before[0] or (now[1] == before[1]) == restarted:
                 yield f"{name} had {before}, and has {now}"
 
     def restore(self):
@@ -220,7 +236,8 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.dra.switches", description=__doc__)
     parser.add_argument("changes", nargs="*", default=["upgrade", "rollback"], help="in this order")
     parser.add_argument("--rates", type=float, nargs="+", default=[1, 4], help="pods a second, one after the other")
-    parser.add_argument("--kill", action="store_true", help="kill the kubelet, and at a random moment the gateway")
+    what = "kill the kubelet, and at a random moment the gateway, or switch the node off and on"
+    parser.add_argument("--kill", choices=["gateway", "node"], default="", help=what)
     parser.add_argument("--most", type=int, help="pods of one change; then the rest of it has none")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", help="a file for the gateway's log")
