@@ -76,6 +76,7 @@ class NodeFronts:
 
         settled = partial(self._settled, FRONT)
         common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT, settled=settled)
+        self.pools.record = common.served.record
         handover = Coordinator(self.pools.together, group)
         directories = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
         self._runtime = Runtime(configuration.runtime.socket)

@@ -198,6 +198,20 @@ async def test_a_disk_that_refused_is_tried_again(disk, holdings, log, records, 
     await asyncio.wait({one.task})
 
 
+async def test_a_change_that_has_to_be_on_disk_now(one, disk, holdings):
+    await one.start()
+    give(holdings, "a")
+    assert await one.record()
+    assert set(disk.load()) == {"a"}
+    await one.rest()
+    give(holdings, "b")
+    assert not await one.record(), "it is another gateway's"
+    disk.path.unlink()
+    disk.path.mkdir()
+    one.go_on()
+    assert not await one.record()
+
+
 async def test_a_change_during_a_write(one, disk, holdings):
     await one.start()
     disk.free.clear()

@@ -37,8 +37,8 @@ class Watched:
         journal.save(unreleased)
         return journal
 
-    def run(self, owe=lambda *_: False):
-        self.task = asyncio.ensure_future(self.left.run(self._changed, owe))
+    def run(self, owe=lambda *_: False, **more):
+        self.task = asyncio.ensure_future(self.left.run(self._changed, owe, **more))
 
     def _changed(self):
         self.changes += 1
@@ -252,6 +252,27 @@ async def test_a_resource_that_is_back_waits_for_the_journal(tmp_path):
         threads.go.set()  # no thread outlives its test
     await waiting
     await watched.end()
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+async def test_what_another_front_releases_is_in_one_of_the_journals(watched, on_disk):
+    """A gateway may be killed at any moment."""
+    journal, asked = watched.journal(SERVED, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")}), []
+
+    async def record(resource):
+        asked.append((resource, set(journal.load())))
+        return on_disk
+
+    watched.left.moved(SERVED)
+    watched.run(lambda *_: True, record=record)
+    usage = watched.node.by_resource[SERVED]
+    await until(lambda: usage.value.remembers)
+    usage.set(usage.value.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    await until(lambda: not watched.left.usages)
+    await watched.left.struck(SERVED)
+    await until(lambda: asked)
+    await until(lambda: set(journal.load()) == (set() if on_disk else {"b0"}))
+    assert asked == [(SERVED, {"b0"})]
 
 
 async def test_a_leak_of_a_resource_on_another_front(watched, caplog):

@@ -131,7 +131,7 @@ class DraFront:
         self.claims = NodeClaims(us.driver, parts, node.boot)
         self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
         self.claims.store.owe, self.claims.store.elsewhere = common.pools.owe, self._elsewhere
-        common.grants.begun.subscribe(self.claims.store.served.notify)
+        common.served.begun.subscribe(self.claims.store.served.notify)
         self.claims.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
@@ -225,7 +225,7 @@ class DraFront:
         """The grants of a resource that isn't served here. Raises RequestError."""
         if not self.common.pools.configured(name):
             raise RequestError(f"resource {name} isn't configured any more")
-        return self.common.grants.of(name)
+        return self.common.served.granting(name)
 
     def left(self, name: str) -> None:
         """The resource has freed its lock."""

@@ -28,7 +28,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, RequestError
-from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.additions import complete
 from dpgateway.resource.freeing import CONCERNED, Releases
@@ -305,28 +305,6 @@ class Granting:
         which = {"devices": names, "ids": None if names == list(ids) else list(ids), "count": len(ids)}
         fields = {**which, "api": api, "seconds": round(seconds, 6)}
         asyncio.get_running_loop().call_soon(lambda: self.log.info(text, number, took, extra=fields))
-
-
-class ServedGrants:
-    """The grants of each resource that is served here, on whichever front. Used from the event loop."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, Granting] = {}
-        self.begun = Signal()
-        """Notified when a resource is served."""
-
-    def serve(self, name: str, granting: Granting) -> None:
-        self._by_name[name] = granting
-        self.begun.notify()
-
-    def end(self, name: str, granting: Granting) -> None:
-        """The resource is no longer served by this one."""
-        if self._by_name.get(name) is granting:
-            del self._by_name[name]
-
-    def of(self, name: str) -> Granting | None:
-        """None while the resource isn't served."""
-        return self._by_name.get(name)
 
 
 def _once(devices: Iterable[Device]) -> tuple[Device, ...]:

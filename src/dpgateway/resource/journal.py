@@ -217,6 +217,11 @@ class JournalWriter:
             seen = self._usage.version
             await self._save(PATIENCE)
 
+    async def record(self) -> bool:
+        """Writes the last change now. Returns whether the disk has it."""
+        await self._save(PATIENCE)
+        return not self._rests and not self.complaint
+
     async def finish(self, seconds: float = LAST_PATIENCE) -> None:
         """Writes the last change, without a sync: the kernel may write to the disk after the end."""
         await self._save(seconds, sync=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,15 @@ Owe = Callable[[str, str, Unreleased], bool | None]
 """Has the present driver of a resource release an id that another front gave. Returns whether it will; None while that
 isn't known, because no driver runs here, or another gateway serves the resource."""
 
+Record = Callable[[str], Awaitable[bool]]
+"""Writes the journal of a resource's present front. Returns whether the disk has all of it."""
+
 _log = bind(__name__)
+
+
+async def recorded(_: str) -> bool:
+    """The ``record`` where nothing is owed."""
+    return True
 
 
 def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: InUse, id_: str, reason: str) -> None:
@@ -74,9 +82,9 @@ class Orphans:
         self._leaked: set[tuple[str, str, int | None]] = set()
         """The freed ids seen so far: resource, id, and time of the grant."""
 
-    async def run(self, changed: Callable[[], None], owe: Owe = lambda *_: False) -> None:
+    async def run(self, changed: Callable[[], None], owe: Owe = lambda *_: False, record: Record = recorded) -> None:
         """Calls ``changed`` whenever the holdings may have changed; never returns. ``owe``: of freed ids of a resource
-        that another front offers.
+        that another front offers; ``record`` puts on disk what that owes.
 
         Another gateway may still serve an orphan and write its journal, a moment after the kubelet's checkpoint. So
         while an id lacks its hardware, the journals are read again, with backoff. So they are for a resource that
@@ -91,7 +99,7 @@ class Orphans:
             undecided = frozenset[tuple[str, str]]()
             for resource in tuple(self.usages):
                 if resource in self.usages:  # else it went while the disk was busy
-                    undecided |= await self._review(resource, owe)
+                    undecided |= await self._review(resource, owe, record)
             changed()
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
@@ -188,7 +196,7 @@ class Orphans:
             usage.subscribe(self._changed.notify)
             self._changed.notify()
 
-    async def _review(self, resource: str, owe: Owe) -> frozenset[tuple[str, str]]:
+    async def _review(self, resource: str, owe: Owe, record: Record) -> frozenset[tuple[str, str]]:
         """Logs the resource's freed ids of drivers with ``release``, unless it has a driver to release to; and forgets
         it once no container holds any of its ids. Returns those, with the resource, of which that isn't known yet.
         """
@@ -219,7 +227,8 @@ class Orphans:
         if not holdings.last_known and not unknown and not undecided:
             del self.usages[resource]
             self._all.drop(resource)
-        if owed:
+        # Until one of the journals tells of a release, a gateway that is killed leaves it to nobody.
+        if owed and await record(resource):
             await self._strike(resource, owed)
         return frozenset(undecided)
 

@@ -24,7 +24,7 @@ from dpgateway.errors import KubeletError
 from dpgateway.kit.observable import Observable
 from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.front import InUse, Unreleased, Usage
-from dpgateway.resource.orphans import Orphans
+from dpgateway.resource.orphans import Orphans, Record, recorded
 from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
 
@@ -127,6 +127,8 @@ class Pools:
         self._orphans, self._after_close = orphans, after_close.now
         self.left: Observable[Mapping[str, InUse]] = Observable({})
         """What another front than the resource's gave, and isn't free yet, keyed by resource."""
+        self.record: Record = recorded
+        """Writes what a resource owes to its journal."""
         self.look_at_left: Callable[[], Awaitable[None]] = _nothing
         """Brings `left` up to date. Raises GatewayError, OSError."""
         self._pools: dict[str, Pool] = {}
@@ -145,7 +147,7 @@ class Pools:
         self._after_close.subscribe(self._besides_changed)
         self.left.subscribe(self._besides_changed)
         async with asyncio.TaskGroup() as group:
-            orphans = self._orphans.run(self._besides_changed, self.owe)
+            orphans = self._orphans.run(self._besides_changed, self.owe, self.record)
             group.create_task(orphans, name="what containers hold of resources that went")
             group.create_task(self.elsewhere.run(), name="what other gateways serve")
 

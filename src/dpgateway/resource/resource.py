@@ -31,7 +31,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import Usage
-from dpgateway.resource.granting import Granting, ServedGrants
+from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.limit import ListLimit
@@ -47,6 +47,34 @@ async def _settled(_name: str) -> None:
     """No resource changes its front by itself."""
 
 
+class ServedByName:
+    """The resources that are served here, on whichever front. Used from the event loop."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Resource] = {}
+        self.begun = Signal()
+        """Notified when a resource is served."""
+
+    def add(self, resource: Resource) -> None:
+        self._by_name[resource.name] = resource
+        self.begun.notify()
+
+    def remove(self, resource: Resource) -> None:
+        """It is no longer served; another one of its name may be."""
+        if self._by_name.get(resource.name) is resource:
+            del self._by_name[resource.name]
+
+    def granting(self, name: str) -> Granting | None:
+        """None while the resource isn't served."""
+        resource = self._by_name.get(name)
+        return None if resource is None else resource.granting
+
+    async def record(self, name: str) -> bool:
+        """Writes the last changes of the resource's journal. Returns whether the disk has them."""
+        resource = self._by_name.get(name)
+        return resource is not None and await resource.journal.record()
+
+
 @dataclass(frozen=True)
 class Common:
     """The parts that all resources of a front share."""
@@ -60,8 +88,8 @@ class Common:
     """The limit of the front's list."""
     front: str = ""
     """The front's name, for its journals; empty: that of the first gateways."""
-    grants: ServedGrants = field(default_factory=ServedGrants)
-    """Those of all resources, of all fronts."""
+    served: ServedByName = field(default_factory=ServedByName)
+    """The resources of all fronts."""
     settled: Callable[[str], Awaitable[None]] = _settled
     """Called with a resource's name, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
@@ -101,7 +129,7 @@ class Resource:
             Journal(common.state_dir, common.directory, name, common.front), usage, common.threads, log
         )
         self._config, self._known = config, config.value
-        self._log, self._pools, self._grants, self._settled = log, common.pools, common.grants, common.settled
+        self._log, self._pools, self._served, self._settled = log, common.pools, common.served, common.settled
         self._begun = asyncio.Event()
         self._list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
@@ -175,7 +203,7 @@ class Resource:
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)
         self.served = True
-        self._grants.serve(self.name, self.granting)
+        self._served.add(self)
         self.trouble.set("")
 
         # A first list without a held id may crash the kubelet, and one that is Unhealthy because the pool's uses are
@@ -218,7 +246,7 @@ class Resource:
 
     def stop(self) -> None:
         """Freezes the list, and stops repeating failures in the log."""
-        self._grants.end(self.name, self.granting)
+        self._served.remove(self)
         self._reminder.close()
         self.inventory.close()
 
