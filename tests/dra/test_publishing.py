@@ -110,16 +110,16 @@ async def test_what_nobody_offers_goes_without_a_registration(rig: Rig) -> None:
 async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) -> None:
     rig.version("v1.36.4")
     rig.allowed.set(True)
-    rig.publisher.registered()
+    rig.publisher.owner.registered()
     rig.want("a")
     await rig.has("a")
     rig.version("v1.34.9-eks-1")
-    rig.publisher.registered()
+    rig.publisher.owner.registered()
     await rig.until(lambda: not rig.store.list("resourceslices", "", OURS))
     await rig.publisher.state.wait_for(lambda state: "kubelet v1.34.9-eks-1 of node n1" in state.failure)
     assert not rig.publisher.state.value.right
     rig.version("v1.37.0")
-    rig.publisher.registered()
+    rig.publisher.owner.registered()
     await rig.has("a")
 
 
@@ -132,7 +132,7 @@ async def test_a_runtime_that_is_mended_is_noticed_without_its_kubelet(rig: Rig)
     async def asked() -> CdiSupport:
         return CdiSupport(switched[0])
 
-    rig.publisher.runtime = asked
+    rig.publisher.owner.runtime = asked
     rig.allowed.set(True)
     rig.want("a")
     await rig.publisher.state.wait_for(lambda state: "has CDI switched off" in state.failure)

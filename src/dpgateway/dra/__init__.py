@@ -12,6 +12,7 @@ extended     the extended resource by which a pod asked for the devices of its c
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
 obstacles    why a node can't give devices by DRA
+owner        the Node that owns the slices
 publishing   slices at the API server, kept as they should be
 report       what the front says of itself, for status and metrics
 claims       what a claim has: at the API server, on disk, and as holdings

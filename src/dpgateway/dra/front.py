@@ -27,8 +27,9 @@ from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.instance import DriverInstance
+from dpgateway.dra.owner import AskRuntime, unasked
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
-from dpgateway.dra.publishing import AskRuntime, Publisher, Us, unasked
+from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.report import FrontParts, Reporting, Unpublished
 from dpgateway.dra.slices.attributes import pci_address
@@ -152,7 +153,7 @@ class DraFront:
         seen = WatchedObjects(cluster.server, ObjectKind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
         complaint = Complaint(_log, "slices aren't as they should be: %s")
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
-        self.publisher.runtime = cluster.runtime
+        self.publisher.owner.runtime = cluster.runtime
         self.publisher.state.subscribe(self._stand)
         self.instance.ownership.other.subscribe(self._stand)
         self.seen = seen
@@ -369,7 +370,7 @@ class DraFront:
         answer = self.instance.answer.value
         self._allowed.set(answer is not None and answer.accepted)
         if self._allowed.value:
-            self.publisher.registered()
+            self.publisher.owner.registered()
             self._reconciling.look_soon()
         self._stand()
 

@@ -14,11 +14,8 @@ own. What decides when:
 - A gateway that starts leaves no device out of a pool as it finds it until SETTLING: at first it doesn't know whether
   the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
-- The owner of a slice is the Node, so that the server deletes both together. A Node that is made anew has another uid,
-  so the uid is read again whenever slices are missing.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
-  deleted. The Node says their versions some seconds after the kubelet has started, so it is read at each registration,
-  and twice later; while there is an obstacle again and again, because a runtime is mended without the kubelet.
+  deleted.
 - The server drops the fields of features that are off, silently. A pool with counters or shares is first created as a
   dry run; if fields are missing in the answer, the pool isn't published: without its counters the scheduler would give
   one board to two pods.
@@ -31,9 +28,9 @@ import contextlib
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dpgateway.cluster.server import (
     CONFLICT,
@@ -46,14 +43,14 @@ from dpgateway.cluster.server import (
     ObjectKind,
 )
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.obstacles import obstacle
-from dpgateway.dra.slices.changes import Identity, SliceChanges, changes, dropped, specimen
+from dpgateway.dra.owner import OwnerNode
+from dpgateway.dra.slices.changes import Identity, SliceChanges, dropped, specimen
+from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
 from dpgateway.dra.slices.layout import Content
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.node.runtime import CdiSupport
 
 PAUSE = 1.0
 """Seconds between two writes that can wait."""
@@ -63,28 +60,11 @@ SETTLING = 5.0
 """Seconds from the start until devices are left out of an earlier gateway's slices."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
-LATER = 15.0, 60.0
-"""Seconds after a registration until the Node is read again."""
-AGAIN = 60.0
-"""Seconds until a Node with an obstacle is read again, at random between half and one and a half of it."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
 
 OF_ONE_OBJECT = frozenset({CONFLICT, INVALID})
 """What the server says of an object, rather than of this gateway or itself."""
-
-AskRuntime = Callable[[], Awaitable[CdiSupport]]
-"""Asks the container runtime."""
-
-Wanted = Mapping[str, tuple[Content, ...] | None]
-"""The contents of the slices of each pool, by the pool's name; None for one whose devices aren't known yet: its slices
-stay as an earlier gateway left them. The slices of all other pools are deleted.
-"""
-
-
-async def unasked() -> CdiSupport:
-    """The container runtime can't be asked."""
-    return CdiSupport(None)
 
 
 class Us(NamedTuple):
@@ -129,14 +109,10 @@ class Publisher:
         self.wanted: Observable[Wanted | None] = Observable(None)
         """None until the resources have said what they offer: then nothing is touched."""
         self.state = Observable(Published())
-        self.runtime: AskRuntime = unasked
         self._server, self._seen, self._allowed, self._complaint = server, seen, allowed, complaint
-        (self._driver, self._node), self._uid = us, ""
+        self._us = us
         self._kept: dict[str, str] = {}
         """Why the server can't keep a pool's fields, or an empty text, by the features that the pool uses."""
-        self._obstacle = ""
-        """Why nothing may be published on this node."""
-        self._again: asyncio.TimerHandle | None = None
         self._wiped: deque[float] = deque(maxlen=WIPES + 1)
         self.deleted = 0
         """How often others have deleted slices; a kubelet does when it starts."""
@@ -151,19 +127,10 @@ class Publisher:
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
         self._changed = Signal()
+        self.owner = OwnerNode(server, us.node, self._changed.notify)
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
         seen.failure.subscribe(self._kept.clear)  # the server that is back may be another one
-
-    def registered(self) -> None:
-        """A kubelet has registered the driver, perhaps one of another version."""
-        self._forget_node()
-        for seconds in LATER:
-            asyncio.get_running_loop().call_later(seconds, self._forget_node)
-
-    def _forget_node(self) -> None:
-        self._uid = ""
-        self._changed.notify()
 
     async def run(self) -> None:
         """Never returns."""
@@ -188,9 +155,9 @@ class Publisher:
         """Writes what differs until nothing does. Raises ClusterError."""
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
             version, seen, wanted = self._changed.version, self._seen.objects.value, self.wanted.value
-            if not self._uid:
-                await self._identify()
-            obstacle = self._obstacle if wanted else ""
+            if not self.owner.uid:
+                await self.owner.read()
+            obstacle = self.owner.obstacle if wanted else ""
             if obstacle:
                 wanted = {}
             refused = await self._refused(wanted)
@@ -209,8 +176,8 @@ class Publisher:
             # What is missing was deleted, perhaps together with its Node; further slices may be new ones.
             if any(one.create for one in todo.values()) and self.state.value.slices:
                 self._count_wipe(seen)
-                await self._identify()
-                if self._obstacle and wanted:
+                await self.owner.read()
+                if self.owner.obstacle and wanted:
                     continue
                 seen = self._seen.objects.value
                 todo, _ = self._due(self._todo(kept, seen), kept, seen)
@@ -238,34 +205,11 @@ class Publisher:
             self._wiped.append(now)
             self.deleted += 1
 
-    async def _identify(self) -> None:
-        found = await self._server.get(ObjectKind.NODE, self._node)
-        if found is None:
-            raise ClusterError(f"there is no node {self._node}: is it the name that the kubelet has (--node-name)?")
-        support = await self.runtime()
-        self._uid, self._obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
-        if self._obstacle:
-            pause = AGAIN * random.uniform(0.5, 1.5)  # noqa: S311
-            self._again = asyncio.get_running_loop().call_later(pause, self._forget_node)
-
     def _identity(self, pool: str) -> Identity:
-        return Identity(self._driver, self._node, self._uid, pool)
+        return Identity(self._us.driver, self._us.node, self.owner.uid, pool)
 
     def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> dict[str, SliceChanges]:
-        """The changes, by the pools that have any. Slices of a pool that is no longer wanted are deleted."""
-        by_pool: dict[str, list[Object]] = {name: [] for name in wanted}
-        for one in seen.values():
-            by_pool.setdefault(str(one["spec"]["pool"]["name"]), []).append(one)
-        found = {}
-        for name, some in by_pool.items():
-            if name not in wanted:
-                found[name] = SliceChanges(delete=tuple(some))
-            elif (contents := wanted[name]) is not None:
-                found[name] = changes(contents, some, self._identity(name))
-        return {name: one for name, one in found.items() if any(one)}
+        return pool_changes(wanted, seen, self._identity)
 
     def _due(
         self, todo: Mapping[str, SliceChanges], wanted: Wanted, seen: Mapping[str, Object]
@@ -275,21 +219,17 @@ class Publisher:
         """
         if (rest := self._settled - time.monotonic()) <= 0:
             return dict(todo), 0.0
-        found = (todo.keys() & wanted.keys()) - self._ours
-        differences = {name: _differences(todo[name], seen) for name in found}
-        early = {name for name, one in differences.items() if one.gone and not one.tainted}
+        early = too_early(todo, wanted, seen, self._ours)
         return {name: one for name, one in todo.items() if name not in early}, rest if early else 0.0
 
     def _pause(self, todo: Iterable[SliceChanges], seen: Mapping[str, Object]) -> float:
         """Seconds until the changes may be written."""
         now, written = time.monotonic(), self.state.value.written
         if len(self._wiped) > WIPES and now - self._wiped[0] < LONGEST_PAUSE:
-            text = f"somebody else keeps deleting the slices of {self._driver}: is there another publisher?"
+            text = f"somebody else keeps deleting the slices of {self._us.driver}: is there another publisher?"
             self._say(text, contested=True)
             return LONGEST_PAUSE - (now - self._wiped[0])
-        differences = [_differences(one, seen) for one in todo]
-        gone, tainted = any(one.gone for one in differences), any(one.tainted for one in differences)
-        if written is None or gone or tainted or self._missing(seen):
+        if written is None or urgent(todo, seen) or self._missing(seen):
             return 0.0
         return max(0.0, written + PAUSE - now)
 
@@ -343,8 +283,8 @@ class Publisher:
         """The fields of slices with these contents that the API server drops, by a dry run; empty if it keeps all.
         Raises ClusterError.
         """
-        if not self._uid:
-            await self._identify()
+        if not self.owner.uid:
+            await self.owner.read()
         for one in contents:
             features, probe = specimen(one, self._identity(pool))
             if features and features not in self._kept:
@@ -375,25 +315,3 @@ def _outcome(error: ClusterError) -> str:
     if error.status == CONFLICT:
         return "conflict"
     return "refused" if 0 < error.status < SERVER_ERROR else "away"
-
-
-class _Differences(NamedTuple):
-    """Whether a device leaves a pool, and whether one gets a taint: until that is written, the scheduler sends pods for
-    it.
-    """
-
-    gone: bool
-    tainted: bool
-
-
-def _differences(one: SliceChanges, seen: Mapping[str, Object]) -> _Differences:
-    before: dict[str, Any] = {}
-    for was in (*one.delete, *(seen[new["metadata"]["name"]] for new in one.update)):
-        before |= {device["name"]: device for device in was["spec"].get("devices") or ()}
-    after = {
-        device["name"]: device for new in (*one.update, *one.create) for device in new["spec"].get("devices") or ()
-    }
-    tainted = any(
-        bool(it.get("taints")) > bool(before[name].get("taints")) for name, it in after.items() if name in before
-    )
-    return _Differences(not before.keys() <= after.keys(), tainted)

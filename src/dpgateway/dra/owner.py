@@ -1,0 +1,69 @@
+"""The Node that owns the slices: its uid, and what on it stands in the way of DRA.
+
+- The server deletes slices together with their owner. A Node that is made anew has another uid, so the uid is read
+  again whenever slices are missing.
+- The Node says the versions of its software some seconds after the kubelet has started, so it is read at each
+  registration, and twice later; while there is an obstacle again and again, because a runtime is mended without the
+  kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
+from dpgateway.dra.obstacles import obstacle
+from dpgateway.node.runtime import CdiSupport
+
+LATER = 15.0, 60.0
+"""Seconds after a registration until the Node is read again."""
+AGAIN = 60.0
+"""Seconds until a Node with an obstacle is read again, at random between half and one and a half of it."""
+
+AskRuntime = Callable[[], Awaitable[CdiSupport]]
+"""Asks the container runtime."""
+
+
+async def unasked() -> CdiSupport:
+    """The container runtime can't be asked."""
+    return CdiSupport(None)
+
+
+class OwnerNode:
+    """Used from the event loop."""
+
+    def __init__(self, server: ApiServer, name: str, outdated: Callable[[], object]) -> None:
+        """``outdated`` is called whenever the Node has to be read again."""
+        self.runtime: AskRuntime = unasked
+        self.uid = ""
+        """Empty while the Node has to be read."""
+        self.obstacle = ""
+        """Why nothing may be published on this node."""
+        self._server, self._name, self._outdated = server, name, outdated
+        self._again: asyncio.TimerHandle | None = None
+
+    def registered(self) -> None:
+        """A kubelet has registered the driver, perhaps one of another version."""
+        self._forget()
+        for seconds in LATER:
+            asyncio.get_running_loop().call_later(seconds, self._forget)
+
+    def _forget(self) -> None:
+        self.uid = ""
+        self._outdated()
+
+    async def read(self) -> None:
+        """Raises ClusterError."""
+        found = await self._server.get(ObjectKind.NODE, self._name)
+        if found is None:
+            raise ClusterError(f"there is no node {self._name}: is it the name that the kubelet has (--node-name)?")
+        support = await self.runtime()
+        self.uid, self.obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self.obstacle:
+            pause = AGAIN * random.uniform(0.5, 1.5)  # noqa: S311
+            self._again = asyncio.get_running_loop().call_later(pause, self._forget)
