@@ -183,6 +183,45 @@ async def test_slices_that_are_deleted_one_by_one_come_back_at_once(rig: Rig) ->
     assert set(failures) <= {""}
 
 
+async def test_a_look_that_ends_early_is_no_write(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    name, asked = one["metadata"]["name"], len(rig.simulated.asked)
+    rig.simulated.hang()
+    rig.want("a")
+    await until(lambda: f"PUT resourceslices {name}" in rig.simulated.asked[asked:])
+    rig.store.delete(("resourceslices", "", name))
+    rig.simulated.resume()
+    await rig.publisher.state.wait_for(lambda state: state.devices == 1)
+    assert rig.publisher.writes == {"success": 2}
+
+
+async def test_a_look_that_has_nothing_to_write_is_no_write(rig: Rig) -> None:
+    reads, goes = asyncio.Event(), asyncio.Event()
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+
+    async def asked() -> CdiSupport:
+        reads.set()
+        await goes.wait()
+        return CdiSupport(None)
+
+    # The slice is there again before the Node is read.
+    rig.publisher.owner.runtime = asked
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    rig.store.delete(("resourceslices", "", one["metadata"]["name"]))
+    await reads.wait()
+    rig.store.create("resourceslices", "", one)
+    await rig.watched.objects.wait_for(len)
+    goes.set()
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: state.devices == 2)
+    assert rig.publisher.writes == {"success": 2}
+
+
 async def test_further_slices_are_none_that_somebody_has_deleted(rig: Rig) -> None:
     rig.allowed.set(True)
     rig.want("a")

@@ -181,16 +181,16 @@ class Publisher:
                     continue
                 seen = self._seen.objects.value
                 todo, _ = self._due(self._todo(kept, seen), kept, seen)
-            self._ours |= todo.keys()
-            await self._write(todo.values())
-            self.writes["success"] += 1
+                if not todo:
+                    continue
+            await self._write(todo)
 
     async def _withdraw(self) -> None:
         """Deletes the slices that nobody offers. Raises ClusterError."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return
         if todo := self._todo(dict.fromkeys(wanted), seen):
-            await self._write(todo.values())
+            await self._write(todo)
             left = len(self._seen.objects.value or ())
             self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
 
@@ -233,15 +233,16 @@ class Publisher:
             return 0.0
         return max(0.0, written + PAUSE - now)
 
-    async def _write(self, todo: Iterable[SliceChanges]) -> None:
+    async def _write(self, todo: Mapping[str, SliceChanges]) -> None:
         """Raises ClusterError; what the server says of one object keeps no other pool from being written. Ends early if
         a slice was deleted meanwhile.
         """
         refused: ClusterError | None = None
-        for some in todo:
+        for name, some in todo.items():
             try:
                 if not await self._write_pool(some):
                     return
+                self._ours.add(name)
             except ClusterError as error:
                 if error.status not in OF_ONE_OBJECT:
                     raise
@@ -250,6 +251,7 @@ class Publisher:
         self.state.set(replace(self.state.value, written=time.monotonic()))
         if refused is not None:
             raise refused
+        self.writes["success"] += 1
 
     async def _write_pool(self, some: SliceChanges) -> bool:
         """Returns whether no slice was deleted meanwhile. Raises ClusterError."""
