@@ -357,6 +357,19 @@ async def test_a_device_that_is_gone_at_the_start_leaves_the_slices_later(next_o
     assert time.monotonic() - began >= SETTLING
 
 
+async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig) -> None:
+    loop = slow_clock()
+    began = loop.time()
+    next_one.want("b")
+    next_one.start()
+    await next_one.publisher.state.wait_for(lambda state: state.devices == 2)
+    assert not next_one.publisher.state.value.right
+    next_one.store.wipe("resourceslices", OURS)
+    await next_one.has("b")
+    assert loop.time() - began < SETTLING
+    assert next_one.publisher.deleted == 1
+
+
 @pytest.mark.parametrize("why", ["nobody offers it", "the kubelet is too old"])
 async def test_a_pool_that_ends_at_the_start_does_not_wait(next_one: Rig, why: str) -> None:
     loop = slow_clock()

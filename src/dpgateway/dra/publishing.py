@@ -163,10 +163,11 @@ class Publisher:
             refused = await self._refused(wanted)
             kept = {name: one for name, one in wanted.items() if name not in refused}
             todo, early = self._due(self._todo(kept, seen), kept, seen)
-            if not early and not todo:
+            if not todo:
                 failures = (obstacle,) if obstacle else tuple(refused.values())
-                self._say(*failures, refused=refused, right=not failures)
-                return
+                self._say(*failures, refused=refused, right=not failures and not early)
+                if not early:
+                    return
             if (pause := self._pause(todo.values(), seen) if todo else early) > 0:
                 with contextlib.suppress(TimeoutError):  # the next change may be one that doesn't wait
                     async with asyncio.timeout(pause):
