@@ -304,24 +304,37 @@ async def test_a_withdrawn_device_does_not_wait(rig: Rig) -> None:
     assert loop.time() - began < 0.9
 
 
+def want_two(rig: Rig, first: tuple[str, ...], second: tuple[str, ...], shares: int = 1) -> None:
+    """``shares``: of each device of the first pool."""
+    offered = {
+        f"n1/{name}": [Offered(Device(n), name, n, frozenset({n}), "", count) for n in some]
+        for name, some, count in (("example.com/first", first, shares), ("example.com/second", second, 1))
+    }
+    rig.publisher.wanted.set({name: contents(pool(some, DRIVER, {})) for name, some in offered.items()})
+
+
 async def test_a_pool_that_the_server_refuses_keeps_no_other_one_as_it_was(rig: Rig) -> None:
     rig.allowed.set(True)
-
-    def want(first: str, *second: str) -> None:
-        offered = {
-            f"n1/{name}": [Offered(Device(n), name, n, frozenset({n})) for n in some]
-            for name, some in (("example.com/first", (first,)), ("example.com/second", second))
-        }
-        rig.publisher.wanted.set({name: contents(pool(some, DRIVER, {})) for name, some in offered.items()})
-
-    want("a", "b", "c")
+    want_two(rig, ("a",), ("b", "c"))
     await rig.publisher.state.wait_for(lambda state: state.devices == 3)
     by_pool = {one["spec"]["pool"]["name"]: one for one in rig.store.list("resourceslices", "", OURS)}
     refused = by_pool["n1/example.com/first"]["metadata"]["name"]
     rig.simulated.faults += [(f"PUT resourceslices {refused}", 422, {})] * 100
-    want("z", "b")
+    want_two(rig, ("z",), ("b",))
     await rig.until(lambda: sorted(rig.devices) == ["a", "b"])
     await rig.publisher.state.wait_for(lambda state: "422" in state.failure)
+
+
+async def test_a_pool_whose_dry_run_is_refused_keeps_no_other_one_as_it_was(rig: Rig) -> None:
+    rig.allowed.set(True)
+    want_two(rig, ("a",), ("b", "c"))
+    await rig.publisher.state.wait_for(lambda state: state.devices == 3)
+    rig.simulated.faults += [("POST resourceslices dry run", 422, {})] * 100
+    want_two(rig, ("a", "z"), ("b",), shares=2)
+    await rig.until(lambda: sorted(rig.devices) == ["a", "b"])
+    await rig.publisher.state.wait_for(lambda state: "422" in state.failure)
+    rig.simulated.faults.clear()
+    await rig.until(lambda: sorted(rig.devices) == ["a", "b", "z"])
 
 
 @pytest.fixture

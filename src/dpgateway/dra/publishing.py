@@ -160,15 +160,17 @@ class Publisher:
             obstacle = self.owner.obstacle if wanted else ""
             if obstacle:
                 wanted = {}
-            refused = await self._refused(wanted)
-            kept = {name: one for name, one in wanted.items() if name not in refused}
+            kept, refused, failed = await self._tried(wanted)
             todo, early = self._due(self._todo(kept, seen), kept, seen)
+            pause = self._pause(todo.values(), seen) if todo else early
+            if failed is not None and (not todo or pause > 0):
+                raise failed
             if not todo:
                 failures = (obstacle,) if obstacle else tuple(refused.values())
                 self._say(*failures, refused=refused, right=not failures and not early)
                 if not early:
                     return
-            if (pause := self._pause(todo.values(), seen) if todo else early) > 0:
+            if pause > 0:
                 with contextlib.suppress(TimeoutError):  # the next change may be one that doesn't wait
                     async with asyncio.timeout(pause):
                         await self._changed.wait(version)
@@ -274,13 +276,23 @@ class Publisher:
             self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
         return True
 
-    async def _refused(self, wanted: Wanted) -> Mapping[str, str]:
-        """Why pools can't be published, by name: the server would drop fields of theirs."""
-        found = {}
+    async def _tried(self, wanted: Wanted) -> tuple[Wanted, Mapping[str, str], ClusterError | None]:
+        """The pools that can be published; why others can't, by name: the server would drop fields of theirs; and what
+        the server says of a pool that it refuses to try, whose slices stay as they are. Raises ClusterError.
+        """
+        kept, refused, failed = dict(wanted), dict[str, str](), None
         for name, some in wanted.items():
-            if lost := await self.dropped(name, some or ()):
-                found[name] = f"pool {name} isn't published: the API server drops {lost}"
-        return found
+            try:
+                lost = await self.dropped(name, some or ())
+            except ClusterError as error:
+                if error.status not in OF_ONE_OBJECT:
+                    raise
+                kept[name], failed = None, failed or error
+                continue
+            if lost:
+                del kept[name]
+                refused[name] = f"pool {name} isn't published: the API server drops {lost}"
+        return kept, refused, failed
 
     async def dropped(self, pool: str, contents: Iterable[Content]) -> str:
         """The fields of slices with these contents that the API server drops, by a dry run; empty if it keeps all.
