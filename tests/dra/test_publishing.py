@@ -215,7 +215,7 @@ async def test_a_look_that_has_nothing_to_write_is_no_write(rig: Rig) -> None:
     rig.store.delete(("resourceslices", "", one["metadata"]["name"]))
     await reads.wait()
     rig.store.create("resourceslices", "", one)
-    await rig.watched.objects.wait_for(len)
+    await rig.watched.objects.wait_for(bool)
     goes.set()
     rig.want("a", "b")
     await rig.publisher.state.wait_for(lambda state: state.devices == 2)
@@ -282,6 +282,22 @@ async def test_a_refusal_is_said_and_tried_again(rig: Rig) -> None:
     await rig.publisher.state.wait_for(lambda state: "403" in state.failure)
     await rig.has("a")
     await rig.publisher.state.wait_for(lambda state: not state.failure)
+
+
+async def test_what_others_write_during_a_dry_run_is_no_conflict(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    asked = len(rig.simulated.asked)
+    rig.simulated.hang()
+    rig.want("b", shares=2)
+    await until(lambda: "POST resourceslices dry run" in rig.simulated.asked[asked:])
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    other = {**one, "spec": {**one["spec"], "devices": [{"name": "stranger"}]}}
+    rig.watched.wrote(rig.store.replace(("resourceslices", "", one["metadata"]["name"]), other))
+    rig.simulated.resume()
+    await rig.has("b")
+    assert set(rig.publisher.writes) == {"success"}
 
 
 async def test_without_its_features_a_pool_is_not_published(rig: Rig) -> None:

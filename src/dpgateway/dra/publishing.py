@@ -99,6 +99,20 @@ class Published:
     """Whether somebody else keeps deleting the slices."""
 
 
+class Publishable(NamedTuple):
+    """What can be published, as far as the Node and the API server say."""
+
+    pools: Wanted
+    identity: Identity
+    """Of a slice, but for its pool."""
+    failures: tuple[str, ...]
+    """Why other pools can't be."""
+    refused: Mapping[str, str]
+    """The same of each one of which the server would drop fields, by name."""
+    error: ClusterError | None
+    """What the server says of pools that it refuses to try: their slices stay as they are."""
+
+
 class Publisher:
     """The slices of one driver on one node. Used from the event loop."""
 
@@ -153,46 +167,39 @@ class Publisher:
 
     async def _look(self) -> None:
         """Writes what differs until nothing does. Raises ClusterError."""
+        identified = False
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
-            version, seen, wanted = self._changed.version, self._seen.objects.value, self.wanted.value
-            if not self.owner.uid:
-                await self.owner.read()
-            obstacle = self.owner.obstacle if wanted else ""
-            if obstacle:
-                wanted = {}
-            kept, refused, failed = await self._tried(wanted)
-            todo, early = self._due(self._todo(kept, seen), kept, seen)
+            version, some = self._changed.version, await self._publishable(self.wanted.value)
+            seen = self._seen.objects.value
+            todo, early = self._due(some.pools, seen, some.identity)
             pause = self._pause(todo.values(), seen) if todo else early
-            if failed is not None and (not todo or pause > 0):
-                raise failed
+            if some.error is not None and (pause > 0 or not todo):
+                raise some.error
             if not todo:
-                failures = (obstacle,) if obstacle else tuple(refused.values())
-                self._say(*failures, refused=refused, right=not failures and not early)
+                self._say(*some.failures, refused=some.refused, right=not some.failures and not early)
                 if not early:
                     return
+            # What is missing was deleted, perhaps together with its Node; further slices may be new ones.
+            missing = any(one.create for one in todo.values()) and self.state.value.slices
             if pause > 0:
                 with contextlib.suppress(TimeoutError):  # the next change may be one that doesn't wait
                     async with asyncio.timeout(pause):
                         await self._changed.wait(version)
                         await asyncio.sleep(GATHERING)
-                continue
-            # What is missing was deleted, perhaps together with its Node; further slices may be new ones.
-            if any(one.create for one in todo.values()) and self.state.value.slices:
+                identified = False
+            elif missing and not identified:
                 self._count_wipe(seen)
                 await self.owner.read()
-                if self.owner.obstacle and wanted:
-                    continue
-                seen = self._seen.objects.value
-                todo, _ = self._due(self._todo(kept, seen), kept, seen)
-                if not todo:
-                    continue
-            await self._write(todo)
+                identified = True
+            else:
+                await self._write(todo)
+                identified = False
 
     async def _withdraw(self) -> None:
         """Deletes the slices that nobody offers. Raises ClusterError."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return
-        if todo := self._todo(dict.fromkeys(wanted), seen):
+        if todo := pool_changes(dict.fromkeys(wanted), seen, self._identity):
             await self._write(todo)
             left = len(self._seen.objects.value or ())
             self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
@@ -208,20 +215,19 @@ class Publisher:
             self._wiped.append(now)
             self.deleted += 1
 
-    def _identity(self, pool: str) -> Identity:
-        return Identity(self._us.driver, self._us.node, self.owner.uid, pool)
-
-    def _todo(self, wanted: Wanted, seen: Mapping[str, Object]) -> dict[str, SliceChanges]:
-        return pool_changes(wanted, seen, self._identity)
+    @property
+    def _identity(self) -> Identity:
+        return Identity(*self._us, self.owner.uid, "")
 
     def _due(
-        self, todo: Mapping[str, SliceChanges], wanted: Wanted, seen: Mapping[str, Object]
+        self, wanted: Wanted, seen: Mapping[str, Object], identity: Identity
     ) -> tuple[dict[str, SliceChanges], float]:
         """The changes but those that leave devices out too early; and the seconds until these are due, 0.0 if there
         are none.
         """
+        todo = pool_changes(wanted, seen, identity)
         if (rest := self._settled - time.monotonic()) <= 0:
-            return dict(todo), 0.0
+            return todo, 0.0
         early = too_early(todo, wanted, seen, self._ours)
         return {name: one for name, one in todo.items() if name not in early}, rest if early else 0.0
 
@@ -276,23 +282,26 @@ class Publisher:
             self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
         return True
 
-    async def _tried(self, wanted: Wanted) -> tuple[Wanted, Mapping[str, str], ClusterError | None]:
-        """The pools that can be published; why others can't, by name: the server would drop fields of theirs; and what
-        the server says of a pool that it refuses to try, whose slices stay as they are. Raises ClusterError.
-        """
-        kept, refused, failed = dict(wanted), dict[str, str](), None
+    async def _publishable(self, wanted: Wanted) -> Publishable:
+        """Raises ClusterError."""
+        if not self.owner.uid:
+            await self.owner.read()
+        identity, refused, failed = self._identity, dict[str, str](), None
+        if wanted and self.owner.obstacle:
+            return Publishable({}, identity, (self.owner.obstacle,), {}, None)
+        pools = dict(wanted)
         for name, some in wanted.items():
             try:
                 lost = await self.dropped(name, some or ())
             except ClusterError as error:
                 if error.status not in OF_ONE_OBJECT:
                     raise
-                kept[name], failed = None, failed or error
+                pools[name], failed = None, failed or error
                 continue
             if lost:
-                del kept[name]
+                del pools[name]
                 refused[name] = f"pool {name} isn't published: the API server drops {lost}"
-        return kept, refused, failed
+        return Publishable(pools, identity, tuple(refused.values()), refused, failed)
 
     async def dropped(self, pool: str, contents: Iterable[Content]) -> str:
         """The fields of slices with these contents that the API server drops, by a dry run; empty if it keeps all.
@@ -300,8 +309,9 @@ class Publisher:
         """
         if not self.owner.uid:
             await self.owner.read()
+        identity = self._identity._replace(pool=pool)
         for one in contents:
-            features, probe = specimen(one, self._identity(pool))
+            features, probe = specimen(one, identity)
             if features and features not in self._kept:
                 kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
                 self._kept[features] = dropped(probe, kept)

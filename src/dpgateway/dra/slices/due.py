@@ -6,7 +6,7 @@ written. In a gateway's first seconds the former may be a mistake; a taint never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from dpgateway.dra.slices.changes import Identity, Object, SliceChanges, changes
@@ -27,10 +27,8 @@ class Withheld(NamedTuple):
     """A device gets a taint."""
 
 
-def pool_changes(
-    wanted: Wanted, seen: Mapping[str, Object], identity: Callable[[str], Identity]
-) -> dict[str, SliceChanges]:
-    """The changes, by the pools that have any. ``seen``: all slices, by name; ``identity``: of a pool."""
+def pool_changes(wanted: Wanted, seen: Mapping[str, Object], identity: Identity) -> dict[str, SliceChanges]:
+    """The changes, by the pools that have any. ``seen``: all slices, by name; ``identity``: but for the pool."""
     by_pool: dict[str, list[Object]] = {name: [] for name in wanted}
     for one in seen.values():
         by_pool.setdefault(str(one["spec"]["pool"]["name"]), []).append(one)
@@ -39,7 +37,7 @@ def pool_changes(
         if name not in wanted:
             found[name] = SliceChanges(delete=tuple(some))
         elif (contents := wanted[name]) is not None:
-            found[name] = changes(contents, some, identity(name))
+            found[name] = changes(contents, some, identity._replace(pool=name))
     return {name: one for name, one in found.items() if any(one)}
 
 
