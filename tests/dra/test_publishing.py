@@ -11,7 +11,7 @@ import pytest
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.publishing import SETTLING, Publisher, Us
+from dpgateway.dra.publishing import SETTLING, SOONEST, Publisher, Us
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint
@@ -298,6 +298,104 @@ async def test_what_others_write_during_a_dry_run_is_no_conflict(rig: Rig) -> No
     rig.simulated.resume()
     await rig.has("b")
     assert set(rig.publisher.writes) == {"success"}
+
+
+def writes(rig: Rig, since: int = 0) -> int:
+    return sum(one.startswith("PUT") for one in rig.simulated.asked[since:])
+
+
+async def passes(seconds: float) -> None:
+    """So much time of a loop whose clock is quick."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    await until(lambda: loop.time() >= end)
+
+
+@pytest.fixture(params=[500])
+async def refused(rig: Rig, request: pytest.FixtureRequest) -> Rig:
+    """Its server refuses all writes, and the next attempt isn't due for half a minute. The clock is quick."""
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    rig.simulated.faults += [("PUT resourceslices", request.param, {})] * 100
+    rig.want("a", "b", "c")
+    hurry(50)
+    await until(lambda: rig.publisher.writes.total() == 9)
+    hurry(0.1)
+    return rig
+
+
+async def test_what_must_go_is_tried_soon_after_refusals(refused: Rig) -> None:
+    refused.simulated.faults.clear()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    refused.want("b", "c")
+    await until(lambda: refused.devices == ["b", "c"])
+    assert loop.time() - began < 3 * SOONEST
+
+
+async def test_a_server_that_is_back_is_told_soon_what_must_go(refused: Rig) -> None:
+    refused.want("b", "c")
+    await until(lambda: refused.publisher.writes.total() == 10)
+    refused.simulated.faults.clear()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    refused.watched.failure.set("it is away")
+    refused.watched.failure.set("")
+    await until(lambda: refused.devices == ["b", "c"])
+    assert loop.time() - began < 3 * SOONEST
+
+
+async def test_a_kubelet_that_registers_ends_the_pause_after_refusals(refused: Rig) -> None:
+    refused.simulated.faults.clear()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    refused.publisher.owner.registered()
+    await until(lambda: refused.devices == ["a", "b", "c"])
+    assert loop.time() - began < 3 * SOONEST
+
+
+@pytest.mark.parametrize("refused", [422], indirect=True)
+async def test_a_pool_that_is_refused_does_not_hold_up_what_can_wait(refused: Rig) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    new = contents(pool([Offered(Device("d"), "example.com/new", "d", frozenset({"d"}))], DRIVER, {}))
+    refused.publisher.wanted.set({**(refused.publisher.wanted.value or {}), "n1/example.com/new": new})
+    await until(lambda: sorted(refused.devices) == ["a", "b", "d"])
+    assert loop.time() - began < 3 * SOONEST
+
+
+async def test_what_can_wait_does_after_refusals(refused: Rig) -> None:
+    asked = len(refused.simulated.asked)
+    for name in "defgh":
+        refused.want("a", "b", "c", name)
+        await passes(SOONEST / 2)
+    assert writes(refused, asked) == 0
+
+
+async def test_a_device_that_flaps_asks_a_refusing_server_seldom(refused: Rig) -> None:
+    loop, asked = asyncio.get_running_loop(), len(refused.simulated.asked)
+    end = loop.time() + 3 * SOONEST
+    while loop.time() < end:
+        for unhealthy in ("b", ""):
+            refused.want("a", "b", "c", unhealthy=unhealthy)
+            await passes(SOONEST / 50)
+    assert 1 <= writes(refused, asked) <= 4
+
+
+async def test_what_must_go_waits_as_long_as_the_server_says(rig: Rig) -> None:
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    rig.simulated.faults += [("PUT resourceslices", 429, {"Retry-After": "40"})]
+    rig.want("b")
+    await rig.publisher.state.wait_for(lambda state: "429" in state.failure)
+    asked = len(rig.simulated.asked)
+    hurry(20)
+    rig.want("a")
+    await passes(35)
+    assert writes(rig, asked) == 0
+    await until(lambda: rig.devices == ["a"])
 
 
 async def test_without_its_features_a_pool_is_not_published(rig: Rig) -> None:

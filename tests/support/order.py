@@ -25,6 +25,7 @@ WAITING = {
     "tests/daemon/test_reloading.py": 1.0,
     "tests/dra/test_front.py": 1.0,
     "tests/dra/test_api_server.py": 1.0,
+    "tests/dra/test_publishing.py": 1.0,
     "tests/end_to_end/": 0.7,
     "tests/scenarios/": 0.5,
     "backends/fpga/tests/programmers/": 0.3,

@@ -11,6 +11,11 @@ own. What decides when:
   driver, and deletes no slices.
 - A change waits until PAUSE after the last write, so a device that flaps costs one write a second. What must not be
   given any more doesn't wait.
+- After an attempt that failed pauses double, and the server may ask for longer ones. But the scheduler goes on giving
+  away what is in slices, so what must not be given any more, and a Node with a kubelet that has just registered, is
+  tried again after SOONEST once there is news: something else has changed, or slices can be seen again. So a server
+  that is down, with a thousand nodes, is asked sooner only by those where something happens, and each asks at most
+  once in SOONEST. Of a server that refuses one object (409, 422) and takes others any news will do.
 - A gateway that starts leaves no device out of a pool as it finds it until SETTLING: at first it doesn't know whether
   the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
@@ -60,6 +65,8 @@ SETTLING = 5.0
 """Seconds from the start until devices are left out of an earlier gateway's slices."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
+SOONEST = 5.0
+"""Seconds after an attempt that failed until what can't wait may be tried again."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
 
@@ -140,7 +147,10 @@ class Publisher:
         """The pools that this gateway has written."""
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
-        self._changed = Signal()
+        self._changed, self._news = Signal(), Signal()
+        """``_changed``: what is wanted or seen, or the Node; ``_news``: that, or whether the slices can be seen."""
+        self._changed.subscribe(self._news.notify)
+        seen.failure.subscribe(self._news.notify)
         self.owner = OwnerNode(server, us.node, self._changed.notify)
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
@@ -150,7 +160,7 @@ class Publisher:
         """Never returns."""
         failures, self._settled = 0, time.monotonic() + SETTLING
         while True:
-            version = self._changed.version
+            version, news = self._changed.version, self._news.version
             try:
                 await (self._look() if self._allowed.value else self._withdraw())
                 failures = 0
@@ -161,9 +171,32 @@ class Publisher:
                 self.writes[_outcome(error)] += 1
                 # At random: a server that comes back may refuse a thousand nodes in one second.
                 pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
-                await asyncio.sleep(max(pause, error.after))
+                await self._rest(error, pause, news)
                 continue
             await self._changed.wait(version)
+
+    async def _rest(self, error: ClusterError, pause: float, version: int) -> None:
+        """Waits after an attempt that failed. ``version``: of the news that it began with."""
+        soonest = max(min(pause, SOONEST), error.after)
+        await asyncio.sleep(soonest)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause - soonest):
+                while True:
+                    version = await self._news.wait(version)
+                    if error.status in OF_ONE_OBJECT or not self.owner.uid or self._is_urgent():
+                        return
+                    await asyncio.sleep(GATHERING)
+
+    def _is_urgent(self) -> bool:
+        """Whether slices have devices that mustn't be given any more."""
+        if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
+            return False
+        if not self._allowed.value:
+            wanted = dict.fromkeys(wanted)
+        elif self.owner.obstacle:
+            wanted = {}
+        todo, _ = self._due(wanted, seen, self._identity)
+        return urgent(todo.values(), seen)
 
     async def _look(self) -> None:
         """Writes what differs until nothing does. Raises ClusterError."""
