@@ -48,6 +48,8 @@ INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[
 
 SERVER_ERROR = 500
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 401, 403, 404, 409, 410, 422
+OF_ONE_OBJECT = frozenset({CONFLICT, INVALID})
+"""What the server says of an object, rather than of the account or itself."""
 
 Object = Mapping[str, Any]
 """An object of the API server, as JSON."""

@@ -13,6 +13,7 @@ giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
 obstacles    why a node can't give devices by DRA
 owner        the Node that owns the slices
+dryruns      what of the slices can be published at this API server
 publishing   slices at the API server, kept as they should be
 report       what the front says of itself, for status and metrics
 claims       what a claim has: at the API server, on disk, and as holdings

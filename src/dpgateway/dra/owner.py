@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
 from dpgateway.dra.obstacles import obstacle
+from dpgateway.dra.slices.changes import Identity
 from dpgateway.node.runtime import CdiSupport
 
 LATER = 15.0, 60.0
@@ -31,18 +33,35 @@ async def unasked() -> CdiSupport:
     return CdiSupport(None)
 
 
+class Us(NamedTuple):
+    """The publisher of slices: one driver on one node."""
+
+    driver: str
+    node: str
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The fields that all of its slices have, and no others."""
+        return {"spec.driver": self.driver, "spec.nodeName": self.node}
+
+
 class OwnerNode:
     """Used from the event loop."""
 
-    def __init__(self, server: ApiServer, name: str, outdated: Callable[[], object]) -> None:
+    def __init__(self, server: ApiServer, us: Us, outdated: Callable[[], object]) -> None:
         """``outdated`` is called whenever the Node has to be read again."""
         self.runtime: AskRuntime = unasked
         self.uid = ""
         """Empty while the Node has to be read."""
         self.obstacle = ""
         """Why nothing may be published on this node."""
-        self._server, self._name, self._outdated = server, name, outdated
+        self._server, self._us, self._outdated = server, us, outdated
         self._again: asyncio.TimerHandle | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Of a slice, but for its pool; as the Node was read last."""
+        return Identity(*self._us, self.uid, "")
 
     def registered(self) -> None:
         """A kubelet has registered the driver, perhaps one of another version."""
@@ -54,11 +73,16 @@ class OwnerNode:
         self.uid = ""
         self._outdated()
 
+    async def known(self) -> None:
+        """Reads the Node unless it is known. Raises ClusterError."""
+        if not self.uid:
+            await self.read()
+
     async def read(self) -> None:
         """Raises ClusterError."""
-        found = await self._server.get(ObjectKind.NODE, self._name)
+        found, name = await self._server.get(ObjectKind.NODE, self._us.node), self._us.node
         if found is None:
-            raise ClusterError(f"there is no node {self._name}: is it the name that the kubelet has (--node-name)?")
+            raise ClusterError(f"there is no node {name}: is it the name that the kubelet has (--node-name)?")
         support = await self.runtime()
         self.uid, self.obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
         if self._again is not None:

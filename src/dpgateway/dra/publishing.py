@@ -21,9 +21,7 @@ own. What decides when:
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
   deleted.
-- The server drops the fields of features that are off, silently. A pool with counters or shares is first created as a
-  dry run; if fields are missing in the answer, the pool isn't published: without its counters the scheduler would give
-  one board to two pods.
+- A pool of which the server would drop fields isn't published (``dryruns``).
 """
 
 from __future__ import annotations
@@ -35,12 +33,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from dpgateway.cluster.server import (
     CONFLICT,
-    INVALID,
     NOT_FOUND,
+    OF_ONE_OBJECT,
     SERVER_ERROR,
     ApiServer,
     ClusterError,
@@ -48,10 +45,10 @@ from dpgateway.cluster.server import (
     ObjectKind,
 )
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.owner import OwnerNode
-from dpgateway.dra.slices.changes import Identity, SliceChanges, dropped, specimen
+from dpgateway.dra.dryruns import DryRuns
+from dpgateway.dra.owner import OwnerNode, Us
+from dpgateway.dra.slices.changes import Identity, SliceChanges
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
-from dpgateway.dra.slices.layout import Content
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
@@ -69,21 +66,6 @@ SOONEST = 5.0
 """Seconds after an attempt that failed until what can't wait may be tried again."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
-
-OF_ONE_OBJECT = frozenset({CONFLICT, INVALID})
-"""What the server says of an object, rather than of this gateway or itself."""
-
-
-class Us(NamedTuple):
-    """The publisher of slices: one driver on one node."""
-
-    driver: str
-    node: str
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        """The fields that all of its slices have, and no others."""
-        return {"spec.driver": self.driver, "spec.nodeName": self.node}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +88,6 @@ class Published:
     """Whether somebody else keeps deleting the slices."""
 
 
-class Publishable(NamedTuple):
-    """What can be published, as far as the Node and the API server say."""
-
-    pools: Wanted
-    identity: Identity
-    """Of a slice, but for its pool."""
-    failures: tuple[str, ...]
-    """Why other pools can't be."""
-    refused: Mapping[str, str]
-    """The same of each one of which the server would drop fields, by name."""
-    error: ClusterError | None
-    """What the server says of pools that it refuses to try: their slices stay as they are."""
-
-
 class Publisher:
     """The slices of one driver on one node. Used from the event loop."""
 
@@ -132,8 +100,6 @@ class Publisher:
         self.state = Observable(Published())
         self._server, self._seen, self._allowed, self._complaint = server, seen, allowed, complaint
         self._us = us
-        self._kept: dict[str, str] = {}
-        """Why the server can't keep a pool's fields, or an empty text, by the features that the pool uses."""
         self._wiped: deque[float] = deque(maxlen=WIPES + 1)
         self.deleted = 0
         """How often others have deleted slices; a kubelet does when it starts."""
@@ -151,10 +117,11 @@ class Publisher:
         """``_changed``: what is wanted or seen, or the Node; ``_news``: that, or whether the slices can be seen."""
         self._changed.subscribe(self._news.notify)
         seen.failure.subscribe(self._news.notify)
-        self.owner = OwnerNode(server, us.node, self._changed.notify)
+        self.owner = OwnerNode(server, us, self._changed.notify)
+        self.dry_runs = DryRuns(server, self.owner)
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
-        seen.failure.subscribe(self._kept.clear)  # the server that is back may be another one
+        seen.failure.subscribe(self.dry_runs.forget)  # the server that is back may be another one
 
     async def run(self) -> None:
         """Never returns."""
@@ -166,7 +133,7 @@ class Publisher:
                 failures = 0
             except ClusterError as error:
                 failures += 1
-                self._kept.clear()  # the server may be another one when it is back
+                self.dry_runs.forget()  # the server may be another one when it is back
                 self._say(str(error), code=error.status)
                 self.writes[_outcome(error)] += 1
                 # At random: a server that comes back may refuse a thousand nodes in one second.
@@ -195,14 +162,14 @@ class Publisher:
             wanted = dict.fromkeys(wanted)
         elif self.owner.obstacle:
             wanted = {}
-        todo, _ = self._due(wanted, seen, self._identity)
+        todo, _ = self._due(wanted, seen, self.owner.identity)
         return urgent(todo.values(), seen)
 
     async def _look(self) -> None:
         """Writes what differs until nothing does. Raises ClusterError."""
         identified = False
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
-            version, some = self._changed.version, await self._publishable(self.wanted.value)
+            version, some = self._changed.version, await self.dry_runs.publishable(self.wanted.value)
             seen = self._seen.objects.value
             todo, early = self._due(some.pools, seen, some.identity)
             pause = self._pause(todo.values(), seen) if todo else early
@@ -232,7 +199,7 @@ class Publisher:
         """Deletes the slices that nobody offers. Raises ClusterError."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return
-        if todo := pool_changes(dict.fromkeys(wanted), seen, self._identity):
+        if todo := pool_changes(dict.fromkeys(wanted), seen, self.owner.identity):
             await self._write(todo)
             left = len(self._seen.objects.value or ())
             self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
@@ -247,10 +214,6 @@ class Publisher:
         if self._missing(seen) and (not self._wiped or now - self._wiped[-1] > PAUSE):
             self._wiped.append(now)
             self.deleted += 1
-
-    @property
-    def _identity(self) -> Identity:
-        return Identity(*self._us, self.owner.uid, "")
 
     def _due(
         self, wanted: Wanted, seen: Mapping[str, Object], identity: Identity
@@ -314,43 +277,6 @@ class Publisher:
         for one in some.create:
             self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
         return True
-
-    async def _publishable(self, wanted: Wanted) -> Publishable:
-        """Raises ClusterError."""
-        if not self.owner.uid:
-            await self.owner.read()
-        identity, refused, failed = self._identity, dict[str, str](), None
-        if wanted and self.owner.obstacle:
-            return Publishable({}, identity, (self.owner.obstacle,), {}, None)
-        pools = dict(wanted)
-        for name, some in wanted.items():
-            try:
-                lost = await self.dropped(name, some or ())
-            except ClusterError as error:
-                if error.status not in OF_ONE_OBJECT:
-                    raise
-                pools[name], failed = None, failed or error
-                continue
-            if lost:
-                del pools[name]
-                refused[name] = f"pool {name} isn't published: the API server drops {lost}"
-        return Publishable(pools, identity, tuple(refused.values()), refused, failed)
-
-    async def dropped(self, pool: str, contents: Iterable[Content]) -> str:
-        """The fields of slices with these contents that the API server drops, by a dry run; empty if it keeps all.
-        Raises ClusterError.
-        """
-        if not self.owner.uid:
-            await self.owner.read()
-        identity = self._identity._replace(pool=pool)
-        for one in contents:
-            features, probe = specimen(one, identity)
-            if features and features not in self._kept:
-                kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
-                self._kept[features] = dropped(probe, kept)
-            if features and self._kept[features]:
-                return self._kept[features]
-        return ""
 
     def _say(
         self,

@@ -1,0 +1,79 @@
+"""What of the wanted slices can be published, as far as the Node and the API server say.
+
+The server drops the fields of features that are off, silently. A pool with counters, shares or taints is first created
+as a dry run; if fields are missing in the answer, the pool isn't published: without its counters the scheduler would
+give one board to two pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dpgateway.cluster.server import OF_ONE_OBJECT, ApiServer, ClusterError, ObjectKind
+from dpgateway.dra.owner import OwnerNode
+from dpgateway.dra.slices.changes import Identity, dropped, specimen
+from dpgateway.dra.slices.due import Wanted
+from dpgateway.dra.slices.layout import Content
+
+
+class Publishable(NamedTuple):
+    """What can be published."""
+
+    pools: Wanted
+    identity: Identity
+    """Of a slice, but for its pool."""
+    failures: tuple[str, ...]
+    """Why other pools can't be."""
+    refused: Mapping[str, str]
+    """The same of each one of which the server would drop fields, by name."""
+    error: ClusterError | None
+    """What the server says of pools that it refuses to try: their slices stay as they are."""
+
+
+class DryRuns:
+    """Used from the event loop."""
+
+    def __init__(self, server: ApiServer, owner: OwnerNode) -> None:
+        self._server, self._owner = server, owner
+        self._dropped: dict[str, str] = {}
+        """The fields that the server drops, or an empty text, by the features that a slice uses."""
+
+    def forget(self) -> None:
+        """The server may be another one."""
+        self._dropped.clear()
+
+    async def publishable(self, wanted: Wanted) -> Publishable:
+        """Raises ClusterError."""
+        await self._owner.known()
+        identity, obstacle = self._owner.identity, self._owner.obstacle
+        if wanted and obstacle:
+            return Publishable({}, identity, (obstacle,), {}, None)
+        pools, refused, failed = dict(wanted), dict[str, str](), None
+        for name, some in wanted.items():
+            try:
+                lost = await self.dropped(name, some or ())
+            except ClusterError as error:
+                if error.status not in OF_ONE_OBJECT:
+                    raise
+                pools[name], failed = None, failed or error
+                continue
+            if lost:
+                del pools[name]
+                refused[name] = f"pool {name} isn't published: the API server drops {lost}"
+        return Publishable(pools, identity, tuple(refused.values()), refused, failed)
+
+    async def dropped(self, pool: str, contents: Iterable[Content]) -> str:
+        """The fields of slices with these contents that the API server drops, by a dry run; empty if it keeps all.
+        Raises ClusterError.
+        """
+        await self._owner.known()
+        identity = self._owner.identity._replace(pool=pool)
+        for one in contents:
+            features, probe = specimen(one, identity)
+            if features and features not in self._dropped:
+                kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
+                self._dropped[features] = dropped(probe, kept)
+            if features and self._dropped[features]:
+                return self._dropped[features]
+        return ""
