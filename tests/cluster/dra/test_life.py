@@ -7,10 +7,13 @@ from functools import partial
 
 import pytest
 
-from tests.cluster.dra.churn import Churn, wanting
+from tests.cluster.dra.churn import LONG, Churn, wanting
 from tests.cluster.dra.node import AES, CLAIMED, IDS, MANY, ZERO, pod
 from tests.cluster.machine.box import until
 from tests.cluster.machine.cluster import PODS
+
+AGAIN = 85.0
+"""Most seconds until a kubelet prepares a claim again."""
 
 
 def test_pods_get_the_devices_of_each_driver_and_keep_them_when_a_container_restarts(cluster, dra):
@@ -74,11 +77,11 @@ def test_pods_get_devices_while_a_newer_gateway_takes_over(cluster, dra):
     assert len(churn.pods) == 24
     assert (churn.refused, churn.unended) == ({}, {})
     # The API server may not know yet that the node has the pod, and so refuses the claim to its kubelet, which asks
-    # again after 45 to 85 s.
+    # again later.
     failures = churn.told("FailedPrepareDynamicResources", "FailedCreatePodSandBox")
     early = {name for name, text in failures if "no relationship found between node" in text}
     assert [text for _, text in failures if "no relationship found between node" not in text] == []
-    assert {name: waited for name, waited in churn.slow.items() if name not in early} == {}
+    assert {name: waited for name, waited in churn.slow.items() if name not in early or waited > LONG + AGAIN} == {}
     assert dra.written == written
 
 
