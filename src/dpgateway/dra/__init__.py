@@ -12,6 +12,7 @@ extended     the extended resource by which a pod asked for the devices of its c
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
 obstacles    why a node can't give devices by DRA
+pools        what the resources offer, as the content of their pools
 owner        the Node that owns the slices
 dryruns      what of the slices can be published at this API server
 publishing   slices at the API server, kept as they should be

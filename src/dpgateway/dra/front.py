@@ -28,14 +28,14 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.instance import DriverInstance
 from dpgateway.dra.owner import AskRuntime, Us, unasked
+from dpgateway.dra.pools import pools
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher
 from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.report import FrontParts, Reporting, Unpublished
-from dpgateway.dra.slices.attributes import pci_address
-from dpgateway.dra.slices.layout import Content, contents
+from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.names import pool_name
-from dpgateway.dra.slices.offered import Offered, pool
+from dpgateway.dra.slices.offered import Offered
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError, RequestError
 from dpgateway.kit.complaint import Complaint
@@ -330,25 +330,15 @@ class DraFront:
         if self._ending or not self.loaded.is_set():
             return
         self.health.look()
-        by_pool: dict[str, list[Offered] | None] = dict.fromkeys(self._expected.values())
         # In an order that doesn't depend on which driver lists first: else a restart writes the slices of pools anew.
-        for _, member in sorted(self._members.items()):
-            if not self.offers(member.name):
-                continue
-            offered = member.offered() if not self._withdrawn else ()
-            known = by_pool.setdefault(member.pool, [])
-            by_pool[member.pool] = None if known is None or offered is None else [*known, *offered]
-        for name in self._left_out.keys() - by_pool.keys():
+        members = [one for _, one in sorted(self._members.items()) if self.offers(one.name)]
+        offered = [(one.pool, () if self._withdrawn else one.offered()) for one in members]
+        made = pools(self._expected.values(), offered, self.us.driver)
+        for name in self._left_out.keys() - made.keys():
             del self._left_out[name]
-        self.publisher.wanted.set({name: self._contents(name, offered) for name, offered in by_pool.items()})
+        self._left_out |= {name: Unpublished(one.left_out, one.unsaid) for name, one in made.items() if one is not None}
+        self.publisher.wanted.set({name: None if one is None else contents(one) for name, one in made.items()})
         self._left_out_complaint.say(*[text for one in self._left_out.values() for text in one.devices])
-
-    def _contents(self, name: str, offered: Sequence[Offered] | None) -> tuple[Content, ...] | None:
-        if offered is None:
-            return None
-        made = pool(offered, self.us.driver, {a: r for a in map(_address, offered) if a and (r := _root(a))})
-        self._left_out[name] = Unpublished(made.left_out, made.unsaid)
-        return contents(made)
 
     def published(self, pool: str) -> int | None:
         """The number of devices in slices of this pool, as last seen; None while that isn't known."""
@@ -398,15 +388,3 @@ class DraFront:
         )
         for one in self._standings.values():
             one.set(self.standing.value)
-
-
-def _address(one: Offered) -> str:
-    return pci_address(one.device) or ""
-
-
-def _root(address: str) -> str:
-    """The PCIe root complex of a PCI function, ``pci<domain>:<bus>``; empty if unknown."""
-    with contextlib.suppress(OSError):
-        parts = Path(f"/sys/bus/pci/devices/{address}").resolve().parts
-        return next((part for part in parts if part.startswith("pci")), "")
-    return ""
