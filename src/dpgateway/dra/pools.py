@@ -29,6 +29,6 @@ def _roots(offered: Iterable[Offered]) -> dict[str, str]:
     found = {}
     for address in {pci_address(one.device) for one in offered} - {None}:
         with contextlib.suppress(OSError, StopIteration):
-            parts = Path(f"/sys/bus/pci/devices/{address}").resolve().parts
+            parts = Path(f"/sys/bus/pci/devices/{address}").resolve(strict=True).parts
             found[str(address)] = next(part for part in parts if part.startswith("pci"))
     return found

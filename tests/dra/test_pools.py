@@ -1,0 +1,28 @@
+"""What the resources offer, as the content of their pools."""
+
+from __future__ import annotations
+
+from dpgateway import Device
+from dpgateway.dra.pools import pools
+from dpgateway.dra.slices.attributes import PCIE_ROOT
+from dpgateway.dra.slices.offered import Offered
+
+
+def offered(id_: str, *hardware: str) -> Offered:
+    return Offered(Device(id_, hardware=hardware or None), "example.com/serial", id_, frozenset(hardware or {id_}))
+
+
+def test_a_pool_is_unknown_until_all_of_its_resources_are_known() -> None:
+    some = [("n1/a", [offered("a")]), ("n1/b", [offered("b")]), ("n1/b", None), ("n1/c", ())]
+    found = pools(["n1/a"], some, "dra.example.com")
+    assert {name: None if one is None else len(one.devices) for name, one in found.items()} == {
+        "n1/a": None,
+        "n1/b": None,
+        "n1/c": 0,
+    }
+
+
+def test_a_pci_function_that_is_gone_has_no_root() -> None:
+    found = pools([], [("n1/a", [offered("a", "pci ffff:ff:1f.7")])], "dra.example.com")["n1/a"]
+    assert found is not None
+    assert PCIE_ROOT not in found.devices[0]["attributes"]  # type: ignore[operator]  # as JSON has it
