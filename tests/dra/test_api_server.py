@@ -18,9 +18,11 @@ from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
 from dpgateway.cluster.transport import LARGEST, LONGEST_LINE
 from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.slices.layout import MOST_DEVICES
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from dpgateway_simulator.apiserver.admitting import LONGEST_STRING, MOST_ATTRIBUTES
 from tests.support.time import hurry
 from tests.support.waiting import until
 
@@ -322,6 +324,17 @@ async def test_a_balancers_refusal_has_its_status(raw: RawServer, of_raw: Any, k
 async def test_an_answer_that_is_too_large_is_refused(raw: RawServer, of_raw: Any) -> None:
     raw.answers.append(whole(b'{"a": "' + b"x" * LARGEST + b'"}'))
     assert str(LARGEST) in str(await refused(of_raw().get(NODE, "n1")))
+
+
+async def test_slices_as_large_as_they_get_are_listed(server: ApiServer, simulated: Simulated) -> None:
+    """Of 6,400 devices with as many attributes as the API has."""
+    said = {f"attribute-{number:022}": {"string": "x" * LONGEST_STRING} for number in range(MOST_ATTRIBUTES)}
+    devices = [{"name": f"device-{number}", "attributes": said} for number in range(MOST_DEVICES)]
+    for number in range(100):
+        name = f"{number:04}-slice"
+        one = {"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"devices": devices}}
+        simulated.store.objects["resourceslices", "", name] = one
+    assert len((await server.list(ObjectKind.SLICE, {})).objects) == 100
 
 
 async def test_answers_arent_compressed(raw: RawServer, of_raw: Any) -> None:

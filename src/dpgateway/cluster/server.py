@@ -30,8 +30,8 @@ from dpgateway.kit.tasks import backoff
 
 DEADLINE = 30.0
 """Seconds for an answer."""
-PAGE = 500
-"""Objects of one answer to a list."""
+PAGE, SLICES = 500, 50
+"""Objects of one answer to a list; of slices fewer, because one may have 0.3 MB: 64 devices with 32 attributes each."""
 LONGEST_REASON = 1000
 TURNED_AWAY = frozenset({429, 502, 503, 504})
 """With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
@@ -140,7 +140,8 @@ class ApiServer:
         """
 
         async def collected(client: Any) -> Listing:  # noqa: ANN401  of a library that is loaded late
-            found = client.list(_of(kind), chunk_size=PAGE, fields=dict(fields))
+            most = SLICES if kind is ObjectKind.SLICE else PAGE
+            found = client.list(_of(kind), chunk_size=most, fields=dict(fields))
             kept = tuple([one async for every in found if keep(one := _sound(every))])
             return Listing(kept, found.resourceVersion)
 
