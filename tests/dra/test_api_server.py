@@ -332,7 +332,7 @@ async def test_slices_as_large_as_they_get_are_listed(server: ApiServer, simulat
     devices = [{"name": f"device-{number}", "attributes": said} for number in range(MOST_DEVICES)]
     for number in range(100):
         name = f"{number:04}-slice"
-        one = {"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"devices": devices}}
+        one = {"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"pool": {"name": "p"}, "devices": devices}}
         simulated.store.objects["resourceslices", "", name] = one
     assert len((await server.list(ObjectKind.SLICE, {})).objects) == 100
 
@@ -379,6 +379,32 @@ async def test_an_object_without_a_name_or_a_version_is_an_error(raw: RawServer,
     change = json.dumps({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Node", **one}}).encode()
     raw.answers.append(CHUNKED + chunk(line("n1")) + chunk(change + b"\n"))
     assert (await changes(of_raw()))[0] == ["ADDED n1"]
+
+
+UNSOUND_SLICES = [
+    {},
+    {"pool": None},
+    {"pool": {"name": 1}},
+    {"pool": {"name": "p", "generation": "new"}},
+    {"pool": {"name": "p"}, "devices": [{}]},
+    {"pool": {"name": "p"}, "devices": "none"},
+]
+
+
+@pytest.mark.parametrize("spec", UNSOUND_SLICES, ids=str)
+async def test_a_slice_that_cant_be_read_is_an_error(raw: RawServer, of_raw: Any, spec: Any) -> None:
+    slices, metadata = ObjectKind.SLICE, {"name": "s", "resourceVersion": "8"}
+    one = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+    listing = {"kind": "ResourceSliceList", "metadata": {"resourceVersion": "7"}, "items": [one]}
+    raw.answers += [whole(json.dumps(found).encode()) for found in (listing, one, one, one)]
+    asked = (
+        of_raw().list(slices, {}),
+        of_raw().replace(slices, one),
+        of_raw().create(slices, one),
+        of_raw().create(slices, one, dry_run=True),
+    )
+    for it in asked:
+        assert (await refused(it)).status == 0
 
 
 async def test_many_lines_of_a_watch_may_be_more_than_one_may(raw: RawServer, of_raw: Any) -> None:

@@ -143,6 +143,15 @@ async def test_a_runtime_that_is_mended_is_noticed_without_its_kubelet(rig: Rig)
     await until(lambda: rig.devices == ["a"])
 
 
+async def test_a_node_that_cant_be_read_is_read_again(rig: Rig) -> None:
+    uid = rig.store.get(("nodes", "", "n1"))["metadata"].pop("uid")
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: "node n1 can't be read" in state.failure)
+    rig.store.get(("nodes", "", "n1"))["metadata"]["uid"] = uid
+    await rig.has("a")
+
+
 async def test_slices_belong_to_their_node(rig: Rig) -> None:
     rig.allowed.set(True)
     rig.want("a")

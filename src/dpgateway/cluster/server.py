@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import random
 import time
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ class ApiServer:
         async def collected(client: Any) -> Listing:  # noqa: ANN401  of a library that is loaded late
             most = SLICES if kind is ObjectKind.SLICE else PAGE
             found = client.list(_of(kind), chunk_size=most, fields=dict(fields))
-            kept = tuple([one async for every in found if keep(one := _sound(every))])
+            kept = tuple([one async for every in found if keep(one := _sound(every, kind))])
             return Listing(kept, found.resourceVersion)
 
         listing: Listing = await self._ask(f"list {kind.plural}", collected)
@@ -157,16 +157,20 @@ class ApiServer:
         options = {"fields": dict(fields), "server_timeout": seconds, "resource_version": version}
         async with contextlib.aclosing((await self._connected()).watch(_of(kind), **options)) as found:
             while True:
-                yield await self._ask(f"watch {kind.plural}", lambda _: _next(found), watch=True)
+                yield await self._ask(f"watch {kind.plural}", lambda _: _next(found, kind), watch=True)
 
     async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
         """The object as the server has it. ``dry_run``: as it would have it. Raises ClusterError."""
-        return await self._object(f"create {kind.plural}", lambda it: it.create(_of(kind)(what), dry_run=dry_run))
+        check = partial(_sound, kind=kind, stored=not dry_run) if kind is ObjectKind.SLICE else dict
+        return await self._object(
+            f"create {kind.plural}", lambda it: it.create(_of(kind)(what), dry_run=dry_run), check
+        )
 
     async def replace(self, kind: ObjectKind, what: Object) -> Object:
         """The object as the server has it. Raises ClusterError: CONFLICT if it isn't that of ``resourceVersion``."""
         name = what["metadata"]["name"]
-        return await self._object(f"update {kind.plural} {name}", lambda it: it.replace(_of(kind)(what), name))
+        check = partial(_sound, kind=kind)
+        return await self._object(f"update {kind.plural} {name}", lambda it: it.replace(_of(kind)(what), name), check)
 
     async def delete(self, kind: ObjectKind, name: str) -> None:
         """Harmless if there is none. Raises ClusterError."""
@@ -230,8 +234,14 @@ class ApiServer:
         self.requests[verb, plural, str(status or NO_ANSWER)] += 1
         self.up = status != 0
 
-    async def _object(self, what: str, ask: Callable[[Any], Awaitable[Any]]) -> Object:
-        return dict(await self._ask(what, ask))
+    async def _object(
+        self, what: str, ask: Callable[[Any], Awaitable[Any]], check: Callable[[Any], Object] = dict
+    ) -> Object:
+        async def checked(client: Any) -> Object:  # noqa: ANN401  of a library that is loaded late
+            return check(await ask(client))
+
+        found: Object = await self._ask(what, checked)
+        return found
 
     async def _ask(self, what: str, ask: Callable[[Any], Awaitable[Any]], *, watch: bool = False) -> Any:  # noqa: ANN401
         """What the client answers to ``ask``. Raises ClusterError. ``watch``: the next change may come at any time (the
@@ -280,7 +290,7 @@ class ApiServer:
         return ClusterError(f"{where}: {kind}: {text}", unclear=kind not in UNSENT)
 
 
-@functools.cache  # the library refuses a second class for a kind
+@cache  # the library refuses a second class for a kind
 def _of(kind: ObjectKind) -> Any:  # noqa: ANN401  of a library that is loaded late
     """The library's class for a kind: a dict, without a model of its own, which would cost memory for each version."""
     from lightkube import generic_resource  # noqa: PLC0415
@@ -290,17 +300,27 @@ def _of(kind: ObjectKind) -> Any:  # noqa: ANN401  of a library that is loaded l
     return make(group, version, name, plural)
 
 
-async def _next(found: AsyncIterator[tuple[str, Any]]) -> tuple[str, Object]:
+async def _next(found: AsyncIterator[tuple[str, Any]], kind: ObjectKind) -> tuple[str, Object]:
     change, one = await anext(found)
-    return change, _sound(one)
+    return change, _sound(one, kind)
 
 
-def _sound(one: Any) -> Object:  # noqa: ANN401  of a library that is loaded late
-    """An object as JSON. Without a name and a version it is an answer that can't be read, as any other."""
+def _sound(one: Any, kind: ObjectKind, *, stored: bool = True) -> Object:  # noqa: ANN401  of a library that is loaded late
+    """An object as JSON. Without a name and a version, or the parts of a slice that everybody reads, it is an answer
+    that can't be read, as any other. ``stored``: else it has neither name nor version yet.
+    """
     found = dict(one)
-    if not isinstance(found["metadata"]["name"], str):
-        raise TypeError(f"metadata.name: expected a text, found {found['metadata']['name']!r}")
-    int(found["metadata"]["resourceVersion"])
+    texts = {"metadata.name": found["metadata"]["name"]} if stored else {}
+    if stored:
+        int(found["metadata"]["resourceVersion"])
+    if kind is ObjectKind.SLICE:
+        pool, devices = found["spec"]["pool"], found["spec"].get("devices") or ()
+        int(pool.get("generation") or 0)
+        texts |= {"spec.pool.name": pool["name"]}
+        texts |= {f"spec.devices[{number}].name": device["name"] for number, device in enumerate(devices)}
+    for where, text in texts.items():
+        if not isinstance(text, str):
+            raise TypeError(f"{where}: expected a text, found {text!r}")
     return found
 
 

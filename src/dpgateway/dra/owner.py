@@ -84,7 +84,10 @@ class OwnerNode:
         if found is None:
             raise ClusterError(f"there is no node {name}: is it the name that the kubelet has (--node-name)?")
         support = await self.runtime()
-        self.uid, self.obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
+        try:
+            self.uid, self.obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ClusterError(f"node {name} can't be read: {error!r}") from error
         if self._again is not None:
             self._again.cancel()
             self._again = None
