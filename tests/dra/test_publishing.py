@@ -494,6 +494,18 @@ async def test_a_device_that_is_gone_at_the_start_leaves_the_slices_later(next_o
     assert time.monotonic() - began >= SETTLING
 
 
+async def test_a_gateway_that_has_the_driver_back_begins_anew(rig: Rig) -> None:
+    """Another one had it meanwhile."""
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.stop()
+    rig.want("b")
+    rig.start()
+    await rig.publisher.state.wait_for(lambda state: not state.right)
+    assert rig.devices == ["a", "b"]
+
+
 async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig) -> None:
     loop = slow_clock()
     began = loop.time()

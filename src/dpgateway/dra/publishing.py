@@ -125,7 +125,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Never returns."""
-        failures, self._settled = 0, time.monotonic() + SETTLING
+        failures, self._settled, self._ours = 0, time.monotonic() + SETTLING, set[str]()
         while True:
             version, news = self._changed.version, self._news.version
             try:
