@@ -143,6 +143,15 @@ async def test_a_runtime_that_is_mended_is_noticed_without_its_kubelet(rig: Rig)
     await until(lambda: rig.devices == ["a"])
 
 
+async def test_a_failure_is_over_once_nothing_is_to_be_published(rig: Rig) -> None:
+    rig.simulated.faults += [("POST resourceslices", 500, {})] * 100
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: state.failure)
+    rig.allowed.set(False)
+    await rig.publisher.state.wait_for(lambda state: not state.failure)
+
+
 async def test_a_node_that_cant_be_read_is_read_again(rig: Rig) -> None:
     uid = rig.store.get(("nodes", "", "n1"))["metadata"].pop("uid")
     rig.allowed.set(True)

@@ -199,10 +199,12 @@ class Publisher:
         """Deletes the slices that nobody offers. Raises ClusterError."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return
+        left = self.state.value.slices
         if todo := pool_changes(dict.fromkeys(wanted), seen, self.owner.identity):
             await self._write(todo)
-            left = len(self._seen.objects.value or ())
-            self.state.set(replace(self.state.value, slices=left))  # they aren't missing: nobody offers them
+            left = len(self._seen.objects.value or ())  # they aren't missing: nobody offers them
+        self._complaint.over()
+        self.state.set(replace(self.state.value, slices=left, failure="", code=0, contested=False))
 
     def _missing(self, seen: Mapping[str, Object]) -> bool:
         """Whether somebody else has deleted slices."""
