@@ -15,8 +15,9 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 
 
 @pytest.fixture
-async def simulated() -> AsyncIterator[Simulated]:
-    one = Simulated()
+async def simulated(request: pytest.FixtureRequest) -> AsyncIterator[Simulated]:
+    """A test's parameter is its store."""
+    one = Simulated(getattr(request, "param", None))
     await one.up()
     one.store.create("nodes", "", NODE)
     yield one

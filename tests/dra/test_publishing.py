@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.node.runtime import CdiSupport
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from dpgateway_simulator.apiserver import Store
 from tests.support.time import hurry
 from tests.support.waiting import until
 
@@ -291,6 +293,28 @@ async def test_a_watch_too_old_starts_over(rig: Rig) -> None:
     rig.store.compact()
     rig.store.wipe("resourceslices", OURS)
     await rig.has("a")
+
+
+class Webhook(Store):
+    """Of a cluster in which a webhook adds to the slices."""
+
+    def create(self, plural: str, namespace: str, given: Any, *, dry_run: bool = False) -> Any:
+        added = {"perDeviceNodeSelection": True} if plural == "resourceslices" else {}
+        return super().create(plural, namespace, {**given, "spec": {**given.get("spec", {}), **added}}, dry_run=dry_run)
+
+    def replace(self, key: Any, given: Any, *, part: str = "", dry_run: bool = False) -> Any:
+        spec = {**given["spec"], "perDeviceNodeSelection": True}
+        return super().replace(key, {**given, "spec": spec}, part=part, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("simulated", [Webhook()], indirect=True)
+async def test_slices_that_somebody_alters_are_a_failure(rig: Rig) -> None:
+    """Else they would be written again each second."""
+    rig.allowed.set(True)
+    rig.want("a", "b")
+    await rig.publisher.state.wait_for(lambda state: "isn't kept as it was written" in state.failure)
+    assert rig.devices == ["a", "b"]
+    assert set(rig.publisher.writes) == {"refused"}
 
 
 async def test_a_refusal_is_said_and_tried_again(rig: Rig) -> None:

@@ -21,7 +21,8 @@ own. What decides when:
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
   deleted.
-- A pool of which the server would drop fields isn't published (``dryruns``).
+- A pool of which the server would drop fields isn't published (``dryruns``). One whose slices it alters otherwise
+  would be written again and again, so that counts as a failure.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from dpgateway.cluster.server import (
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.dryruns import DryRuns
 from dpgateway.dra.owner import OwnerNode, Us
-from dpgateway.dra.slices.changes import Identity, SliceChanges
+from dpgateway.dra.slices.changes import Identity, SliceChanges, is_as_written
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
@@ -86,6 +87,10 @@ class Published:
     """The failure's status of HTTP, if the API server said one."""
     contested: bool = False
     """Whether somebody else keeps deleting the slices."""
+
+
+class AlteredSlice(ClusterError):
+    """The API server keeps a slice otherwise than it was written."""
 
 
 class Publisher:
@@ -241,8 +246,8 @@ class Publisher:
         return max(0.0, written + PAUSE - now)
 
     async def _write(self, todo: Mapping[str, SliceChanges]) -> None:
-        """Raises ClusterError; what the server says of one object keeps no other pool from being written. Ends early if
-        a slice was deleted meanwhile.
+        """Raises ClusterError; what the server says, or makes, of one object keeps no other pool from being written.
+        Ends early if a slice was deleted meanwhile.
         """
         refused: ClusterError | None = None
         for name, some in todo.items():
@@ -251,7 +256,7 @@ class Publisher:
                     return
                 self._ours.add(name)
             except ClusterError as error:
-                if error.status not in OF_ONE_OBJECT:
+                if error.status not in OF_ONE_OBJECT and not isinstance(error, AlteredSlice):
                     raise
                 refused = refused or error
         self.written_at = timestamp()
@@ -267,17 +272,22 @@ class Publisher:
             await self._server.delete(ObjectKind.SLICE, name)
             self._known -= {name}
             self._seen.removed(name)
+        written = []
         for one in some.update:
             try:
-                self._seen.wrote(await self._server.replace(ObjectKind.SLICE, one))
+                written.append((await self._server.replace(ObjectKind.SLICE, one), one))
             except ClusterError as error:
                 if error.status != NOT_FOUND:
                     raise
                 # A kubelet that starts deletes one slice after the other. That is no failure: no time to lose.
                 self._seen.removed(one["metadata"]["name"])
                 return False
+            self._seen.wrote(written[-1][0])
         for one in some.create:
-            self._seen.wrote(await self._server.create(ObjectKind.SLICE, one))
+            written.append((await self._server.create(ObjectKind.SLICE, one), one))
+            self._seen.wrote(written[-1][0])
+        if altered := [kept["metadata"]["name"] for kept, sent in written if not is_as_written(kept, sent)]:
+            raise AlteredSlice(f"slice {altered[0]} isn't kept as it was written: does a webhook change it?")
         return True
 
     def _say(
@@ -300,4 +310,4 @@ def _outcome(error: ClusterError) -> str:
     """The word for a write that failed, in the metrics."""
     if error.status == CONFLICT:
         return "conflict"
-    return "refused" if 0 < error.status < SERVER_ERROR else "away"
+    return "refused" if 0 < error.status < SERVER_ERROR or isinstance(error, AlteredSlice) else "away"

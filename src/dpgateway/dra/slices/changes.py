@@ -41,7 +41,7 @@ class SliceChanges(NamedTuple):
     """To be done in this order."""
 
     delete: tuple[Object, ...] = ()
-    """Slices as seen; deleted only as long as they are the same (uid and resourceVersion)."""
+    """Slices as seen."""
     update: tuple[Object, ...] = ()
     create: tuple[Object, ...] = ()
 
@@ -70,6 +70,11 @@ def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identit
     updated = tuple(_updated(one, specs[number], identity) for number, one in sorted(numbered.items()))
     created = tuple(_created(number, spec, identity) for number, spec in enumerate(specs) if number not in numbered)
     return SliceChanges(tuple(obsolete), updated, created)
+
+
+def is_as_written(kept: Object, sent: Object) -> bool:
+    """Whether the server keeps a slice as it was sent: else it would be written again and again."""
+    return _says(kept) == _says(sent)
 
 
 def number_of(seen: Object) -> int | None:
