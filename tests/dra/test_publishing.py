@@ -265,6 +265,23 @@ async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
     assert one["metadata"]["ownerReferences"][0]["uid"] == new["metadata"]["uid"]
 
 
+async def test_nothing_is_written_for_a_node_that_is_gone(rig: Rig) -> None:
+    """The server would delete it again at once."""
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    rig.store.delete(("nodes", "", "n1"))
+    asked = len(rig.simulated.asked)
+    rig.store.wipe("resourceslices", OURS)
+    hurry(10)
+    await until(lambda: rig.simulated.asked[asked:].count("GET nodes n1") == 3)
+    assert "POST resourceslices" not in rig.simulated.asked[asked:]
+    new = rig.store.create("nodes", "", {"metadata": {"name": "n1"}})
+    await until(lambda: rig.devices)
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    assert one["metadata"]["ownerReferences"][0]["uid"] == new["metadata"]["uid"]
+
+
 async def test_a_change_by_hand_is_undone(rig: Rig) -> None:
     rig.allowed.set(True)
     rig.want("a")

@@ -80,6 +80,7 @@ class OwnerNode:
 
     async def read(self) -> None:
         """Raises ClusterError."""
+        self.uid = ""  # if it can't be read it isn't known, as slices that are missing may have gone with their Node
         found, name = await self._server.get(ObjectKind.NODE, self._us.node), self._us.node
         if found is None:
             raise ClusterError(f"there is no node {name}: is it the name that the kubelet has (--node-name)?")
