@@ -23,8 +23,7 @@ from dpgateway import Device
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.owner import Us
-from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.slices.layout import Content, contents
 from dpgateway.dra.slices.names import pool_name
 from dpgateway.dra.slices.offered import Offered, pool

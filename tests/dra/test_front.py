@@ -20,8 +20,8 @@ from dpgateway.dra.claims.reading import EXTENDED
 from dpgateway.dra.front import Cluster, DraFront, NodeState
 from dpgateway.dra.health import VANISHED
 from dpgateway.dra.instance import LOOK
-from dpgateway.dra.owner import Us
 from dpgateway.dra.plugin import DraPlugin
+from dpgateway.dra.publishing import Us
 from dpgateway.dra.slices.offered import Offered
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.dra.wire import health_pb2

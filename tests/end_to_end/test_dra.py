@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from dpgateway.dra.owner import Us
+from dpgateway.dra.publishing import Us
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.apiserver import SimulatedApiServer
 from tests.dra.test_front import Node

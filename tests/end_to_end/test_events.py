@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dpgateway.dra.owner import Us
+from dpgateway.dra.publishing import Us
 from dpgateway.events.writing import FILE
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.apiserver import SimulatedApiServer

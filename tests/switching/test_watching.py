@@ -12,8 +12,7 @@ import pytest
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.owner import Us
-from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint

@@ -27,10 +27,10 @@ from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.instance import DriverInstance
-from dpgateway.dra.owner import AskRuntime, Us, unasked
+from dpgateway.dra.owner import AskRuntime, unasked
 from dpgateway.dra.pools import pools
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
-from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.report import FrontParts, Reporting, Unpublished
 from dpgateway.dra.slices.layout import contents

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
 
 from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
 from dpgateway.dra.obstacles import obstacle
@@ -33,35 +32,23 @@ async def unasked() -> CdiSupport:
     return CdiSupport(None)
 
 
-class Us(NamedTuple):
-    """The publisher of slices: one driver on one node."""
-
-    driver: str
-    node: str
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        """The fields that all of its slices have, and no others."""
-        return {"spec.driver": self.driver, "spec.nodeName": self.node}
-
-
 class OwnerNode:
     """Used from the event loop."""
 
-    def __init__(self, server: ApiServer, us: Us, outdated: Callable[[], object]) -> None:
+    def __init__(self, server: ApiServer, driver: str, node: str, outdated: Callable[[], object]) -> None:
         """``outdated`` is called whenever the Node has to be read again."""
         self.runtime: AskRuntime = unasked
         self.uid = ""
         """Empty while the Node has to be read."""
         self.obstacle = ""
         """Why nothing may be published on this node."""
-        self._server, self._us, self._outdated = server, us, outdated
+        self._server, self._driver, self._node, self._outdated = server, driver, node, outdated
         self._again: asyncio.TimerHandle | None = None
 
     @property
     def identity(self) -> Identity:
         """Of a slice, but for its pool; as the Node was read last."""
-        return Identity(*self._us, self.uid, "")
+        return Identity(self._driver, self._node, self.uid, "")
 
     def registered(self) -> None:
         """A kubelet has registered the driver, perhaps one of another version."""
@@ -81,14 +68,14 @@ class OwnerNode:
     async def read(self) -> None:
         """Raises ClusterError."""
         self.uid = ""  # if it can't be read it isn't known, as slices that are missing may have gone with their Node
-        found, name = await self._server.get(ObjectKind.NODE, self._us.node), self._us.node
+        found = await self._server.get(ObjectKind.NODE, self._node)
         if found is None:
-            raise ClusterError(f"there is no node {name}: is it the name that the kubelet has (--node-name)?")
+            raise ClusterError(f"there is no node {self._node}: is it the name that the kubelet has (--node-name)?")
         support = await self.runtime()
         try:
             self.uid, self.obstacle = str(found["metadata"]["uid"]), obstacle(found, support.by_name)
         except (AttributeError, KeyError, TypeError) as error:
-            raise ClusterError(f"node {name} can't be read: {error!r}") from error
+            raise ClusterError(f"node {self._node} can't be read: {error!r}") from error
         if self._again is not None:
             self._again.cancel()
             self._again = None

@@ -34,6 +34,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dpgateway.cluster.server import (
     CONFLICT,
@@ -47,7 +48,7 @@ from dpgateway.cluster.server import (
 )
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.dryruns import DryRuns
-from dpgateway.dra.owner import OwnerNode, Us
+from dpgateway.dra.owner import OwnerNode
 from dpgateway.dra.slices.changes import Identity, SliceChanges, is_as_written
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
 from dpgateway.kit.complaint import Complaint
@@ -67,6 +68,18 @@ SOONEST = 5.0
 """Seconds after an attempt that failed until what can't wait may be tried again."""
 WIPES = 5
 """Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
+
+
+class Us(NamedTuple):
+    """The publisher of slices: one driver on one node."""
+
+    driver: str
+    node: str
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The fields that all of its slices have, and no others."""
+        return {"spec.driver": self.driver, "spec.nodeName": self.node}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +135,12 @@ class Publisher:
         """``_changed``: what is wanted or seen, or the Node; ``_news``: that, or whether the slices can be seen."""
         self._changed.subscribe(self._news.notify)
         seen.failure.subscribe(self._news.notify)
-        self.owner = OwnerNode(server, us, self._changed.notify)
-        self.dry_runs = DryRuns(server, self.owner)
+        self.owner = OwnerNode(server, *us, self._changed.notify)
+        self._dry_runs = DryRuns(server, self.owner)
+        self.dropped = self._dry_runs.dropped
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
-        seen.failure.subscribe(self.dry_runs.forget)  # the server that is back may be another one
+        seen.failure.subscribe(self._dry_runs.forget)  # the server that is back may be another one
 
     async def run(self) -> None:
         """Never returns."""
@@ -138,7 +152,7 @@ class Publisher:
                 failures = 0
             except ClusterError as error:
                 failures += 1
-                self.dry_runs.forget()  # the server may be another one when it is back
+                self._dry_runs.forget()  # the server may be another one when it is back
                 self._say(str(error), code=error.status)
                 self.writes[_outcome(error)] += 1
                 # At random: a server that comes back may refuse a thousand nodes in one second.
@@ -174,7 +188,7 @@ class Publisher:
         """Writes what differs until nothing does. Raises ClusterError."""
         identified = False
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
-            version, some = self._changed.version, await self.dry_runs.publishable(self.wanted.value)
+            version, some = self._changed.version, await self._dry_runs.publishable(self.wanted.value)
             seen = self._seen.objects.value
             todo, early = self._due(some.pools, seen, some.identity)
             pause = self._pause(todo.values(), seen) if todo else early

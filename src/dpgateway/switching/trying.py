@@ -87,7 +87,7 @@ class TriedFields:
             try:
                 while names := self._to_try():
                     pools, name = self._pools, names[0]
-                    lost = await self._publisher.dry_runs.dropped(name, specimens(pools[name], self._driver))
+                    lost = await self._publisher.dropped(name, specimens(pools[name], self._driver))
                     if pools is self._pools:  # else it may need something else by now
                         self._dropped[name] = lost
                     tries += 1

@@ -22,8 +22,7 @@ from dpgateway.cluster.server import FORBIDDEN, NOT_FOUND, ApiServer, Object, Ob
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.obstacles import FIRST, suits
-from dpgateway.dra.owner import Us
-from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.slices.attributes import resource_value
 from dpgateway.dra.slices.names import pool_name
 from dpgateway.kit.clock import Clock
