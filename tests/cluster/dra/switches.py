@@ -47,6 +47,8 @@ BEFORE = 40
 """Pods, at most, that are made before a change begins."""
 FORGET = r"""sed -i 's/"changes": \[[^]]*\]/"changes": []/' /var/lib/dpgateway/dra/fronts/*.json 2>/dev/null || true"""
 """A shell's command: what is remembered of earlier changes."""
+REJECTED = "rejected"
+"""What became of a pod that no gateway can keep."""
 WITHIN = 240.0
 """Seconds that a change may take."""
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
@@ -126,11 +128,7 @@ class Switches:
         gap, wait = churn.gap(began)
         churn.finish()
         oracle.stop()
-        # After a boot a kubelet refuses a pod that comes before the plugin.
-        reasons = ("OutOf", "UnexpectedAdmission") if kills == "node" else ("OutOf",)
-        failed = {name: str(self.cluster.pod(name)["status"].get("reason")) for name in holders}
-        rejected = {name for name, reason in failed.items() if any(one in reason for one in reasons)}
-        kept = {name: had for name, had in holders.items() if name not in rejected}
+        lost = {name: self._lost(name, had, booted=kills == "node") for name, had in holders.items()}
         return {
             "what": f"{what}, to {to}",
             "rate": rate,
@@ -143,11 +141,8 @@ class Switches:
             "why": sorted({text.partition("node")[0][:160] for text in churn.refused.values()}),
             "slow": churn.slow,
             "unended": churn.unended,
-            "rejected": len(rejected),
-            "faults": [
-                *oracle.faults,
-                *self._lost(kept, restarted=kills == "node"),
-            ],
+            "rejected": [*lost.values()].count(REJECTED),
+            "faults": [*oracle.faults, *(text for text in lost.values() if text not in ("", REJECTED))],
             "looks": (oracle.looks, round(oracle.longest, 2), oracle.most),
             "events": dict(churn.events("FailedPrepareDynamicResources")),
         }
@@ -213,16 +208,17 @@ class Switches:
         assert f"{WANTS}=1" in words
         return [word for word in words if word.startswith(f"{PREFIX}_")], status["containerID"]
 
-    def _lost(self, holders, *, restarted):
-        """What became of the pods that were to stay. `restarted`: their containers are others by now."""
-        for name, before in holders.items():
-            try:
-                now = self._of(name)
-            except ClusterError as error:
-                yield f"{name} doesn't run: {error}"
-                continue
-            if now[0] != before[0] or (now[1] == before[1]) == restarted:
-                yield f"{name} had {before}, and has {now}"
+    def _lost(self, name, before, *, booted):
+        """What became of a pod that was to stay; empty if it did. `booted`: its container is another one by now."""
+        try:
+            now = self._of(name)
+        except ClusterError as error:
+            reason = str(self.cluster.pod(name)["status"].get("reason"))
+            # After a boot a kubelet refuses a pod that comes before the plugin.
+            known = ("OutOf", "UnexpectedAdmission") if booted else ("OutOf",)
+            return REJECTED if any(one in reason for one in known) else f"{name} doesn't run: {error}"
+        (device, container), (had, was) = now, before
+        return "" if device == had and (container != was) == booted else f"{name} had {before}, and has {now}"
 
     def restore(self):
         """After a change: nothing is left of its pods."""
