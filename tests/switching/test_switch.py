@@ -260,6 +260,21 @@ async def test_slices_that_may_not_be_emptied(on_dra):
     assert await rig.after(SETTLING_CLAIMS) is P
 
 
+@pytest.mark.parametrize("waits", [0, PATIENCE + 1], ids=["starts", "has waited for another one"])
+async def test_slices_that_this_gateway_hasnt_tried_to_empty(rig, waits):
+    """However long an earlier gateway tried: a list and slices at once would give the same devices away."""
+    await rig.files.write(SwitchRecord(GROUP, LD, int(rig.time()) - 600, "it was so"))
+    rig.begin()
+    rig.know(node=Fact(False, "an old kubelet", rig.now), allocatable={})
+    rig.slices, rig.served = 4, False
+    await rig.after(waits)
+    rig.served = True
+    await rig.after(1)
+    assert await rig.after(SETTLING_CLAIMS) is LD
+    assert await rig.after(PATIENCE) is LD
+    assert await rig.after(SETTLING_CLAIMS) is P
+
+
 async def test_a_gateway_that_has_just_begun_goes_on_leaving(on_dra):
     rig = on_dra
     rig.now += BETWEEN

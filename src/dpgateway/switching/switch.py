@@ -13,7 +13,8 @@ when to look again; it is called after each change of anything. So a gateway tha
   prepared yet are waited for, up to PENDING; later ones are refused, and their pods have to be deleted.
 - A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
   plugin again; LEAVING_DRA too, if the API server answers, but its slices don't become empty, because a right is gone.
-  Claims of these are refused then.
+  Claims of these are refused then. What an earlier gateway waited counts for LEAVING_PLUGIN, where nothing is in slices;
+  each gateway tries anew to empty slices, because with these and a list at once two allocators give the devices away.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class FrontSwitch:
         self._settled: float | None = None
         """Since when the present state could end, but for its settling."""
         self._began = clock.monotonic()
-        """Since when the present state is known here."""
+        """Since when the present state is known, and served, here."""
         self._list_again, self._unlisted = float("-inf"), ""
         """When the claims may be listed again, and why they couldn't be."""
         self._read = float("-inf")
@@ -163,7 +164,7 @@ class FrontSwitch:
     async def _step(self, now: float) -> float | None:
         record, group = self.record, self.group
         if not self._resources.serves(group.names, record.state.front):
-            self.waits_for = f"{', '.join(group.names)} to be served here"
+            self.waits_for, self._began = f"{', '.join(group.names)} to be served here", now
             if now - self._read >= LOOK:
                 await self.refresh()
                 await self._resources.move(group.names)
@@ -211,7 +212,7 @@ class FrontSwitch:
         # What has just begun to be false, to a gateway that has just begun, is why it leaves.
         if choice.front == "dra" and not choice.unknown and not choice.obstacles:
             return await self._enter(D, choice.because, now)
-        refused = self._lasts(now) > PATIENCE and self._resources.answers()
+        refused = now - self._began > PATIENCE and self._resources.answers()
         if self._resources.published(self.group.pool) != 0 and not refused:
             self._settled = None
             self.waits_for = "its slices to be empty at the API server"
