@@ -26,6 +26,7 @@ from dpgateway.deviceplugin.remainder import Remainders
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
+from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -40,6 +41,7 @@ from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from dpgateway.resource.specs import SpecKeeper
+from dpgateway.switching.states import SwitchFiles
 
 if TYPE_CHECKING:
     from dpgateway.dra.front import DraFront
@@ -85,6 +87,7 @@ class NodeFronts:
         self.dra: DraFront | None = None
         self.switch: NodeSwitch | None = None
         """The changes of front; None without a resource that may change."""
+        self._switch_files = SwitchFiles(state_dir, self.threads)
         self._kubelet = Observable(self._node.kubelet)
         """Whether there is a kubelet."""
 
@@ -127,9 +130,17 @@ class NodeFronts:
         self.switch = NodeSwitch(dra, facts, gateway, self.holdings.by_resource, self.threads)
         return self.switch
 
-    async def _settled(self, front: str, name: str) -> None:
-        if self.switch is not None:
-            await self.switch.settled(name, front)
+    async def _settled(self, front: str, config: ResourceConfig) -> None:
+        """Called before the resource is served on this front, with its lock."""
+        if self.switch is not None and self.switch.front_of(config.name) is not None:
+            await self.switch.settled(config.name, front)
+        elif config.front != "auto":
+            # With `front: auto` it begins here again. That is worth no failure: a wrong state costs a change of front.
+            try:
+                await self._switch_files.fix(config.pool or config.name, front)
+            except (GatewayError, OSError) as error:
+                text = "with front: auto, %s would begin where it was before: %s"
+                _log.warning(text, config.name, error, extra={"resource": config.name})
 
     # the resources
 

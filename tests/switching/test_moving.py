@@ -104,6 +104,31 @@ async def test_a_front_for_good_and_back(gateway, cluster, caplog):
     assert "it leaves the device plugin" in caplog.text
 
 
+@pytest.mark.parametrize("front", ["deviceplugin", "dra"])
+async def test_a_gateway_begins_where_a_fixed_front_left_it(short_path, cluster, caplog, front):
+    """Each configuration with a gateway of its own. What the disk has is of the first one."""
+    caplog.set_level("INFO")
+    auto, lives = configured(driver_class=Scripted, front="auto"), [Gateway(short_path, cluster) for _ in range(3)]
+    if front == "dra":
+        cluster.server.store.delete(("deviceclasses", "", "thing"))
+    lives[0].serve(auto)
+    await until(lambda: cluster.devices(DRIVER) if front == "deviceplugin" else allocatable(cluster) == 2)
+    await lives[0].end()
+    lives[1].serve(replace(auto, front=front))
+    await until(lambda: cluster.devices(DRIVER) if front == "dra" else allocatable(cluster) == 2)
+    await lives[1].end()
+    if front == "dra":
+        cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
+    caplog.clear()
+    lives[2].serve(auto)
+    if front == "deviceplugin":
+        await until(lambda: cluster.devices(DRIVER))
+    else:
+        await cluster.run("new", {"c": {NAME: 1}})
+    await lives[2].end()
+    assert ("it leaves" in caplog.text) == (front == "deviceplugin")
+
+
 async def test_a_newer_gateway_learns_where_the_older_one_went(gateway, cluster, short_path, gate):
     """At the last moment before it has the driver: so it doesn't delete the slices of what it thought elsewhere."""
     cluster.server.store.delete(("deviceclasses", "", "thing"))
@@ -127,6 +152,11 @@ async def test_a_newer_gateway_learns_where_the_older_one_went(gateway, cluster,
         await older.said("handed dra.example.com over")
         await until(lambda: slices(cluster, OTHER))
         assert {one["metadata"]["uid"] for one in slices(cluster, NAME)} == before
+
+
+def allocatable(cluster):
+    """The devices that the Node has."""
+    return cluster.allocatable("node-a", NAME)
 
 
 def slices(cluster, resource):

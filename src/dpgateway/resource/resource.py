@@ -43,7 +43,7 @@ KNOWN_WITHIN = 1.0
 """The most seconds that serving a resource waits for its holdings."""
 
 
-async def _settled(_name: str) -> None:
+async def _settled(_config: ResourceConfig) -> None:
     """No resource changes its front by itself."""
 
 
@@ -90,8 +90,8 @@ class Common:
     """The front's name, for its journals; empty: that of the first gateways."""
     served: ServedByName = field(default_factory=ServedByName)
     """The resources of all fronts."""
-    settled: Callable[[str], Awaitable[None]] = _settled
-    """Called with a resource's name, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
+    settled: Callable[[ResourceConfig], Awaitable[None]] = _settled
+    """Called with a resource, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
 
 class Resource:
@@ -192,7 +192,7 @@ class Resource:
         """Returns once the resource can be granted. The front has taken its lock; ``took_over``: by a handover, from a
         gateway that named its resources. Raises KubeletError, OSError; OnOtherFront, so that it begins again there.
         """
-        await self._settled(self.name)
+        await self._settled(self._known)
         # The journals have all grants of another gateway, perhaps under other names, once that has ended.
         if self.ownership.waited and not took_over:
             await self._pools.others_ended()

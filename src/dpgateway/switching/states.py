@@ -6,12 +6,14 @@
     LEAVING_DRA     neither front does; claims are served, until none is allocated that has to be prepared yet
 
 Each is on disk before it has an effect, so a gateway that is killed leaves to its successor what has to go on. What one
-front gave stays in use on the other one until its containers, or claims, have ended; that needs no state.
+front gave stays in use on the other one until its containers, or claims, have ended; that needs no state. A group whose
+resources the configuration gives one front for good has PLUGIN or DRA, or no file, so that it can begin there again.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -105,6 +107,21 @@ class SwitchFiles:
     async def write(self, one: SwitchRecord) -> None:
         """Raises GatewayError, OSError."""
         await self._threads.call_within("fronts", lambda: self._write(one), DISK)
+
+    async def fix(self, group: str, front: str) -> None:
+        """The configuration has given the group this front for good, and it begins there: what the disk has is of
+        before. Raises GatewayError, OSError.
+        """
+        await self._threads.call_within("fronts", lambda: self._fix(group, front), DISK)
+
+    def _fix(self, group: str, front: str) -> None:
+        try:
+            found = self.look(group)
+        except (OSError, ValueError):
+            found = None
+        state = SwitchState.DRA if front == "dra" else SwitchState.PLUGIN
+        if state is not (SwitchState.PLUGIN if found is None else found.state):
+            self._write(SwitchRecord(group, state, int(time.time())))
 
     def look(self, group: str) -> SwitchRecord | None:
         """As :meth:`read`, and blocks."""
