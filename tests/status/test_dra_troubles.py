@@ -175,6 +175,14 @@ def test_a_change_of_front_that_takes_long(state):
     assert found(switched(state), now="2026-01-01T00:00:59Z") == []
 
 
+def test_a_node_on_dra_that_may_not_be_able_to():
+    unsure = switched("dra", unknown=("whether containerd 1.7.20 handles CDI names",))
+    assert found(unsure) == [("warning", NAME, "it is so", dra_troubles.UNSURE)]
+    assert found(replace(unsure, registration=UNREGISTERED)) == [], "the kubelet restarts"
+    assert found(replace(unsure, api_server=away(NOW).api_server)) == []
+    assert found(switched("plugin", unknown=("whether it can",))) == []
+
+
 def test_a_front_that_changes_too_often():
     assert found(switched("plugin", flaps=True)) == [("warning", NAME, "it is so", dra_troubles.FLAPS)]
 

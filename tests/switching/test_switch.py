@@ -287,8 +287,12 @@ async def test_a_gateway_that_has_just_begun_goes_on_leaving(on_dra):
 
 @pytest.mark.parametrize("unknown", ["registered", "node", "slices", "rights"])
 async def test_unknown_changes_nothing(on_dra, unknown):
-    on_dra.know(**{unknown: Fact(None)})
+    on_dra.know(**{unknown: Fact(None, "isn't known")})
     assert await on_dra.after(1000) is D
+    assert on_dra.switch.status.because == "it stays on DRA: isn't known"
+    on_dra.know(**{unknown: YES})
+    await on_dra.after(1)
+    assert on_dra.switch.status.because == "all that DRA needs is there"
 
 
 async def test_only_the_gateway_that_serves_acts(rig):

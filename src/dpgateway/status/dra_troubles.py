@@ -66,6 +66,10 @@ SWITCHING = 60.0
 """Seconds that a change of front may take: the kubelet writes its Node each 10 s, and claims have their time."""
 SWITCH = "new pods wait meanwhile; `front: deviceplugin` or `front: dra` ends it. docs/how-to/move-to-dra.md says more"
 FLAPS = "what it needs for DRA comes and goes: `dpgateway status --output json` says what, in dra.switches"
+UNSURE = (
+    "it stays on DRA, where containers may run without their devices. docs/how-to/move-to-dra.md says what would tell; "
+    "or set `front: deviceplugin` on this node"
+)
 WITHHELD = "a device is in no slice until its container ends"
 
 
@@ -98,7 +102,7 @@ def of_moved(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ..
 
 
 def _of_switches(dra: DraStatus, now: Time) -> Iterator[Trouble]:
-    """Changes of front that take long, or are too many."""
+    """Changes of front that take long, or are too many; and a node on DRA that may not be able to do it by now."""
     for one in dra.switches:
         for name in one.resources:
             if one.state in LEAVING and _seconds(one.since, now) > SWITCHING:
@@ -106,6 +110,8 @@ def _of_switches(dra: DraStatus, now: Time) -> Iterator[Trouble]:
                 yield Trouble(WARNING, name, text, one.since, SWITCH)
             elif one.flaps:
                 yield Trouble(WARNING, name, one.because, one.since, FLAPS)
+            elif one.state == "dra" and one.unknown and dra.registration.registered and not dra.api_server.failure:
+                yield Trouble(WARNING, name, one.because, None, UNSURE)
 
 
 def _of_registration(dra: DraStatus, *, kubelet: bool) -> Iterator[Trouble]:

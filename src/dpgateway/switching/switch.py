@@ -120,12 +120,14 @@ class FrontSwitch:
     @property
     def status(self) -> SwitchStatus:
         record, choice = self.record, self.choice
+        # What isn't known may last for days, and is why it stays, whatever has brought it here.
+        stays = choice.because if choice.unknown and not record.state.leaving else ""
         return SwitchStatus(
             record.group,
             self.group.names,
             record.state.value,
             timestamp(record.since) if record.since else None,
-            record.because or choice.because,
+            stays or record.because or choice.because,
             self.waits_for or None,
             choice.obstacles,
             choice.unknown,
