@@ -11,7 +11,16 @@ from dpgateway.kit.threads import Threads
 from dpgateway.switching.choosing import BETWEEN, Group
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
-from dpgateway.switching.switch import LIST_AGAIN, LOOK, PATIENCE, PENDING, SETTLING, SETTLING_CLAIMS, FrontSwitch
+from dpgateway.switching.switch import (
+    LIST_AGAIN,
+    LOOK,
+    PATIENCE,
+    PENDING,
+    SETTLING,
+    SETTLING_CLAIMS,
+    SPREAD,
+    FrontSwitch,
+)
 
 NAME, GROUP, POOL = "example.com/thing", "boards", "node/boards"
 P, LP, D, LD = SwitchState.PLUGIN, SwitchState.LEAVING_PLUGIN, SwitchState.DRA, SwitchState.LEAVING_DRA
@@ -25,14 +34,14 @@ class Rig:
     def __init__(self, folder):
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
-        self.moves, self.offers = [], []
+        self.moves, self.offers, self.chance = [], [], 0.0
         self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
         self.begin()
 
     def begin(self):
         """A gateway starts."""
         record = self.files.look(GROUP) or SwitchRecord(GROUP)
-        self.switch = FrontSwitch(record, self.facts, self, self.files, clock=self)
+        self.switch = FrontSwitch(record, self.facts, self, self.files, clock=self, chance=lambda: self.chance)
         self.switch.group = Group((NAME,), pool=POOL)
 
     # its clock
@@ -237,6 +246,30 @@ async def test_a_failed_list_of_claims_isnt_repeated_at_each_change(on_dra):
     assert "forbidden" in rig.switch.waits_for
     rig.claims = []
     assert await rig.after(1) is P
+
+
+async def test_nodes_list_the_claims_one_after_the_other(on_dra):
+    """A class that goes takes all of them off DRA in the same second."""
+    rig = on_dra
+    rig.now += BETWEEN
+    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    rig.slices, rig.chance = 0, 0.5
+    assert await rig.after(0) is LD
+    await rig.after(0)
+    assert await rig.after(SETTLING_CLAIMS) is LD
+    assert rig.lists == 0
+    assert await rig.after(SPREAD / 2) is P
+    assert rig.lists == 1
+
+
+async def test_an_older_kubelet_waits_for_no_list_of_claims(on_dra):
+    rig = on_dra
+    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.slices, rig.chance = 0, 1.0
+    await rig.after(1)
+    await rig.after(0)
+    assert await rig.after(SETTLING_CLAIMS) is P
+    assert rig.lists == 0
 
 
 async def test_a_class_that_is_back_in_time(on_dra):

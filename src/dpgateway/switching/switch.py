@@ -8,9 +8,10 @@ when to look again; it is called after each change of anything. So a gateway tha
 - To DRA: the scheduler takes the device plugin for as long as the Node shows a device. The kubelet writes its Node each
   10 s, so the list is emptied first, slices are published when the Node shows nothing any more, and SETTLING later.
   Allocates of pods that come in between are served, and count.
-- Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. A claim may be
-  allocated long before it is prepared, because volumes are attached before. So claims that are allocated here and not
-  prepared yet are waited for, up to PENDING; later ones are refused, and their pods have to be deleted.
+- Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. Then claims are listed,
+  at random within SPREAD. A claim may be allocated long before it is prepared, because volumes are attached before. So
+  claims that are allocated here and not prepared yet are waited for, up to PENDING; later ones are refused, and their
+  pods have to be deleted.
 - A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
   plugin again; LEAVING_DRA too, if the API server answers, but its slices don't become empty, because a right is gone.
   Claims of these are refused then. What an earlier gateway waited counts for LEAVING_PLUGIN, where nothing is in slices;
@@ -20,8 +21,9 @@ when to look again; it is called after each change of anything. So a gateway tha
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -42,6 +44,10 @@ PATIENCE = 120.0
 """Seconds that the Node has to show no device, and slices to be empty at an API server that answers."""
 SETTLING_CLAIMS = 10.0
 """Seconds from the empty slices until the claims are listed."""
+SPREAD = 5.0
+"""The most seconds more, at random: a class that goes takes all nodes off DRA in the same second, and each reads all
+claims of the cluster.
+"""
 PENDING = 60.0
 """Seconds that claims have from then on to be prepared."""
 LIST_AGAIN = 20.0
@@ -96,13 +102,16 @@ class FrontSwitch:
         files: SwitchFiles,
         *,
         clock: Clock = time,
+        chance: Callable[[], float] = random.random,
     ) -> None:
+        """``chance``: a random number from 0 to 1."""
         self.record, self.group = record, Group(())
         self.choice = FrontChoice("dra" if record.state.front == "dra" else "deviceplugin", record.because)
         """The last decision."""
         self.waits_for = ""
         """What the state waits for; empty if for nothing."""
         self._facts, self._resources, self._files, self._clock = facts, resources, files, clock
+        self._chance, self._spread = chance, SPREAD * chance()
         self._complaint = Complaint(_log, f"the front of {record.group} stays as it is: %s")
         self._settled: float | None = None
         """Since when the present state could end, but for its settling."""
@@ -219,10 +228,12 @@ class FrontSwitch:
             self._settled = None
             self.waits_for = "its slices to be empty at the API server"
             return LOOK
-        if (wait := self._settling(SETTLING_CLAIMS, now)) > 0:
+        # A kubelet that can't give devices by DRA prepares no claims, so none are listed.
+        able = self._facts.value.node.value is not False
+        if (wait := self._settling(SETTLING_CLAIMS + self._spread * able, now)) > 0:
             self.waits_for = "claims that the scheduler had in hand"
             return wait
-        pending = await self._pending(now)
+        pending = await self._pending(now) if able else ()
         if pending and self._settling(SETTLING_CLAIMS + PENDING, now) > 0:
             self.waits_for = f"claims to be prepared: {', '.join(sorted(pending))}"
             return LOOK
@@ -235,8 +246,6 @@ class FrontSwitch:
         """The claims to wait for, or why they aren't known. After a failure, whatever changes meanwhile, they aren't
         listed for LIST_AGAIN: all nodes may be leaving DRA, and each reads all claims of the cluster.
         """
-        if self._facts.value.node.value is False:
-            return ()  # a kubelet that can't give devices by DRA won't prepare them
         if now >= self._list_again:
             try:
                 return await self._resources.pending(self.group.pool)
@@ -259,6 +268,7 @@ class FrontSwitch:
 
     def _begin(self, record: SwitchRecord) -> None:
         self.record, self._settled, self._began = record, None, self._clock.monotonic()
+        self._spread = SPREAD * self._chance()
 
     def _lasts(self, now: float) -> float:
         """The seconds for which the present state has lasted. A gateway before this one had a part of it, and a clock
