@@ -45,7 +45,7 @@ def front(tmp_path):
 
 @pytest.fixture
 def switch(front):
-    facts, gateway = Stub(facts=Observable(DraFacts())), Stub(offer=lambda: None)
+    facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None)
     parts: tuple[Any, Any] = facts, gateway
     return NodeSwitch(front, *parts, {}, Threads())
 
@@ -60,6 +60,17 @@ async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
     switch.offer()  # of the next state
     await switch.pending(POOL)
     assert front.lists == 2
+
+
+async def test_another_groups_change_keeps_the_list(front, switch, tmp_path):
+    """Else a node with many resources would list all claims of the cluster once for each two of them."""
+    await SwitchFiles(tmp_path, Threads()).write(SwitchRecord(NAME, SwitchState.LEAVING_DRA))
+    front.pool_of = lambda _: POOL
+    switch.configure([configured(front="auto")], lambda _: None)
+    await switch.pending(POOL)
+    switch.offer()
+    await switch.pending(POOL)
+    assert front.lists == 1
 
 
 async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):

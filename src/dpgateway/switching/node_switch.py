@@ -196,7 +196,8 @@ class NodeSwitch:
         await self._gateway.move(names)
 
     def offer(self) -> None:
-        self._allocated.clear()  # of another state
+        leaving = {it.group.pool for it in self.switches.values() if it.record.state is SwitchState.LEAVING_DRA}
+        self._allocated = {pool: some for pool, some in self._allocated.items() if pool in leaving}
         self._front.look()
         self._gateway.offer()
         self.changed.notify()
