@@ -329,6 +329,21 @@ async def test_a_driver_that_hangs_in_a_handover_holds_up_no_other_claims(node: 
     assert (await hanging).devices
 
 
+async def test_a_resource_that_begins_in_a_handover_goes_with_the_others(node: Node, make: Any, gate: Any) -> None:
+    """It has its lock already, and waits for its driver's list while the newer gateway takes the driver over."""
+    lists = gate([Device("a"), Device("b")])
+    older = make(scripted(devices=lists))
+    await node.register()
+    await until(lambda: older.plugin.resource.served)
+    make()
+    await until(lambda: not older.front.loaded.is_set())
+    lists.open()
+    await until(lambda: older.tasks[older._serve].done())
+    await until(lambda: len(node.sockets) == 2)
+    await node.register(next(one for one in node.sockets if one != node.registered))
+    await until(lambda: "b" in node.devices)
+
+
 async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: Any) -> None:
     hangs, goes, released = threading.Event(), threading.Event(), list[str]()
 

@@ -167,7 +167,10 @@ class DraPlugin:
                 self._front.claims.add(self.name, self)
                 await self.resource.begin(took_over=False)
                 self.resource.inventory.list.subscribe(self._front.look)
-            self._front.add(self)
+            if self._front.loaded.is_set():
+                self._front.add(self)
+            else:  # the driver went to another gateway before that could know of this resource
+                self.give()
         except (KubeletError, OnOtherFront, OSError):
             self._front.remove(self)
             self.resource.ownership.release()
