@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dpgateway.dra.claims.records import Phase
+from dpgateway.errors import OnOtherFront
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.switching.facts import DraFacts
@@ -43,9 +44,13 @@ def front(tmp_path):
     return one
 
 
+async def moved(_names):
+    """All of them are where they should be."""
+
+
 @pytest.fixture
 def switch(front):
-    facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None)
+    facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None, move=moved)
     parts: tuple[Any, Any] = facts, gateway
     return NodeSwitch(front, *parts, {}, Threads())
 
@@ -71,6 +76,17 @@ async def test_another_groups_change_keeps_the_list(front, switch, tmp_path):
     switch.offer()
     await switch.pending(POOL)
     assert front.lists == 1
+
+
+async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_path):
+    """After a reload the front is known, and not on disk yet: it changes once it is."""
+    (tmp_path / "dra").write_text("in the way")
+    front.pool_of = lambda _: POOL
+    switch.configure([configured(front="auto")], lambda _: "deviceplugin")
+    await switch.settled(NAME, "deviceplugin")
+    await front.owned()
+    with pytest.raises(OnOtherFront):
+        await switch.settled(NAME, "dra")
 
 
 async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):

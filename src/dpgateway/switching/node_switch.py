@@ -121,7 +121,7 @@ class NodeSwitch:
         """The gateway that had the driver may have moved resources until it gave it away: those are expected here
         before slices of what nobody offers are deleted, and claims refused. Raises GatewayError, OSError.
         """
-        await asyncio.gather(*[one.refresh() for one in self.switches.values()])
+        await asyncio.gather(*map(_refresh, self.switches.values()))
         await self.move(self._group_of)
 
     async def run(self) -> None:
@@ -167,7 +167,7 @@ class NodeSwitch:
         """
         if (group := self._group_of.get(name)) is not None:
             try:
-                await self.switches[group].refresh()
+                await _refresh(self.switches[group])
             except GatewayError as error:
                 raise KubeletError(f"the front of {name} isn't known: {error}") from error
             if (other := self.front_of(name)) not in (None, front):
@@ -223,6 +223,17 @@ class NodeSwitch:
         found = await self._front.server.list(ObjectKind.CLAIM, {}, ours)
         metadata = [one["metadata"] for one in found.objects]
         return {str(one.get("uid")): f"{one.get('namespace')}/{one['name']}" for one in metadata}
+
+
+async def _refresh(one: FrontSwitch) -> None:
+    """Raises GatewayError, OSError if the state isn't known. One that a reload has found is, although the disk may be
+    full: then the front doesn't change before it is written.
+    """
+    try:
+        await one.refresh()
+    except (GatewayError, OSError):
+        if one.saved:
+            raise
 
 
 def _has(driver: str, pool: str, claim: Object) -> bool:
