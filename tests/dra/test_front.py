@@ -338,7 +338,7 @@ async def test_a_resource_that_begins_in_a_handover_goes_with_the_others(node: N
     make()
     await until(lambda: not older.front.loaded.is_set())
     lists.open()
-    await until(lambda: older.tasks[older._serve].done())
+    await until(older.tasks[older._serve].done)
     await until(lambda: len(node.sockets) == 2)
     await node.register(next(one for one in node.sockets if one != node.registered))
     await until(lambda: "b" in node.devices)

@@ -34,14 +34,14 @@ class Rig:
     def __init__(self, folder):
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
-        self.moves, self.offers, self.chance = [], [], 0.0
+        self.moves, self.offers, self.luck = [], [], 0.0
         self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
         self.begin()
 
     def begin(self):
         """A gateway starts."""
         record = self.files.look(GROUP) or SwitchRecord(GROUP)
-        self.switch = FrontSwitch(record, self.facts, self, self.files, clock=self, chance=lambda: self.chance)
+        self.switch = FrontSwitch(record, self.facts, self, self.files, clock=self)
         self.switch.group = Group((NAME,), pool=POOL)
 
     # its clock
@@ -84,6 +84,9 @@ class Rig:
         if isinstance(self.claims, Exception):
             raise self.claims
         return self.claims
+
+    def chance(self):
+        return self.luck
 
     # a test's verbs
 
@@ -253,7 +256,7 @@ async def test_nodes_list_the_claims_one_after_the_other(on_dra):
     rig = on_dra
     rig.now += BETWEEN
     rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
-    rig.slices, rig.chance = 0, 0.5
+    rig.slices, rig.luck = 0, 0.5
     assert await rig.after(0) is LD
     await rig.after(0)
     assert await rig.after(SETTLING_CLAIMS) is LD
@@ -265,7 +268,7 @@ async def test_nodes_list_the_claims_one_after_the_other(on_dra):
 async def test_an_older_kubelet_waits_for_no_list_of_claims(on_dra):
     rig = on_dra
     rig.know(node=Fact(False, "an old kubelet", rig.now))
-    rig.slices, rig.chance = 0, 1.0
+    rig.slices, rig.luck = 0, 1.0
     await rig.after(1)
     await rig.after(0)
     assert await rig.after(SETTLING_CLAIMS) is P

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Protocol
@@ -216,6 +217,9 @@ class NodeSwitch:
         some = {uid: text for uid, text in found.items() if uid not in records or records[uid].phase is Phase.PREPARING}
         self._allocated[pool] = some
         return some.values()
+
+    def chance(self) -> float:
+        return random.random()  # noqa: S311
 
     async def _claims_of(self, pool: str) -> Mapping[str, str]:
         """The claims that are allocated to devices of the pool: namespace and name, by uid. Raises GatewayError."""

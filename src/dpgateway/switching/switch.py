@@ -8,22 +8,21 @@ when to look again; it is called after each change of anything. So a gateway tha
 - To DRA: the scheduler takes the device plugin for as long as the Node shows a device. The kubelet writes its Node each
   10 s, so the list is emptied first, slices are published when the Node shows nothing any more, and SETTLING later.
   Allocates of pods that come in between are served, and count.
-- Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. Then claims are listed,
-  at random within SPREAD. A claim may be allocated long before it is prepared, because volumes are attached before. So
-  claims that are allocated here and not prepared yet are waited for, up to PENDING; later ones are refused, and their
-  pods have to be deleted.
+- Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. Then, at random
+  within SPREAD, claims are listed. A claim may be allocated long before it is prepared, because volumes are attached
+  before. So claims that are allocated here and not prepared yet are waited for, up to PENDING; later ones are refused,
+  and their pods have to be deleted.
 - A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
   plugin again; LEAVING_DRA too, if the API server answers, but its slices don't become empty, because a right is gone.
-  Claims of these are refused then. What an earlier gateway waited counts for LEAVING_PLUGIN, where nothing is in slices;
+  Claims of these are refused then. What an earlier gateway waited counts for LEAVING_PLUGIN, where slices are empty;
   each gateway tries anew to empty slices, because with these and a list at once two allocators give the devices away.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -90,6 +89,9 @@ class SwitchedResources(Protocol):
     async def pending(self, pool: str) -> Collection[str]:
         """The claims that are allocated to devices of this pool, and not prepared. Raises GatewayError."""
 
+    def chance(self) -> float:
+        """A random number from 0 to 1."""
+
 
 class FrontSwitch:
     """One group. Used from the event loop."""
@@ -102,16 +104,14 @@ class FrontSwitch:
         files: SwitchFiles,
         *,
         clock: Clock = time,
-        chance: Callable[[], float] = random.random,
     ) -> None:
-        """``chance``: a random number from 0 to 1."""
         self.record, self.group = record, Group(())
         self.choice = FrontChoice("dra" if record.state.front == "dra" else "deviceplugin", record.because)
         """The last decision."""
         self.waits_for = ""
         """What the state waits for; empty if for nothing."""
         self._facts, self._resources, self._files, self._clock = facts, resources, files, clock
-        self._chance, self._spread = chance, SPREAD * chance()
+        self._spread = SPREAD * resources.chance()
         self._complaint = Complaint(_log, f"the front of {record.group} stays as it is: %s")
         self._settled: float | None = None
         """Since when the present state could end, but for its settling."""
@@ -268,7 +268,7 @@ class FrontSwitch:
 
     def _begin(self, record: SwitchRecord) -> None:
         self.record, self._settled, self._began = record, None, self._clock.monotonic()
-        self._spread = SPREAD * self._chance()
+        self._spread = SPREAD * self._resources.chance()
 
     def _lasts(self, now: float) -> float:
         """The seconds for which the present state has lasted. A gateway before this one had a part of it, and a clock
