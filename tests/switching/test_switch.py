@@ -412,6 +412,30 @@ async def test_a_full_disk_changes_nothing(rig):
     assert await rig.after(LOOK) is LP
 
 
+@pytest.mark.parametrize("state", [LP, LD])
+async def test_a_full_disk_keeps_no_devices_from_both_fronts(rig, state):
+    """The state in which nobody offers them ends all the same; the next gateway would go on from that one."""
+    await rig.files.write(SwitchRecord(GROUP, state, int(rig.time()), "it was so"))
+    rig.begin()
+    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    kept = rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
+    rig.files.folder.write_text("in the way")
+    await rig.switch.step()
+    rig.now += SETTLING_CLAIMS
+    await rig.switch.step()
+    assert rig.state is P
+    assert rig.offers[-1] is P
+    rig.know(node=Fact(True, "", rig.now))
+    rig.now += BETWEEN
+    assert await rig.switch.step() == LOOK
+    assert rig.state is P, "it isn't left before it is on disk"
+    rig.files.folder.unlink()
+    kept.rename(rig.files.folder)
+    await rig.switch.step()
+    rig.begin()
+    assert rig.state is LP
+
+
 async def test_a_state_that_was_read_before_a_write_doesnt_undo_it(rig):
     class Memory(SwitchFiles):
         """The disk; a read takes its time."""

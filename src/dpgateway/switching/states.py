@@ -5,9 +5,12 @@
     DRA             slices have the devices
     LEAVING_DRA     neither front does; claims are served, until none is allocated that has to be prepared yet
 
-Each is on disk before it has an effect, so a gateway that is killed leaves to its successor what has to go on. What one
-front gave stays in use on the other one until its containers, or claims, have ended; that needs no state. A group whose
-resources the configuration gives one front for good has PLUGIN or DRA, or no file, so that it can begin there again.
+Each is on disk before it has an effect, so a gateway that is killed leaves to its successor what has to go on. A disk
+that fails keeps no group in a state in which neither front offers anything: the successor may go on from that. What one
+front gave stays in use on the other one until its containers, or claims, have ended; that needs no state.
+
+A group whose resources the configuration gives one front for good has PLUGIN or DRA, or no file, so that it can begin
+there again.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class FrontSwitch:
         self._read = float("-inf")
         """When the state was last read from disk, in seconds of the monotonic clock."""
         self.saved = True
-        """Whether the record is of the disk; else it is written there before anything is read."""
+        """Whether the record is of the disk; else it is written there before anything is read, or changes."""
         self._disk = asyncio.Lock()
         """Held while the state is read or written: what was read before a write mustn't undo it."""
 
@@ -282,11 +282,18 @@ class FrontSwitch:
         return self.record.changes if self.record.since >= booted else ()
 
     async def _enter(self, state: SwitchState, because: str, now: float) -> float:
-        """The state is on disk before it has an effect. Raises GatewayError, OSError."""
+        """The state is on disk before it has an effect, but for the end of one in which neither front offers anything:
+        the next gateway may go on from that, and a full disk mustn't keep it for ever. Raises GatewayError, OSError.
+        """
         new = replace(self.record, changes=self._changes(now)).at(state, because, now, self._clock.time())
         moved = state.front != self.record.state.front
         async with self._disk:
-            await self._files.write(new)
+            try:
+                await self._files.write(new)
+            except (GatewayError, OSError):
+                if not self.record.state.leaving:
+                    raise
+                self.saved = False
             self._begin(new)
         text = "%s: %s, because %s"
         _log.info(text, self.record.group, _WORDS[state], because, extra={"resources": list(self.group.names)})
