@@ -10,7 +10,7 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.switching.choosing import BETWEEN, Group
 from dpgateway.switching.facts import DraFacts, Fact
-from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from dpgateway.switching.states import LARGEST, SwitchFiles, SwitchRecord, SwitchState
 from dpgateway.switching.switch import (
     LIST_AGAIN,
     LOOK,
@@ -380,12 +380,24 @@ async def test_too_many_changes_stay_on_the_device_plugin(rig):
         '{"version": 1, "group": "boards", "state": "dra", "since": -1e17}',
         '{"version": 1, "group": "boards", "state": "dra", "changes": [1%s]}' % ("0" * 400),
         '{"version": 1, "group": "another", "state": "dra"}',
+        " " * (LARGEST + 1),
     ],
     ids=lambda text: text[:20] + text[-20:],
 )
 async def test_a_damaged_state_is_said_to_be_one(rig, text):
     await rig.files.write(SwitchRecord(GROUP, D))
     next(rig.files.folder.iterdir()).write_text(text)
+    with pytest.raises(ValueError):  # noqa: PT011
+        rig.files.look(GROUP)
+    await rig.switch.refresh()
+    assert rig.state is P
+
+
+async def test_a_folder_in_the_place_of_a_state_is_a_damaged_one(rig):
+    await rig.files.write(SwitchRecord(GROUP, D))
+    path = next(rig.files.folder.iterdir())
+    path.unlink()
+    path.mkdir()
     with pytest.raises(ValueError):  # noqa: PT011
         rig.files.look(GROUP)
     await rig.switch.refresh()

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from dpgateway.kit.files import make_private, read, write
+from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
 from dpgateway.kit.threads import Threads
 from dpgateway.kit.timestamp import LATEST
 from dpgateway.resource.ownership import hash_of
@@ -132,7 +132,7 @@ class SwitchFiles:
             found = switch_record(read(self._path(group), LARGEST).content.decode())
         except FileNotFoundError:
             return None
-        except (TypeError, OverflowError, RecursionError) as error:
+        except (TypeError, OverflowError, RecursionError, NotAFileError, TooLongError) as error:
             raise ValueError(f"{self._path(group)}: {error}") from error
         if found.group != group:
             raise ValueError(f"expected the state of {group}, found that of {found.group}")
