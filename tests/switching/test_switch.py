@@ -448,6 +448,19 @@ async def test_a_full_disk_keeps_no_devices_from_both_fronts(rig, state):
     assert rig.state is LP
 
 
+async def test_a_full_disk_on_the_way_to_dra(rig):
+    """It goes back: a successor that found it leaving the device plugin wouldn't know of its slices."""
+    await rig.after(0)
+    rig.know(allocatable={})
+    await rig.after(1)
+    rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
+    rig.files.folder.write_text("in the way")
+    rig.now += SETTLING
+    await rig.switch.step()
+    assert (rig.state, rig.moves) == (P, [])
+    assert "can't be written" in rig.switch.status.because
+
+
 async def test_a_state_that_was_read_before_a_write_doesnt_undo_it(rig):
     class Memory(SwitchFiles):
         """The disk; a read takes its time."""

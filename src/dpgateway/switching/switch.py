@@ -217,7 +217,12 @@ class FrontSwitch:
         if (wait := self._settling(SETTLING, now)) > 0:
             self.waits_for = "pods that were bound before"
             return wait
-        return await self._enter(D, self.record.because, now)
+        try:
+            return await self._enter(D, self.record.because, now)
+        except (GatewayError, OSError) as error:
+            if self.record.state is D:
+                raise
+            return await self._enter(P, f"its state can't be written: {error}", now)
 
     async def _leave_dra(self, choice: FrontChoice, now: float) -> float:
         # What has just begun to be false, to a gateway that has just begun, is why it leaves.
@@ -282,8 +287,9 @@ class FrontSwitch:
         return self.record.changes if self.record.since >= booted else ()
 
     async def _enter(self, state: SwitchState, because: str, now: float) -> float:
-        """The state is on disk before it has an effect, but for the end of one in which neither front offers anything:
-        the next gateway may go on from that, and a full disk mustn't keep it for ever. Raises GatewayError, OSError.
+        """The state is on disk before it has an effect. But a full disk mustn't keep a group where neither front offers
+        anything: back to where it came from, and to the device plugin, it goes all the same, because the next gateway
+        may go on from where it was. Raises GatewayError, OSError.
         """
         new = replace(self.record, changes=self._changes(now)).at(state, because, now, self._clock.time())
         moved = state.front != self.record.state.front
@@ -291,7 +297,7 @@ class FrontSwitch:
             try:
                 await self._files.write(new)
             except (GatewayError, OSError):
-                if not self.record.state.leaving:
+                if not self.record.state.leaving or (moved and state is D):
                     raise
                 self.saved = False
             self._begin(new)
