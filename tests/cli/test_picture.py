@@ -239,7 +239,7 @@ def test_what_is_wrong_is_in_colour(coloured):
 
 
 def test_a_narrow_terminal_breaks_no_word(monkeypatch):
-    for name, value in {"TERM": "dumb", "COLUMNS": "40"}.items():
+    for name, value in {"TERM": "dumb", "COLUMNS": "40", "LINES": "25"}.items():
         monkeypatch.setenv(name, value)
     text = on_terminal(status(resource("example.com/serial", device("x"))))
     rows = [line.split() for line in text.splitlines()[3:5]]
