@@ -11,7 +11,7 @@ when to look again; it is called after each change of anything. So a gateway tha
 - Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. Then, at random
   within SPREAD, claims are listed. A claim may be allocated long before it is prepared, because volumes are attached
   before. So claims that are allocated here and not prepared yet are waited for, up to PENDING; later ones are refused,
-  and their pods have to be deleted.
+  and their pods have to be deleted. With a kubelet or a runtime that is too old, SETTLING is all.
 - A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
   plugin again; LEAVING_DRA too, if the API server answers, but its slices don't become empty, because a right is gone.
   Claims of these are refused then. What an earlier gateway waited counts for LEAVING_PLUGIN, where slices are empty;
@@ -233,9 +233,10 @@ class FrontSwitch:
             self._settled = None
             self.waits_for = "its slices to be empty at the API server"
             return LOOK
-        # A kubelet that can't give devices by DRA prepares no claims, so none are listed.
+        # A kubelet that can't give devices by DRA prepares no claims of pods that are on their way, so none are listed:
+        # it asks the device plugin for them, and rejects them as long as that has none.
         able = self._facts.value.node.value is not False
-        if (wait := self._settling(SETTLING_CLAIMS + self._spread * able, now)) > 0:
+        if (wait := self._settling(SETTLING_CLAIMS + self._spread if able else SETTLING, now)) > 0:
             self.waits_for = "claims that the scheduler had in hand"
             return wait
         pending = await self._pending(now) if able else ()
