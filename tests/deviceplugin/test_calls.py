@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from dataclasses import replace
@@ -857,14 +858,15 @@ async def test_a_grant_is_refused_if_the_claim_goes_on(make):
 
 
 class Runtime:
-    """It says which of the pods run that it is asked for."""
+    """It says which of the pods run that it is asked for, as often as it `answers`."""
 
-    def __init__(self, *pods):
-        self.running, self.asked = set(pods), asyncio.Event()
+    def __init__(self, *pods, answers=math.inf):
+        self.running, self.answers, self.asked = set(pods), answers, asyncio.Event()
 
     async def __call__(self, pods):
         self.asked.set()
-        return pods & self.running
+        self.answers -= 1
+        return pods & self.running if self.answers >= 0 else None
 
 
 def had(resource, runtime, **ids):
@@ -887,18 +889,43 @@ async def test_a_grant_waits_for_the_pod_that_had_the_device(make):
     assert resource.inventory.usage.allocating == 0
 
 
-async def test_a_grant_is_refused_if_the_pod_that_had_the_device_runs_on(make):
-    resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.1)))
-    had(resource, Runtime("old"), a="old")
+@pytest.mark.parametrize("answers", [1, math.inf])
+async def test_a_grant_is_refused_if_the_pod_that_had_the_device_runs_on(make, answers):
+    """Also if the runtime doesn't answer any more."""
+    resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.5)))
+    had(resource, Runtime("old", answers=answers), a="old")
     text = await refusal(resource.allocate([("a",)], NEW))
     assert text.startswith(f"resource {NAME}: a can't be given away yet: the kubelet has taken it back from a pod")
     assert "(old)" in text
     assert resource.inventory.usage.allocating == 0
 
 
-@pytest.mark.parametrize("why", ["it has ended", "another kubelet has it", "the same pod just got it", "1.8 repeats"])
-async def test_a_grant_that_waits_for_no_pod(make, why):
+async def test_a_grant_waits_for_a_pod_that_the_kubelet_has_struck_from_its_note(make):
+    """It writes that for each Allocate, of whichever resource."""
     resource, runtime = make(FakeLanes()), Runtime("old")
+    had(resource, runtime, a="old", b="other")
+    had(resource, runtime, b="other")
+    had(resource, runtime, b="another")
+    granted = asyncio.ensure_future(resource.allocate([("a",)], NEW))
+    await runtime.asked.wait()
+    await turns()
+    assert not granted.done()
+    runtime.running.clear()
+    assert [one.ids for one in await granted] == [("a",)]
+
+
+async def test_a_runtime_that_hangs_delays_a_grant_only_so_long(make):
+    resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.1)))
+    had(resource, lambda _: asyncio.Event().wait(), a="old")
+    assert [one.ids for one in await resource.allocate([("a",)], NEW)] == [("a",)]
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["it has ended", "the runtime says nothing", "another kubelet has it", "the same pod just got it", "1.8 repeats"],
+)
+async def test_a_grant_that_waits_for_no_pod(make, why):
+    resource, runtime = make(FakeLanes()), Runtime("old", answers=0)
     had(resource, runtime, a="old")
     holdings, api = resource.inventory.usage, NEW
     if why == "it has ended":
@@ -907,7 +934,7 @@ async def test_a_grant_that_waits_for_no_pod(make, why):
         holdings.set(holdings.value.new_kubelet(time.monotonic() + 1, "2"))
     elif why == "the same pod just got it":  # an init container
         holdings.set(holdings.value.began(("a",)).gave(("a",), time.monotonic() + 1))
-    else:
+    elif why == "1.8 repeats":
         api = V1ALPHA1
     assert [one.ids for one in await resource.allocate([("a",)], api)] == [("a",)]
-    assert not runtime.asked.is_set()
+    assert runtime.asked.is_set() is (why == "the runtime says nothing")

@@ -44,10 +44,12 @@ async def test_a_pod_of_which_nothing_runs(cri, sandboxes, containers, ended):
     [
         ([READY], [RUNNING], True),
         ([READY], [EXITED, CREATED], True),
-        ([STOPPED], [UNKNOWN], True),
+        ([READY], [UNKNOWN], True),
+        ([READY], [], True),  # its first container is being made
         ([READY], [EXITED], False),
-        ([READY], [], False),  # its first container is being made
-        ([], [], False),
+        ([STOPPED], [RUNNING], True),
+        ([STOPPED], [CREATED, UNKNOWN], False),
+        ([], [], False),  # at its admission
     ],
 )
 async def test_a_pod_that_has_a_container_which_may_run(cri, sandboxes, containers, running):
@@ -63,7 +65,7 @@ async def test_what_the_runtime_does_not_say_proves_nothing(cri, method):
     cri.sandboxes, cri.containers = {"uid-a": [STOPPED]}, {"uid-a": [RUNNING]}
     cri.fails = {method}
     assert await Sandboxes([cri.socket], print).ended(["uid-a"]) == frozenset()
-    assert await Sandboxes([cri.socket], print).running(["uid-a"]) == frozenset()
+    assert await Sandboxes([cri.socket], print).running(["uid-a"]) is None
     assert method in cri.asked
 
 
@@ -75,6 +77,7 @@ async def test_no_runtime_or_several_prove_nothing(cri, short_path):
     assert await Sandboxes([cri.socket, other], print).ended(["uid-a"]) == frozenset()
     assert await Sandboxes([short_path / "nowhere/cri.sock"], print).ended(["uid-a"]) == frozenset()
     assert await Sandboxes([other], print).ended(["uid-a"]) == frozenset()
+    assert await Sandboxes([other], print).running(["uid-a"]) is None
 
 
 async def test_only_sandboxes_that_stop_are_told(cri):

@@ -121,23 +121,27 @@ class KubeletCalls:
 
     async def _earlier_end(self, ids: tuple[str, ...]) -> None:
         """Waits for the containers that had these ids. Of a pod that is deleted by force a kubelet frees them at once,
-        but its containers run for the 2 s that they have to end (seen with 1.34). The next static pod of a name starts
-        only after the one before, so these aren't waited for. Raises RequestError.
+        but its containers run for their grace period (2 s with 1.34 to 1.37). The next static pod of a name starts only
+        after the one before, so these aren't waited for. Raises RequestError.
         """
-        if not (pods := self._holdings.value.earlier(ids)):
-            return
-        # half of the time for the driver, so that a refusal names the holder
-        loop = asyncio.get_running_loop()
-        end = loop.time() + min(EARLIER_END, self._config.value.timeouts.allocate.total_seconds() / 2)
-        # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet.
-        while running := await self._holdings.running(pods & self._holdings.value.earlier(ids)):
-            if loop.time() >= end:
+        running = frozenset[str]()
+        try:
+            # half of the time for the driver, so that a refusal names the holder
+            async with asyncio.timeout(min(EARLIER_END, self._config.value.timeouts.allocate.total_seconds() / 2)):
+                # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet.
+                while pods := self._holdings.value.earlier(ids):
+                    said = await self._holdings.running(pods)
+                    running = running & pods if said is None else said
+                    if not running:
+                        return
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            if running:
                 which = ", ".join(sorted(running))
                 raise RequestError(
                     f"resource {self.name}: {', '.join(ids)} can't be given away yet: the kubelet has taken it back "
                     f"from a pod that still runs ({which}); was that deleted by force?"
-                )
-            await asyncio.sleep(_LOOK)
+                ) from None
 
     async def _deliver(
         self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation

@@ -81,19 +81,19 @@ class Sandboxes:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return frozenset()
 
-    async def running(self, pods: Iterable[str]) -> frozenset[str]:
-        """The pods of the API server, by uid, that have a container which may run. None of them, if the runtime doesn't
-        answer.
+    async def running(self, pods: Iterable[str]) -> frozenset[str] | None:
+        """The pods of the API server, by uid, that have a container which may run, now or soon; None if the runtime
+        doesn't answer.
         """
         there = serving(self._candidates)
         if there is None:
-            return frozenset()
+            return None
         try:
             async with Channel(there[0]) as channel:
                 return frozenset([uid for uid in pods if await _may_run(channel, uid)])
         except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
-            return frozenset()
+            return None
 
 
 async def _has_ended(channel: Channel, uid: str) -> bool:
@@ -101,13 +101,17 @@ async def _has_ended(channel: Channel, uid: str) -> bool:
     found = await _sandboxes(channel, uid)
     if not found or any(sandbox.state != wire.SANDBOX_NOTREADY for sandbox in found):
         return False
-    return await _all_exited(channel, uid)
+    return all(state == wire.CONTAINER_EXITED for state in await _states(channel, uid))
 
 
 async def _may_run(channel: Channel, uid: str) -> bool:
-    if any(sandbox.annotations.get(SOURCE, API) != API for sandbox in await _sandboxes(channel, uid)):
+    found = await _sandboxes(channel, uid)
+    if any(sandbox.annotations.get(SOURCE, API) != API for sandbox in found):
         return False
-    return not await _all_exited(channel, uid)
+    states = await _states(channel, uid)
+    if all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found):  # what was created there never starts
+        return wire.CONTAINER_RUNNING in states
+    return not states or any(state != wire.CONTAINER_EXITED for state in states)
 
 
 async def _sandboxes(channel: Channel, uid: str) -> Sequence[wire.PodSandbox]:
@@ -115,10 +119,10 @@ async def _sandboxes(channel: Channel, uid: str) -> Sequence[wire.PodSandbox]:
     return (await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)).items
 
 
-async def _all_exited(channel: Channel, uid: str) -> bool:
+async def _states(channel: Channel, uid: str) -> Sequence[int]:
     inside = wire.ListContainersRequest(filter=wire.ContainerFilter(label_selector={POD: uid}))
     containers = (await called(channel, "ListContainers", inside, wire.ListContainersResponse)).containers
-    return all(container.state == wire.CONTAINER_EXITED for container in containers)
+    return [container.state for container in containers]
 
 
 def _details(error: Exception) -> object:

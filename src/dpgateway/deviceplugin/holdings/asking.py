@@ -90,8 +90,8 @@ class Asking:
         self._another_kubelet = True
         self._hint.set()
 
-    async def running(self, pods: frozenset[str]) -> frozenset[str]:
-        """The pods, by uid, that have a container which may run, as far as the runtime says."""
+    async def running(self, pods: frozenset[str]) -> frozenset[str] | None:
+        """The pods, by uid, that have a container which may run; None if the runtime doesn't say."""
         return await self._sandboxes.running(pods)
 
     def _stopped(self, pod: str) -> None:

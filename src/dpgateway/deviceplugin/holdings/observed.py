@@ -18,9 +18,9 @@ async def up_to_date() -> None:
     """The ``read`` of holdings without a source."""
 
 
-async def _none(_: frozenset[str]) -> frozenset[str]:
+async def _unasked(_: frozenset[str]) -> frozenset[str] | None:
     """The ``running`` of holdings without a runtime."""
-    return frozenset()
+    return None
 
 
 class ResourceHoldings(Usage):
@@ -33,10 +33,10 @@ class ResourceHoldings(Usage):
         value: Holdings,
         reread: Callable[[], object] = lambda: None,
         read: Callable[[], Awaitable[None]] = up_to_date,
-        running: Callable[[frozenset[str]], Awaitable[frozenset[str]]] = _none,
+        running: Callable[[frozenset[str]], Awaitable[frozenset[str] | None]] = _unasked,
     ) -> None:
         """``reread`` requests another read of the kubelet's checkpoint, ``read`` waits for one. ``running``: which of
-        these pods have a container that may run.
+        these pods have a container that may run; None if nobody says.
         """
         super().__init__(value, reread, Holdings.is_news_after)
         self.read, self.running = read, running

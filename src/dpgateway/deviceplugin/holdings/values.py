@@ -75,6 +75,9 @@ class Holdings(InUse):
     """When the last answered List began."""
     doubted: float = LONG_AGO
     """When a List began that left an id in doubt; at least DOUBT apart."""
+    taken_back: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The uids of the pods that had ids which this kubelet has struck from its note, by id. Of a pod that was deleted
+    by force it does so at once."""
 
     # state
 
@@ -161,8 +164,8 @@ class Holdings(InUse):
         """The uids of the pods that had these ids, as this kubelet has noted it, and aren't known to have ended."""
         if self.note is None or self.written < self.kubelet_since:
             return frozenset()
-        pods = (self.note[id_].pods for id_ in ids if id_ in self.note and id_ not in self.fresh)
-        return frozenset().union(*pods) - self.gone
+        had = {**self.taken_back, **{id_: noted.pods for id_, noted in self.note.items()}}
+        return frozenset().union(*(had[id_] for id_ in ids if id_ in had and id_ not in self.fresh)) - self.gone
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
@@ -249,7 +252,12 @@ class Holdings(InUse):
         new = replace(self, note=note, looked=True, written=written, granted=granted)
 
         # Only a note that this kubelet wrote proves that it knows the ids.
-        if not note or written < self.kubelet_since:
+        if note is None or written < self.kubelet_since:
+            return new
+        struck = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods}
+        back = {id_: pods for id_, pods in {**self.taken_back, **struck}.items() if id_ not in note}
+        new = replace(new, taken_back=back)
+        if not note:
             return new
         unreleased = dict(self.unreleased)
         boot = self.boot if written >= 0 else ""  # the clock begins with the boot (clock_gettime(2))
@@ -272,7 +280,7 @@ class Holdings(InUse):
         """Another kubelet appeared at ``since``. It may have forgotten running containers, so an id that it doesn't
         know isn't necessarily free.
         """
-        return replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={})
+        return replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, taken_back={})
 
     def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
         """Sets ``gone`` to ``pods``, and ``starting``."""
