@@ -123,6 +123,18 @@ async def test_after_a_boot_it_waits_for_its_resource(node: ClaimNode) -> None:
     assert answer.device == "a"
 
 
+async def test_a_claim_that_waits_for_its_resource_holds_up_no_other_gateway(node: ClaimNode) -> None:
+    asked = node.allocate("c", "a")
+    await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
+    claims = await node.gateway(boot="boot-2")
+    claims.store.elsewhere = lambda _: None
+    preparing = asyncio.create_task(claims.prepare([asked]))
+    await turns()
+    claims.ask(asked=True)
+    assert "isn't served yet" in await one(await preparing)
+    await claims.idle()
+
+
 class Moved:
     """A claim has the device a, and its resource has gone to the device plugin."""
 

@@ -50,6 +50,8 @@ class DriverHandover:
         self.asked = asyncio.Event()
         """Set once a newer gateway has asked."""
         self._older: Peer | None = None
+        self._served = False
+        """Whether the older gateway knows that this one serves."""
         self._newer: Peer | None = None
         self._listener: Listener | None = None
         self._meetings: set[asyncio.Task[None]] = set()
@@ -65,6 +67,7 @@ class DriverHandover:
                 self._older.send(ASK)
                 said, descriptors = await self._older.receive(), self._older.take_descriptors()
                 if said == TAKE and len(descriptors) == 1 and self._ownership.is_it(descriptors[0]):
+                    self._served = False
                     return descriptors[0]
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -76,8 +79,10 @@ class DriverHandover:
             await asyncio.sleep(ASKING)
 
     def serves(self, socket: Path) -> None:
-        """This gateway answers calls at ``socket``."""
-        self._say(f"{SERVES} {socket.name}")
+        """This gateway answers calls at ``socket``: said once, because the older one expects a registration then."""
+        if not self._served:
+            self._say(f"{SERVES} {socket.name}")
+            self._served = True
 
     async def registered(self) -> None:
         """The kubelet has accepted this gateway. Returns once the older one, if any, has left the kubelet."""

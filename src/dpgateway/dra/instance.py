@@ -91,6 +91,7 @@ class DriverInstance:
             made = Service(self._root, self._driver, self._claims, self._health, _log)
             await made.open()
             self._service = made
+        self._claims.ask(asked=False)
         self._service.answering.set(HERE)
         self._handover.serves(self._service.socket)
         if self._registration is None:
@@ -118,7 +119,7 @@ class DriverInstance:
             if not all(path.exists() for path in self._sockets):
                 _log.warning("a socket of %s was removed, so it is registered again", self._driver)
                 await self._again()
-            elif self._silent:
+            elif self._silent or self._registration is None:
                 await self._leave()  # first: a kubelet refuses a second registration of one service
                 await self._again()
 
@@ -131,6 +132,8 @@ class DriverInstance:
     async def _again(self) -> None:
         try:
             await self.own()  # its lock may be gone, too
+            if self._handover.asked.is_set():
+                return  # what is held back for a newer gateway stays so
             await self.serve()
             if self._handover.listens:
                 self._handover.listen()
@@ -166,6 +169,7 @@ class DriverInstance:
             patient = True
             if await self._rests():
                 return
+            self._claims.ask(asked=False)
             self._answer_from(HERE)
             _log.warning("a newer gateway has asked for %s, but a claim is under way for long", self._driver)
             self._handover.refuse()
@@ -173,6 +177,7 @@ class DriverInstance:
     async def _rests(self) -> bool:
         """Holds new calls back, and waits for the others' end."""
         self._answer_from(NOBODY)
+        self._claims.ask(asked=True)
         try:
             async with asyncio.timeout(RESTING):
                 await self._claims.idle()

@@ -92,6 +92,8 @@ class NodeClaims:
         """The kubelet's calls, a claim each."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         """Why the last claim that wanted devices got none, and since when on the monotonic clock."""
+        self.asked = False
+        """Whether another gateway has asked for the claims: then no call waits for a resource."""
         self.extended = ExtendedResources(parts.server)
         self.gone: Callable[[str], str] = lambda _: ""
         """Why the devices of a pool aren't offered by DRA any more, and what to do; empty if they are."""
@@ -159,6 +161,11 @@ class NodeClaims:
         self.ends.rest()
         if running := self.lanes.running:
             await asyncio.wait(running, timeout=seconds)
+
+    def ask(self, *, asked: bool) -> None:
+        """Another gateway has asked for the claims, or is refused."""
+        self.asked = asked
+        self.store.served.notify()
 
     async def turned_over(self) -> None:
         """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
@@ -240,11 +247,14 @@ class NodeClaims:
         """Returns once the resources of these are served. Raises RequestError."""
         end = asyncio.get_running_loop().time() + self._patience
         while missing := next((one.resource for one in given if not self.store.serves(one.resource)), ""):
+            refusal = RequestError(f"{wanted}: {missing} isn't served yet")
+            if self.asked:
+                raise refusal
             try:
                 async with asyncio.timeout_at(end):
                     await self.store.served.wait(self.store.served.version)
             except TimeoutError:
-                raise RequestError(f"{wanted}: {missing} isn't served yet") from None
+                raise refusal from None
 
     async def _free(self, wanted: Allocated) -> tuple[Given, ...]:
         """The ids for each request of the claim, once they are free. Raises RequestError."""

@@ -203,7 +203,6 @@ class Resource:
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)
         self.served = True
-        self._served.add(self)
         self.trouble.set("")
 
         # A first list without a held id may crash the kubelet, and one that is Unhealthy because the pool's uses are
@@ -218,6 +217,7 @@ class Resource:
         self.inventory.hold()
         self.inventory.settle()
         self.releases.go_on()
+        self._served.add(self)
         self._begun.set()
         if not self.inventory.ledger.devices and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"

@@ -153,8 +153,10 @@ class ClaimStore:
         return frozenset(id_ for id_ in ids if not told[id_]) if ids <= told.keys() else None
 
     def serves(self, resource: str) -> bool:
-        """Whether it is served, on whichever front. Raises RequestError if it isn't configured."""
-        return resource in self.offerings or self.elsewhere(resource) is not None
+        """Whether it has listed, on whichever front. Raises RequestError if it isn't configured."""
+        if (offering := self.offerings.get(resource)) is not None:
+            return offering.granting.inventory.list.value is not None
+        return self.elsewhere(resource) is not None
 
     def behind(self, one: Given) -> Behind:
         """The hardware of what a claim had of a resource, as far as it is known, by id."""
