@@ -41,7 +41,6 @@ from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from dpgateway.resource.specs import SpecKeeper
-from dpgateway.switching.states import SwitchFiles
 
 if TYPE_CHECKING:
     from dpgateway.dra.front import DraFront
@@ -87,7 +86,6 @@ class NodeFronts:
         self.dra: DraFront | None = None
         self.switch: NodeSwitch | None = None
         """The changes of front; None without a resource that may change."""
-        self._switch_files = SwitchFiles(state_dir, self.threads)
         self._kubelet = Observable(self._node.kubelet)
         """Whether there is a kubelet."""
 
@@ -137,10 +135,18 @@ class NodeFronts:
         elif config.front != "auto":
             # With `front: auto` it begins here again. That is worth no failure: a wrong state costs a change of front.
             try:
-                await self._switch_files.fix(config.pool or config.name, front)
+                await self._fix(config.pool or config.name, front)
             except (GatewayError, OSError) as error:
                 text = "with front: auto, %s would begin where it was before: %s"
                 _log.warning(text, config.name, error, extra={"resource": config.name})
+
+    async def _fix(self, group: str, front: str) -> None:
+        state_dir = self._plugins.common.state_dir
+        if front == FRONT and not any((state_dir / "dra" / "fronts").glob("*.json")):
+            return  # no file says another front
+        from dpgateway.switching.states import SwitchFiles  # noqa: PLC0415  for nodes that have, or had, DRA
+
+        await SwitchFiles(state_dir, self.threads).fix(group, front)
 
     # the resources
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.cluster.server import ClusterError
+from dpgateway.errors import GatewayError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.switching.choosing import BETWEEN, Group
@@ -444,9 +445,91 @@ async def test_a_full_disk_keeps_no_devices_from_both_fronts(rig, state):
     assert rig.state is P, "it isn't left before it is on disk"
     rig.files.folder.unlink()
     kept.rename(rig.files.folder)
+    rig.now += LOOK
     await rig.switch.step()
     rig.begin()
     assert rig.state is LP
+
+
+@pytest.fixture
+async def unsaved(rig):
+    """The disk is full, so it has `leaving-dra`, and the device plugin offers the devices."""
+    await rig.files.write(SwitchRecord(GROUP, LD, int(rig.time()), "it was so"))
+    rig.begin()
+    rig.know(classes={NAME: Fact(False, "no class", rig.now - 100)}, allocatable={NAME: 0})
+    kept = rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
+    rig.files.folder.write_text("in the way")
+    await rig.switch.step()
+    rig.now += SETTLING_CLAIMS
+    await rig.switch.step()
+    assert rig.state is P
+
+    def empty():
+        rig.files.folder.unlink()
+        kept.rename(rig.files.folder)
+
+    rig.empty = empty
+    return rig
+
+
+async def test_a_state_that_isnt_on_disk_is_tried_again_from_time_to_time(unsaved):
+    rig = unsaved
+    rig.now += LOOK
+    await rig.switch.step()
+    rig.empty()
+    rig.now += LOOK - 1
+    assert await rig.switch.step() == LOOK
+    assert rig.files.look(GROUP).state is LD
+    rig.now += 1
+    await rig.switch.step()
+    assert rig.files.look(GROUP).state is P
+
+
+async def test_a_state_that_isnt_on_disk_undoes_no_other_gateways(unsaved):
+    rig = unsaved
+    rig.served = False
+    rig.empty()
+    await rig.files.write(SwitchRecord(GROUP, D, int(rig.time()), "another gateway"))
+    rig.now += LOOK
+    await rig.switch.step()
+    assert rig.files.look(GROUP).state is D
+
+
+async def test_a_successor_sees_that_a_plugin_offers_although_the_disk_doesnt_say_so(unsaved):
+    rig = unsaved
+    rig.empty()
+    rig.know(allocatable={NAME: 4}, classes={NAME: Fact(True, "", rig.now - 100)})
+    rig.now += BETWEEN
+    rig.begin()
+    assert rig.state is LD
+    await rig.switch.step()
+    assert rig.state is LD, "no slices beside the Node's devices"
+    await rig.after(SETTLING_CLAIMS)
+    assert rig.state is P
+
+
+async def test_a_write_that_comes_late_is_written_over(rig):
+    class Slow(SwitchFiles):
+        """A disk that takes its time for one write."""
+
+        async def write(self, one):
+            if one.state is D:
+                self.late = one
+                raise GatewayError("the disk doesn't answer")
+            await super().write(one)
+
+    rig.files = Slow(rig.files.folder.parent.parent, Threads())
+    rig.begin()
+    await rig.after(0)
+    rig.know(allocatable={})
+    await rig.after(1)
+    rig.now += SETTLING
+    await rig.switch.step()
+    assert rig.state is P
+    await SwitchFiles.write(rig.files, rig.files.late)
+    rig.now += LOOK
+    await rig.switch.step()
+    assert rig.files.look(GROUP).state is not D
 
 
 async def test_a_full_disk_on_the_way_to_dra(rig):

@@ -157,7 +157,8 @@ class Publisher:
                 self.writes[_outcome(error)] += 1
                 # At random: a server that comes back may refuse a thousand nodes in one second.
                 pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
-                await self._rest(error, pause, news)
+                # What the server made of this attempt's own writes isn't news.
+                await self._rest(error, pause, self._news.version if isinstance(error, AlteredSlice) else news)
                 continue
             await self._changed.wait(version)
 
@@ -169,7 +170,8 @@ class Publisher:
             async with asyncio.timeout(pause - soonest):
                 while True:
                     version = await self._news.wait(version)
-                    if error.status in OF_ONE_OBJECT or not self.owner.uid or self._is_urgent():
+                    of_one = error.status in OF_ONE_OBJECT or isinstance(error, AlteredSlice)
+                    if of_one or not self.owner.uid or self._is_urgent():
                         return
                     await asyncio.sleep(GATHERING)
 

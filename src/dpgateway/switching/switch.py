@@ -175,12 +175,10 @@ class FrontSwitch:
     async def _step(self, now: float) -> float | None:
         record, group = self.record, self.group
         if not self._resources.serves(group.names, record.state.front):
-            self.waits_for, self._began = f"{', '.join(group.names)} to be served here", now
-            if now - self._read >= LOOK:
-                await self.refresh()
-                await self._resources.move(group.names)
-            return LOOK
+            return await self._stand_by(now)
         if not self.saved:
+            if now - self._read < LOOK:
+                return LOOK
             await self.refresh()
         changes = self._changes(now)
         earlier = changes[:-1] if record.state.leaving else changes
@@ -193,11 +191,20 @@ class FrontSwitch:
             return LOOK if self.waits_for else await self._enter(LP, choice.because, now)
         if record.state is D and choice.front == "deviceplugin":
             return await self._enter(LD, choice.because, now)
-        if record.state is LP:
-            return await self._leave_plugin(choice, now)
-        if record.state is LD:
-            return await self._leave_dra(choice, now)
+        if record.state.leaving:
+            return await (self._leave_plugin if record.state is LP else self._leave_dra)(choice, now)
         return None if choice.again is None else max(0.0, choice.again - now)
+
+    async def _stand_by(self, now: float) -> float:
+        """Others have the resources, or they begin yet."""
+        names = self.group.names
+        self.waits_for, self._began = f"{', '.join(names)} to be served here", now
+        if now - self._read >= LOOK:
+            if self.saved:
+                await self.refresh()
+            self._read = now  # what isn't on disk isn't written: the disk may be another gateway's by now
+            await self._resources.move(names)
+        return LOOK
 
     async def _leave_plugin(self, choice: FrontChoice, now: float) -> float:
         if choice.front != "dra":
@@ -222,11 +229,13 @@ class FrontSwitch:
         except (GatewayError, OSError) as error:
             if self.record.state is D:
                 raise
-            return await self._enter(P, f"its state can't be written: {error}", now)
+            again = await self._enter(P, f"its state can't be written: {error}", now)
+            self.saved = False  # a write that takes its time may come after this one
+            return again
 
     async def _leave_dra(self, choice: FrontChoice, now: float) -> float:
         # What has just begun to be false, to a gateway that has just begun, is why it leaves.
-        if choice.front == "dra" and not choice.unknown and not choice.obstacles:
+        if choice.front == "dra" and not choice.unknown and not choice.obstacles and self._shows_none:
             return await self._enter(D, choice.because, now)
         refused = now - self._began > PATIENCE and self._resources.answers()
         if self._resources.published(self.group.pool) != 0 and not refused:
@@ -258,6 +267,12 @@ class FrontSwitch:
             except GatewayError as error:
                 self._list_again, self._unlisted = now + LIST_AGAIN, f"those that can't be listed: {error}"
         return (self._unlisted,)
+
+    @property
+    def _shows_none(self) -> bool:
+        """Whether the Node shows no device: a gateway with a full disk may have gone on to the device plugin."""
+        shown = self._facts.value.allocatable
+        return shown is not None and not any(shown.get(name) for name in self.group.names)
 
     def _kept(self) -> str:
         """What nothing goes to DRA without, although no fact says so. While a kubelet is away the facts are those of
