@@ -374,3 +374,24 @@ async def test_a_pod_that_is_listed_again_has_its_devices_again(running):
     await running.more_calls()
     await until(lambda: not running.value.gone)
     assert running.value.in_use == {"a"}
+
+
+async def test_a_pod_that_the_kubelet_has_struck_has_its_devices_while_it_runs(running):
+    """It was deleted by force, and the note was written for another pod's Allocate."""
+    await until(lambda: running.value.asks)
+    running.kubelet.answers["v1"] = encoded()
+    now = time.monotonic()
+    running.holdings.set(running.value.noted({}, now, now))
+    await running.more_calls(2)
+    assert running.value.freed == frozenset()
+    stop(running)
+    await until(lambda: running.value.freed)
+    assert running.pod.exists()
+
+
+async def test_without_a_runtime_the_kubelet_is_believed(asked):
+    asked.start()
+    await asked.more_calls()
+    now = time.monotonic()
+    asked.holdings.set(asked.value.noted({}, now, now))
+    assert asked.value.freed == {"a"}

@@ -115,6 +115,37 @@ def test_what_is_freed_is_told_once():
     assert holdings.released(holdings.freed).noted(note(), NOW + 2, NOW + 2).freed == {"b"}
 
 
+def test_what_a_kubelet_has_struck_is_free_once_nothing_of_the_pod_runs():
+    had = {"a": noted_of("p"), "b": noted_of("q")}
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset()).noted(had, NOW, NOW)
+    struck, both = holdings.noted({}, NOW + 1, NOW + 1), frozenset({"p", "q"})
+    assert struck.freed == frozenset()
+    assert struck.taken == {"a", "b"}
+    assert struck.told(frozenset({"p"}), both).freed == {"b"}
+    assert struck.told(frozenset(), both).freed == {"a", "b"}
+    assert struck.told(frozenset(), frozenset({"q"})).freed == {"b"}, "nobody has asked about the other pod"
+    assert struck.ended(frozenset({"p"})).freed == {"a"}
+
+
+def test_what_a_kubelet_has_struck_is_free_if_no_runtime_tells():
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted({"a": noted_of("p")}, NOW, NOW)
+    struck = holdings.noted({}, NOW + 1, NOW + 1)
+    assert struck.freed == {"a"}
+    asked = struck.told(frozenset({"p"}), frozenset({"p"}))
+    assert asked.freed == frozenset()
+    assert asked.told(None, frozenset({"p"})).freed == {"a"}
+
+
+def test_who_had_an_id_earlier():
+    holdings = Holdings().new_kubelet(NOW - 1, "k").noted({"a": noted_of("p"), "b": noted_of("q")}, NOW, NOW)
+    assert holdings.earlier(["a"]) == {"p"}
+    struck = holdings.noted({"b": noted_of("q")}, NOW + 1, NOW + 1)
+    assert struck.earlier(["a", "b"]) == {"p", "q"}
+    assert struck.told(None, frozenset()).earlier(["a"]) == {"p"}, "it is asked when the id is given away"
+    assert struck.noted({"a": noted_of("new")}, NOW + 2, NOW + 2).earlier(["a"]) == {"new"}
+    assert struck.new_kubelet(NOW + 3, "another").earlier(["a", "b"]) == frozenset()
+
+
 def test_what_another_kubelet_forgot_was_not_freed():
     holdings = noted("a").new_kubelet(NOW + 1, "new").noted(note("a"), NOW, NOW + 1)  # the older kubelet's file
     holdings = holdings.noted(note(), NOW + 2, NOW + 2)

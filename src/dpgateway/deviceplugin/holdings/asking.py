@@ -5,7 +5,8 @@ came or went, a stopped sandbox, or another kubelet. A round has three steps, ea
 
     look   named pods whose directory is gone have ended
     ask    PodResources List, once no Allocate is in flight
-    ends   pods that are no longer listed and have no running sandbox have ended, even with a directory
+    ends   pods that are no longer listed and have no running sandbox have ended, even with a directory; those that the
+           kubelet has struck from its note run on, if the runtime says so
 
 An answer is dropped if another kubelet appeared meanwhile: the old kubelet may know ids that the new one has forgotten.
 There is no round while no id is in use or unreleased.
@@ -132,6 +133,7 @@ class Asking:
                     if not (asked and self._another_kubelet):  # else it was the old kubelet's pods that were unlisted
                         self._ended |= ended
                         self._publish_ends()
+                    await self._ask_of_struck()
                     await asyncio.sleep(PAUSE)
 
     def _patience(self) -> float:
@@ -147,10 +149,22 @@ class Asking:
         self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
         if self._stops:
             return PAUSE
+        if any(value.asks and value.taken_back for value in values):
+            return PAUSE
         if any(value.in_doubt for value in values):
             return DOUBT
         hinted = self._pods.seen and self._pods.watched
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
+
+    async def _ask_of_struck(self) -> None:
+        """Asks the runtime about the pods that had what the kubelet has taken back."""
+        back = [pods for one in self._holdings.values() for pods in one.value.taken_back.values()]
+        asked = frozenset().union(*back)
+        if not asked and all(one.value.asks for one in self._holdings.values()):
+            return
+        running = await self._sandboxes.running(asked)
+        for holdings in self._holdings.values():
+            holdings.set(holdings.value.told(running, asked))
 
     def _publish_ends(self) -> None:
         gone = self._removed | self._ended

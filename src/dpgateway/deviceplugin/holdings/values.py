@@ -76,8 +76,10 @@ class Holdings(InUse):
     doubted: float = LONG_AGO
     """When a List began that left an id in doubt; at least DOUBT apart."""
     taken_back: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The uids of the pods that had ids which this kubelet has struck from its note, by id. Of a pod that was deleted
-    by force it does so at once."""
+    """The uids of the pods that had ids which this kubelet has struck from its note, by id, and that may run still: it
+    strikes those of a pod that was deleted by force at once."""
+    asks: bool = False
+    """Whether the runtime tells which of these pods run. If nobody does, what the kubelet has struck is free."""
 
     # state
 
@@ -122,7 +124,7 @@ class Holdings(InUse):
         note, current = self.note or {}, self.kubelet_since <= self.written
         found = []
         for id_, entry in self.unreleased.items():
-            if id_ in in_use:
+            if id_ in in_use or (self.asks and not self.taken_back.get(id_, frozenset()) <= self.gone):
                 continue
             absent = current and id_ not in note and (entry.kubelet == self.kubelet or self._outlived(entry))
             # an id that is only owed was never given: if it is noted, its earlier pod has ended
@@ -285,6 +287,14 @@ class Holdings(InUse):
     def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
         """Sets ``gone`` to ``pods``, and ``starting``."""
         return self if (pods, starting) == (self.gone, self.starting) else replace(self, gone=pods, starting=starting)
+
+    def told(self, running: frozenset[str] | None, asked: frozenset[str]) -> Holdings:
+        """The runtime was asked about these pods: ``running`` may run; None if it doesn't answer."""
+        if running is None:
+            return replace(self, asks=False) if self.asks else self
+        back = {id_: pods for id_, pods in self.taken_back.items() if pods & running or not pods <= asked}
+        same = self.asks and back.keys() == self.taken_back.keys()
+        return self if same else replace(self, asks=True, taken_back=back)
 
     def among(self, pods: frozenset[str]) -> Holdings:
         """``pods``: every pod of the node that may be running. Each unclear id belongs to one of them: the kubelet
