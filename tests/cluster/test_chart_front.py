@@ -103,8 +103,10 @@ def test_a_node_moves_once_dra_is_enabled_and_back_with_its_kubelet(cluster, cha
     wanting(cluster, "back", MOVES)
     assert len(devices(cluster, f"before-{MOVES}", "back")) == 2
     # Its node has had a device plugin, so the older kubelet refuses the pod by DRA: it doesn't run without a device.
-    refused = cluster.wait_for_pod(f"after-{MOVES}", phase="Failed")
-    assert refused["status"]["reason"] == f"OutOf{THING}"
+    # The kubelet looks for its claim once a minute, and says so after that.
+    refused = partial(cluster.pod, f"after-{MOVES}")
+    until("end of the pod by DRA", lambda: refused()["status"]["phase"] == "Failed", LONG)
+    assert refused()["status"]["reason"] == f"OutOf{THING}"
     cluster.until_gone(cluster.delete(f"after-{MOVES}"))
     until("end of the claim", lambda: not cluster.kubectl("get", "resourceclaims", "--output=name"))
     chart.install(BEFORE)
