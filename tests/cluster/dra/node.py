@@ -28,6 +28,8 @@ SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}%2Cspec.no
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
+EARLY = "no relationship found between node"
+"""What the API server says to a kubelet of a claim whose pod it doesn't know to be there."""
 WAITS = ["sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done"]
 """A container's command; it ends once it has a file."""
 
@@ -243,6 +245,23 @@ class DraNode:
             return any(text in one for _, one in self.events(name) for text in texts)
 
         until(f"event of {name} with {' or '.join(texts)!r}", told)
+
+    def until_run(self, *names, count):
+        """Until so many of these pods run. One whose claim the API server refused to its kubelet, because that came
+        before the server knew that the node has the pod, is tried again after 45 to 85 s.
+        """
+
+        def run():
+            phases = [(self.cluster.pod(name) or {}).get("status", {}).get("phase") for name in names]
+            return phases.count("Running") == count
+
+        try:
+            until(f"{count} pods", run)
+        except ClusterError as error:
+            told = {name: self.events(name) for name in names}
+            if EARLY not in str(told):
+                raise ClusterError(f"{error}: {told}; {self.log[-1500:]}") from None
+            until(f"{count} pods", run, 85)
 
     def _write(self):
         configuration = self._configuration()

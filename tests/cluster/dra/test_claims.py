@@ -62,7 +62,7 @@ def test_a_class_can_be_asked_for_by_its_implicit_name(cluster, dra):
 def test_shares_are_given_to_as_many_pods(cluster, dra):
     for number in range(4):
         cluster.create(pod(f"p{number}", dra.name, {SHARED: 1}))
-    until("three pods", lambda: len(running(cluster)) == 3)
+    dra.until_run(*(f"p{number}" for number in range(4)), count=3)
     assert [dra.given(one, prefix="SHARED") for one in running(cluster)] == [{"s"}] * 3
     (last,) = {f"p{number}" for number in range(4)} - running(cluster)
     dra.until_told(last, "cannot allocate all claims")

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.cluster.dra.churn import LONG, Churn, wanting
-from tests.cluster.dra.node import AES, CLAIMED, IDS, MANY, ZERO, pod
+from tests.cluster.dra.node import AES, CLAIMED, EARLY, IDS, MANY, ZERO, pod
 from tests.cluster.machine.box import until
 from tests.cluster.machine.cluster import PODS
 
@@ -79,8 +79,8 @@ def test_pods_get_devices_while_a_newer_gateway_takes_over(cluster, dra):
     # The API server may not know yet that the node has the pod, and so refuses the claim to its kubelet, which asks
     # again later.
     failures = churn.told("FailedPrepareDynamicResources", "FailedCreatePodSandBox")
-    early = {name for name, text in failures if "no relationship found between node" in text}
-    assert [text for _, text in failures if "no relationship found between node" not in text] == []
+    early = {name for name, text in failures if EARLY in text}
+    assert [text for _, text in failures if EARLY not in text] == []
     assert {name: waited for name, waited in churn.slow.items() if name not in early or waited > LONG + AGAIN} == {}
     assert dra.written == written
 
