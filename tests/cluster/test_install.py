@@ -5,6 +5,8 @@ from functools import partial
 
 import pytest
 
+from tests.cluster.dra.churn import Oracle, wanting
+from tests.cluster.dra.node import WAITS
 from tests.cluster.installed import FOLDER, pod, simulated
 from tests.cluster.machine.box import ClusterError, until
 
@@ -113,6 +115,24 @@ def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
         cluster.create(pod(f"later-{node}", node, {THING: 1}))
         cluster.wait_for_pod(f"later-{node}")
         assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]
+
+
+def test_a_device_of_a_pod_that_was_deleted_by_force_waits_for_its_end(cluster, chart):
+    """The kubelet takes it back at once, and the pod has 2 s to end. The gateway sees no runtime."""
+    values = {"config": {"resources": [simulated(THING, 1)]}}
+    chart.ensure(values)
+    oracles = [Oracle(node, "THING", files=False).start() for node in cluster.nodes.values()]
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 1)
+        cluster.create(wanting(f"first-{node}", node=node, resource=THING, command=WAITS))
+    for node in cluster.nodes:
+        cluster.wait_for_pod(f"first-{node}")
+        cluster.create(wanting(f"next-{node}", node=node, resource=THING, command=WAITS))
+        cluster.delete(f"first-{node}")
+        cluster.wait_for_pod(f"next-{node}")
+    for oracle in oracles:
+        oracle.stop()
+    assert [oracle.faults for oracle in oracles] == [[], [], []]
 
 
 def test_in_the_hosts_network_a_gateway_takes_over_from_the_one_that_has_the_port(cluster, chart):

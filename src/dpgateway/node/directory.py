@@ -12,6 +12,7 @@ from pathlib import Path
 from dpgateway.kit.files import Contents, read
 from dpgateway.kit.log import bind
 from dpgateway.node import checkpoint
+from dpgateway.node.cgroups import ROOTS
 
 SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 8 * 1024 * 1024
@@ -33,6 +34,8 @@ class Places:
     """The socket of its PodResources API."""
     runtimes: Sequence[Path] = ()
     """Candidates for the socket of its container runtime."""
+    cgroups: Sequence[Path] = ROOTS
+    """Candidates for the root of the node's cgroups."""
 
     @classmethod
     def of(cls, device_plugins: Path, pod_resources: Path | None = None, runtimes: Sequence[Path] = ()) -> Places:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from functools import partial
 
 import grpc
@@ -38,7 +39,9 @@ class Asked:
         self.resources = {THING: self.holdings}
         self.threads = Threads()
         self.cri = Cri(root / "cri.sock")
+        self.cgroups = root / "cgroup"
         places = Places.of(root / "device-plugins", runtimes=[self.cri.socket])
+        places = replace(places, cgroups=[self.cgroups])
         self.asking = Asking(self.resources, places, self.threads)
         self.task = None
 
@@ -93,7 +96,7 @@ async def test_who_has_what_is_known_from_the_kubelet(asked):
 
 async def test_resources_that_come_and_go_meanwhile(asked, gate):
     reading = gate()
-    asked.threads.call = lambda name, function: Threads().call(name, lambda: (reading(), function())[1])
+    asked.threads.call = lambda name, function, *_: Threads().call(name, lambda: (reading(), function())[1])
     other, new = (
         ResourceHoldings(asked.held()),
         ResourceHoldings(asked.held()),
@@ -389,7 +392,23 @@ async def test_a_pod_that_the_kubelet_has_struck_has_its_devices_while_it_runs(r
     assert running.pod.exists()
 
 
-async def test_without_a_runtime_the_kubelet_is_believed(asked):
+async def test_without_a_runtime_the_pod_s_cgroup_says_whether_it_runs(asked):
+    uid, now = "0f3c1d2e-4a5b-4c6d-8e7f-0123456789ab", time.monotonic()
+    running = asked.cgroups / f"kubepods/pod{uid}/cgroup.events"
+    running.parent.mkdir(parents=True)
+    running.write_text("populated 1\n")
+    asked.start()
+    await until(lambda: asked.value.asks)
+    asked.holdings.set(asked.value.noted({"a": Noted((), frozenset({Container(uid, "main")}))}, now, now))
+    asked.kubelet.answers["v1"] = encoded()
+    asked.holdings.set(asked.value.noted({}, now, now))
+    await asked.more_calls(2)
+    assert asked.value.freed == frozenset()
+    running.write_text("populated 0\n")
+    await until(lambda: asked.value.freed)
+
+
+async def test_without_runtime_and_cgroups_the_kubelet_is_believed(asked):
     asked.start()
     await asked.more_calls()
     now = time.monotonic()

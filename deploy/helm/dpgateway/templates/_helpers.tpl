@@ -198,6 +198,9 @@ for no. */ -}}
 # What the kubelet unmounts must go here, too, or a volume would stay busy.
 - {name: pods, mountPath: /var/lib/kubelet/pods, readOnly: true, mountPropagation: HostToContainer}
 {{- end }}
+{{- if .podCgroups }}
+- {name: cgroups, mountPath: /node/sys/fs/cgroup, readOnly: true}
+{{- end }}
 - {name: state, mountPath: /var/lib/dpgateway}
 - {name: dev, mountPath: /dev, readOnly: true, mountPropagation: HostToContainer}
 - {name: udev, mountPath: /run/udev, readOnly: true}
@@ -239,6 +242,10 @@ for no. */ -}}
 {{- if .values.podsDirectory }}
 - name: pods
   hostPath: {path: {{ .values.kubeletDir }}/pods, type: Directory}
+{{- end }}
+{{- if .values.podCgroups }}
+- name: cgroups
+  hostPath: {path: /sys/fs/cgroup, type: Directory}
 {{- end }}
 - name: state
   hostPath: {path: /var/lib/dpgateway, type: DirectoryOrCreate}

@@ -6,7 +6,7 @@ came or went, a stopped sandbox, or another kubelet. A round has three steps, ea
     look   named pods whose directory is gone have ended
     ask    PodResources List, once no Allocate is in flight
     ends   pods that are no longer listed and have no running sandbox have ended, even with a directory; those that the
-           kubelet has struck from its note run on, if the runtime says so
+           kubelet has struck from its note run on, if the runtime or their cgroups say so
 
 An answer is dropped if another kubelet appeared meanwhile: the old kubelet may know ids that the new one has forgotten.
 There is no round while no id is in use or unreleased.
@@ -20,14 +20,16 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import DOUBT
-from dpgateway.errors import GatewayError
+from dpgateway.errors import GatewayError, NoThread
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import aligned, backoff
 from dpgateway.kit.threads import Threads
+from dpgateway.node.cgroups import PodCgroups
 from dpgateway.node.directory import Places
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED, PodDirectories
@@ -45,6 +47,9 @@ LONGEST = 30.0
 _LOOK = 0.02
 """Seconds between two checks for Allocates in flight."""
 
+CGROUPS_WITHIN = 1.0
+"""Timeout in seconds for a look at the cgroups, which the kernel may hold up."""
+
 SETTLING = 3.0
 """Seconds within which a kubelet notices the end of a sandbox. Until then it is asked again."""
 
@@ -59,6 +64,7 @@ class Asking:
         self._pods = PodDirectories(places.pods, self.hint)
         self._pod_resources = PodResources(places.pod_resources, threads)
         self._sandboxes = Sandboxes(places.runtimes, self._stopped)
+        self._cgroups, self._threads = PodCgroups(places.cgroups), threads
         self._stops: dict[str, float] = {}
         """`_stops` contains the times of stopped sandboxes, keyed by pod, for named pods not known to have ended."""
         self._removed: frozenset[str] = frozenset()
@@ -92,8 +98,14 @@ class Asking:
         self._hint.set()
 
     async def running(self, pods: frozenset[str]) -> frozenset[str] | None:
-        """The pods, by uid, that have a container which may run; None if the runtime doesn't say."""
-        return await self._sandboxes.running(pods)
+        """The pods, by uid, that have a container which may run; None if neither runtime nor cgroups say."""
+        if (said := await self._sandboxes.running(pods)) is not None:
+            return said
+        look = partial(self._cgroups.running, pods)
+        try:
+            return await self._threads.call_within("look at the pods' cgroups", look, CGROUPS_WITHIN)
+        except (NoThread, TimeoutError):
+            return None
 
     def _stopped(self, pod: str) -> None:
         if any(pod in holdings.value.pods for holdings in self._holdings.values()):
@@ -157,12 +169,12 @@ class Asking:
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
 
     async def _ask_of_struck(self) -> None:
-        """Asks the runtime about the pods that had what the kubelet has taken back."""
+        """Asks whether the pods run that had what the kubelet has taken back."""
         back = [pods for one in self._holdings.values() for pods in one.value.taken_back.values()]
         asked = frozenset().union(*back)
         if not asked and all(one.value.asks for one in self._holdings.values()):
             return
-        running = await self._sandboxes.running(asked)
+        running = await self.running(asked)
         for holdings in self._holdings.values():
             holdings.set(holdings.value.told(running, asked))
 

@@ -79,7 +79,7 @@ class Holdings(InUse):
     """The uids of the pods that had ids which this kubelet has struck from its note, by id, and that may run still: it
     strikes those of a pod that was deleted by force at once."""
     asks: bool = False
-    """Whether the runtime tells which of these pods run. If nobody does, what the kubelet has struck is free."""
+    """Whether runtime or cgroups tell which of these pods run. If neither does, what the kubelet has struck is free."""
 
     # state
 
@@ -289,7 +289,7 @@ class Holdings(InUse):
         return self if (pods, starting) == (self.gone, self.starting) else replace(self, gone=pods, starting=starting)
 
     def told(self, running: frozenset[str] | None, asked: frozenset[str]) -> Holdings:
-        """The runtime was asked about these pods: ``running`` may run; None if it doesn't answer."""
+        """These pods were asked about: ``running`` may run; None if nobody knows."""
         if running is None:
             return replace(self, asks=False) if self.asks else self
         back = {id_: pods for id_, pods in self.taken_back.items() if pods & running or not pods <= asked}

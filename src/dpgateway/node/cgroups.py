@@ -1,0 +1,95 @@
+"""Pods of which a process runs, by their cgroups: where the container runtime can't be asked.
+
+A kubelet with ``cgroupsPerQOS``, its default, makes a cgroup for each pod, in which the runtime makes those of the
+containers, and removes it once they have ended (pkg/kubelet/cm/pod_container_manager_linux.go, every version). Its
+path depends on the kubelet's ``cgroupDriver`` and ``cgroupRoot``, so it is looked for; guaranteed pods have no QoS:
+
+    cgroupfs  ROOT/kubepods/[burstable/]podUID
+    systemd   ROOT.slice/ROOT-kubepods.slice/[ROOT-kubepods-burstable.slice/]ROOT-kubepods-burstable-podUID.slice,
+              with "_" for each "-" of the uid
+
+In version 2 ``cgroup.events`` says whether processes are in a cgroup or below it (Documentation/admin-guide/
+cgroup-v2.rst). In version 1 each cgroup has its own, in ``cgroup.procs``, and each controller has a hierarchy.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+ROOTS = (Path("/node/sys/fs/cgroup"), Path("/sys/fs/cgroup"))
+"""Where the node's cgroups may be: the first one that exists. In a container its own are at the second path."""
+DEPTH = 4
+"""The most levels from a root down to ``kubepods``: a controller's hierarchy, and a kubelet in a container."""
+
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""That of a pod of the API server. A static pod's has no dashes, unless its manifest names one."""
+_UNITS = ".service", ".scope", ".socket", ".mount", ".swap", "system.slice", "user.slice"
+"""The ends of names of systemd's units that no kubelet's cgroups are in."""
+_GONE = {errno.ENOENT, errno.ENODEV}
+
+
+class PodCgroups:
+    """Those of the node's pods. Blocks."""
+
+    def __init__(self, roots: Sequence[Path] = ROOTS) -> None:
+        self._roots = roots
+
+    def running(self, pods: Collection[str]) -> frozenset[str] | None:
+        """The pods of the API server, by uid, of which a process runs; None if the node's cgroups can't be seen, or no
+        kubelet makes any for its pods.
+        """
+        root = next(filter(Path.is_dir, self._roots), None)
+        parents = [one for top in _kubepods(root, DEPTH) for one in (top, *_subdirectories(top))] if root else []
+        if not parents:
+            return None
+        asked = (uid for uid in pods if _UID.fullmatch(uid))
+        return frozenset([uid for uid in asked if any(_populated(one) for one in _cgroups(parents, uid))])
+
+
+def _kubepods(folder: Path, depth: int) -> Iterator[Path]:
+    """The cgroups at or above those of all QoS classes."""
+    for one in _subdirectories(folder):
+        if one.name == "kubepods" or one.name.endswith("kubepods.slice"):
+            yield one
+        elif depth > 1 and not one.name.endswith(_UNITS):
+            yield from _kubepods(one, depth - 1)
+
+
+def _cgroups(parents: Collection[Path], uid: str) -> Iterator[Path]:
+    for parent in parents:
+        yield parent / f"pod{uid}"
+        yield parent / f"{parent.name.removesuffix('.slice')}-pod{uid.replace('-', '_')}.slice"
+
+
+def _subdirectories(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return [Path(one.path) for one in found if one.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _populated(cgroup: Path) -> bool:
+    """Whether it has a process. One that can't be read may have."""
+    try:
+        with suppress(FileNotFoundError):  # of version 1
+            return "populated 1" in (cgroup / "cgroup.events").read_text()
+        folders = [Path(folder) for folder, _, _ in os.walk(cgroup)]
+        return any(_has_process(folder) for folder in folders)
+    except OSError as error:
+        return error.errno not in _GONE
+
+
+def _has_process(cgroup: Path) -> bool:
+    try:
+        with (cgroup / "cgroup.procs").open("rb") as file:
+            return file.read(1) != b""
+    except OSError as error:
+        if error.errno in _GONE:  # it was removed, because it had none
+            return False
+        raise
