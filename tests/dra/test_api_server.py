@@ -479,6 +479,14 @@ async def test_a_watch_that_is_refused_begins_again(
     assert watched.failure.value == ""
 
 
+async def test_a_list_whose_pages_the_server_forgets_is_a_failure(watched: WatchedObjects, simulated: Simulated) -> None:
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.faults.append(("GET nodes", 410, {}))
+    simulated.hang_up()
+    await watched.failure.wait_for(lambda text: "410" in text)
+    await watched.failure.wait_for(lambda text: not text)
+
+
 def test_a_missing_client_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     program = f"""

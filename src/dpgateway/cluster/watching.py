@@ -60,8 +60,9 @@ class WatchedObjects:
                 async for change, one in self._server.changes(self._kind, self._fields, listing.version, seconds):
                     self._changed(change, one)
             except ClusterError as error:
-                # A version too old is the usual end of a watch; all else keeps the objects from being known.
-                if error.status != GONE:
+                # A version too old is the usual end of a watch; all else keeps the objects from being known, a list
+                # that takes longer than the server remembers its pages, too.
+                if error.status != GONE or listing is None:
                     failures += 1
                     refused = listing is not None and error.status in {FORBIDDEN, NOT_FOUND}
                     self.status = error.status
