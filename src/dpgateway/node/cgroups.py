@@ -30,6 +30,7 @@ _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """That of a pod of the API server. A static pod's has no dashes, unless its manifest names one."""
 _UNITS = ".service", ".scope", ".socket", ".mount", ".swap", "system.slice", "user.slice"
 """The ends of names of systemd's units that no kubelet's cgroups are in."""
+_CLASSES = "burstable", "besteffort"
 _GONE = {errno.ENOENT, errno.ENODEV}
 
 
@@ -44,7 +45,7 @@ class PodCgroups:
         kubelet makes any for its pods.
         """
         root = next(filter(Path.is_dir, self._roots), None)
-        parents = [one for top in _kubepods(root, DEPTH) for one in (top, *_subdirectories(top))] if root else []
+        parents = [one for top in _kubepods(root, DEPTH) for one in (top, *_classes(top))] if root else []
         if not parents:
             return None
         asked = (uid for uid in pods if _UID.fullmatch(uid))
@@ -58,6 +59,11 @@ def _kubepods(folder: Path, depth: int) -> Iterator[Path]:
             yield one
         elif depth > 1 and not one.name.endswith(_UNITS):
             yield from _kubepods(one, depth - 1)
+
+
+def _classes(kubepods: Path) -> Iterator[Path]:
+    """Those of QoS classes. Beside them are guaranteed pods."""
+    return (one for one in _subdirectories(kubepods) if one.name.removesuffix(".slice").endswith(_CLASSES))
 
 
 def _cgroups(parents: Collection[Path], uid: str) -> Iterator[Path]:
