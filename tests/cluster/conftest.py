@@ -28,17 +28,15 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     return None if any(path.is_relative_to(HERE) for path in named) else True
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist groups what is marked by then
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.timeout(LIMIT))
-            # Two clusters at once: they mostly wait.
-            one = (
-                "a cluster for DRA"
-                if "dra_cluster" in getattr(item, "fixturenames", ())
-                else "a cluster with the chart"
-            )
-            item.add_marker(pytest.mark.xdist_group(one))
+            # Two clusters at once: they mostly wait. Each has all tests of one worker.
+            if "cluster" in getattr(item, "fixturenames", ()):
+                kind = "a cluster for DRA" if item.path.is_relative_to(HERE / "dra") else "a cluster with the chart"
+                item.add_marker(pytest.mark.xdist_group(kind))
 
 
 @pytest.fixture(scope="session", autouse=True)
