@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.machine.box import until
+from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import Cluster
 from tests.real_kubelet.node.image import IMAGE
 
@@ -110,7 +110,16 @@ class Chart:
 
     def until_offered(self, node: str, resource: str, count: int | None) -> None:
         """Until the scheduler sees that many. A kubelet writes its node object every 10 s."""
-        until(f"{count} of {resource} on {node}", lambda: self._cluster.nodes[node].allocatable(resource) == count)
+        one = self._cluster.nodes[node]
+        try:
+            until(f"{count} of {resource} on {node}", lambda: one.allocatable(resource) == count)
+        except ClusterError as error:
+            error.add_note(f"the Node has {one.object()['status'].get('allocatable')}")
+            error.add_note(f"the pods are {[found['metadata']['name'] for found in self._living()]}")
+            name = self.pods()[node]["metadata"]["name"]
+            error.add_note(self._cluster.kubectl("logs", "--namespace", NAMESPACE, name, "--tail=80"))
+            error.add_note(json.dumps(self.status(node)))
+            raise
 
 
 def at(stamp: str) -> float:

@@ -108,9 +108,9 @@ class Churn:
         return Counter(note for _, note in self.told(*reasons))
 
     def told(self, *reasons):
-        """The same events, each as the pod's name and what it says."""
+        """The same events, each as the pod's name and what it says; without reasons all events."""
         found = self._control.api("GET", EVENTS)["items"]
-        some = [(one["regarding"]["name"], one["note"]) for one in found if one["reason"] in reasons]
+        some = [(one["regarding"]["name"], one["note"]) for one in found if not reasons or one["reason"] in reasons]
         return [(name, note) for name, note in some if name in self.pods]
 
     @property

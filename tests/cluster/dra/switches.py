@@ -140,6 +140,7 @@ class Switches:
             "refused": len(churn.refused),
             "why": sorted({text.partition("node")[0][:160] for text in churn.refused.values()}),
             "slow": churn.slow,
+            "slow ones' events": sorted({note for name, note in churn.told() if name in churn.slow}),
             "unended": churn.unended,
             "rejected": [*lost.values()].count(REJECTED),
             "faults": [*oracle.faults, *(text for text in lost.values() if text not in ("", REJECTED))],
