@@ -479,7 +479,7 @@ async def test_a_watch_that_is_refused_begins_again(
     assert watched.failure.value == ""
 
 
-async def test_a_list_whose_pages_the_server_forgets_is_a_failure(watched: WatchedObjects, simulated: Simulated) -> None:
+async def test_a_list_whose_pages_are_forgotten_is_a_failure(watched: WatchedObjects, simulated: Simulated) -> None:
     await until(lambda: "GET nodes watch" in simulated.asked)
     simulated.faults.append(("GET nodes", 410, {}))
     simulated.hang_up()
