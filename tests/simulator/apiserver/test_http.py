@@ -139,6 +139,12 @@ async def test_a_status_is_written_by_itself(server: SimulatedApiServer) -> None
     assert (again["spec"], again["status"], again["metadata"]["generation"]) == ({"z": 1}, {"x": 1}, 2)
 
 
+async def test_no_generated_name_is_one_that_exists(server: SimulatedApiServer) -> None:
+    given = {"metadata": {"generateName": "p1."}}
+    made = {server.store.create("events", "default", given)["metadata"]["name"] for _ in range(4000)}
+    assert len(made) == 4000
+
+
 async def test_events_are_created_and_patched(server: SimulatedApiServer) -> None:
     given = {"metadata": {"generateName": "p1."}, "note": "lost", "series": {"count": 1}}
     _, made = await ask(server, "POST", EVENTS, given)
