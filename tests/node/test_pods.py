@@ -28,6 +28,13 @@ def test_a_directory_that_was_seen_and_removed(pods, folder):
     assert pods.gone(["1"], started=False) == {"1"}, "and it stays gone"
 
 
+def test_a_directory_that_was_seen_before_anybody_asked_for_it(pods, folder):
+    (folder / "1").mkdir()
+    pods.gone([], started=False)
+    (folder / "1").rmdir()
+    assert pods.gone(["1"], started=False) == {"1"}
+
+
 def test_a_directory_that_was_never_seen(pods, folder):
     (folder / "2").mkdir()
     assert pods.gone(["1", "2"], started=False) == frozenset()

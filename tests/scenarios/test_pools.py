@@ -20,7 +20,7 @@ CLEANING = 1.0
 @pytest.mark.parametrize("killed", [False, True] if REAL else [True], ids=lambda killed: "killed" if killed else "")
 async def test_a_pod_of_another_name_is_refused(kubelet: Kubelet, gateway: Gateway, folder: Path, killed: bool) -> None:
     first = folder / "pods" / "p1"  # a device manager alone doesn't make it
-    first.parent.mkdir()
+    (first.parent / "agent").mkdir(parents=True)  # where no pod is, a gateway that has seen none believes nothing
     gateway.resource["pool"] = "things"
     gateway.options |= {"count": 1}
     await kubelet.start()

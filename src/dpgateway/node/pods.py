@@ -72,7 +72,7 @@ class PodDirectories:
         self.started: frozenset[str] | None = None
         """All pods with a directory at the last look; None if an admitted pod may still get its directory."""
         self._known: frozenset[str] = frozenset()
-        """The asked-for pods whose directory was seen at any look."""
+        """All pods with a directory at the last look, and the asked-for ones with one at any look."""
 
     async def run(self) -> None:
         """Watches until cancelled; retries while the directory can't be watched."""
@@ -105,5 +105,5 @@ class PodDirectories:
         self.started = there if started and (there or sure) else None
         gone = missing & self._known if self.started is None else missing
         self.starting = missing - gone
-        self._known = wanted & (self._known | there)
+        self._known = there | (wanted & self._known)
         return gone
