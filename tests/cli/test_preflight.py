@@ -43,9 +43,9 @@ class Node:
         directory.mkdir()
         self.configure(SERVED)
 
-    def configure(self, text):
+    def configure(self, text, runtime="/nonexistent.sock"):
         state = self.directory.parent / "state"
-        self.config = self.line.config(f"{text}\nstate_dir: {state}\nruntime: {{socket: /nonexistent.sock}}\n")
+        self.config = self.line.config(f"{text}\nstate_dir: {state}\nruntime: {{socket: {runtime}}}\n")
 
     def hold(self, document):
         (self.directory / "kubelet_internal_checkpoint").write_text(json.dumps(document))
@@ -199,8 +199,9 @@ def test_the_version_of_cgroups(tmp_path, files, version):
     assert facts.cgroups(tmp_path / "none") is None
 
 
-def test_a_container_runtime(node, short_path):
-    """It says who it is."""
+@pytest.fixture
+def containerd(short_path):
+    """The socket of a container runtime."""
     answer = bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="1.6.20"))
     status = bytes(v1.StatusResponse(info={"config": '{"cdiSpecDirs": ["/etc/cdi"]}'}))
     answers = {"Version": lambda request, context: answer, "Status": lambda request, context: status}
@@ -209,11 +210,14 @@ def test_a_container_runtime(node, short_path):
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
     server.add_insecure_port(f"unix:{short_path}/cri.sock")
     server.start()
-    try:
-        node.config.write_text(node.config.read_text().replace("/nonexistent.sock", f"{short_path}/cri.sock"))
-        told = node.json("--from=1.25", "--to=1.34", code=0)
-    finally:
-        server.stop(None).wait()
+    yield f"{short_path}/cri.sock"
+    server.stop(None).wait()
+
+
+def test_a_container_runtime(node, containerd):
+    """It says who it is."""
+    node.configure(SERVED, containerd)
+    told = node.json("--from=1.25", "--to=1.34", code=0)
     who = {"name": "containerd", "version": "1.6.20", "cdi": False}
     assert told["runtime"] == who | {"unread_cdi_dirs": ["/var/run/cdi"]}
     assert [one["code"] for one in told["findings"]] == ["cdi-expanded"]
@@ -310,13 +314,15 @@ async def test_clue_of_a_running_kubelet(line, short_path):
 def test_without_an_upgrade_it_is_about_this_node(node):
     node.hold(by_node(entry(R, DeviceIDs={"-1": ["gone"]})))
     told = node.json("--from=1.31", code=1)
-    assert (told["to"], [one["code"] for one in told["findings"]]) == (None, ["kubelet-absent", "id-unlisted"])
+    assert told["to"] is None
+    assert [one["code"] for one in told["findings"]] == ["kubelet-absent", "id-unlisted", "runtime-absent"]
     lines = node.says("--from=1.31", code=1).splitlines()
-    assert (lines[0], lines[-1]) == ("this node's kubelet: 1.31 (--from)", "2 of these 2 must be mended")
+    assert (lines[0], lines[-1]) == ("this node's kubelet: 1.31 (--from)", "2 of these 3 must be mended")
 
 
-async def test_nothing_is_in_the_way_of_a_gateway(line, short_path):
+async def test_nothing_is_in_the_way_of_a_gateway(line, short_path, containerd):
     node = Node(line, short_path / "device-plugins")
+    node.configure(SERVED, containerd)
     async with Kubelet("1.31", node.directory):
         told = await asyncio.to_thread(node.says, "--log-level=info", code=0)
     assert told.splitlines()[-1] == "nothing is in the gateway's way on this node"

@@ -75,12 +75,14 @@ def test_a_kubelet_with_another_root(root, tmp_path):
     assert found["roots"] == (str(other),)
 
 
-def test_a_runtime_elsewhere(root):
+def test_a_runtime_elsewhere_or_nowhere(root):
     there, nowhere = root / "there.sock", root / "nowhere.sock"
     with listener(there):
-        assert seen(root, nowhere, sockets=(nowhere, there))["runtimes"] == (str(there),)
-        assert "runtimes" not in seen(root, there, sockets=(nowhere, there))
-        assert "runtimes" not in seen(root, None, sockets=(nowhere, there))
+        found = {"no_runtime": str(nowhere), "runtimes": (str(there),)}
+        assert seen(root, nowhere, sockets=(nowhere, there)) == found
+        assert seen(root, there, sockets=(nowhere, there)) == {}
+        assert seen(root, None, sockets=(nowhere, there)) == {}
+    assert seen(root, nowhere, sockets=(nowhere, there)) == {"no_runtime": str(nowhere)}
 
 
 def child(root, user, *before):

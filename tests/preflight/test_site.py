@@ -9,7 +9,7 @@ DENIED = ("/var/lib/kubelet/device-plugins/kubelet.sock",)
 
 
 def test_nothing_is_in_the_way():
-    assert list(findings(Site(selinux="spc_t", roots=("/elsewhere",), no_runtime="/x"))) == []
+    assert list(findings(Site(selinux="spc_t", roots=("/elsewhere",)))) == []
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,9 @@ def test_nothing_is_in_the_way():
         (Site(read_only=("/var/lib/dpgateway",)), "loss", "read-only", "/var/lib/dpgateway"),
         (Site(not_its_root="no pod", roots=("/k0s",)), "loss", "root-dir-elsewhere", "found a kubelet at /k0s"),
         (Site(no_runtime="/a", runtimes=("/b",)), "unknown", "runtime-elsewhere", "at /a, but there is a socket at /b"),
+        (Site(no_runtime="/a"), "unknown", "runtime-absent", "no container runtime answers at /a"),
     ],
-    ids=["no kubelet", "SELinux", "another security module", "read-only", "root", "runtime"],
+    ids=["no kubelet", "SELinux", "another security module", "read-only", "root", "another runtime", "no runtime"],
 )
 def test_each_mistake_has_a_remedy(site, level, code, named):
     (one,) = findings(site)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from dpgateway.node.directory import SOCKET, Places, is_there, why_none
@@ -36,6 +36,7 @@ def look(  # noqa: PLR0913  two of them are places of this machine
     kubelet = asked[places.device_plugins / SOCKET]
     writes = [path for path in (places.device_plugins, state_dir) if is_there(path)]
     read_only = [path for path in writes if os.statvfs(path).f_flag & os.ST_RDONLY]
+    no_runtime = runtime if runtime is not None and _connected(runtime) is not None else None
 
     # access(2) asks the security module, too.
     denied = [path for path, error in asked.items() if isinstance(error, PermissionError)]
@@ -48,8 +49,8 @@ def look(  # noqa: PLR0913  two of them are places of this machine
         selinux=selinux_type(_CONTEXT),
         not_its_root="" if denied else _not_its_root(places, pod_uid, served=kubelet is None),
         roots=tuple(str(root) for root in roots if root != places.pods.parent and _has_socket(root)),
-        no_runtime=str(runtime or ""),
-        runtimes=tuple(_others(runtime, sockets)),
+        no_runtime=str(no_runtime or ""),
+        runtimes=tuple(str(one) for one in sockets if no_runtime and one != no_runtime and _connected(one) is None),
     )
 
 
@@ -87,12 +88,6 @@ def _has_socket(root: Path) -> bool:
         return (root / "pod-resources" / SOCKET).is_socket()
     except OSError:
         return False
-
-
-def _others(runtime: Path | None, sockets: Iterable[Path]) -> Iterator[str]:
-    """Those that answer, where the configured one doesn't."""
-    if runtime is not None and _connected(runtime) is not None:
-        yield from (str(one) for one in sockets if one != runtime and _connected(one) is None)
 
 
 def selinux_type(context: Path) -> str:

@@ -32,8 +32,11 @@ def findings(site: Site) -> Iterator[Finding]:
         advice = "set kubeletDir in the chart's values, or kubelet.pod_resources_socket in the configuration"
         text = f"the kubelet's --root-dir is another one: {site.not_its_root}{elsewhere}"
         yield Finding("loss", "root-dir-elsewhere", text, advice)
-    if site.runtimes:
-        found = " and ".join(site.runtimes)
-        text = f"no container runtime answers at {site.no_runtime}, but there is a socket at {found}"
-        advice = "set runtimeSocket in the chart's values, or runtime.socket in the configuration"
-        yield Finding("unknown", "runtime-elsewhere", text, advice)
+    if site.no_runtime:
+        text = f"no container runtime answers at {site.no_runtime}"
+        advice = "set runtimeSocket in the chart's values, or runtime.socket in the configuration, to the kubelet's"
+        if site.runtimes:
+            found = " and ".join(site.runtimes)
+            yield Finding("unknown", "runtime-elsewhere", f"{text}, but there is a socket at {found}", advice)
+        else:  # as in a container, which sees no other directory than the configured socket's
+            yield Finding("unknown", "runtime-absent", text, advice)

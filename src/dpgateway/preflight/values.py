@@ -111,9 +111,9 @@ class Site:
     roots: tuple[str, ...] = ()
     """Other directories in which a kubelet serves PodResources."""
     no_runtime: str = ""
-    """The configured socket of the container runtime."""
+    """The configured socket of the container runtime, if none answers there."""
     runtimes: tuple[str, ...] = ()
-    """Sockets that answer in its place, where it doesn't."""
+    """Sockets that answer in its place."""
 
 
 @dataclass(frozen=True, slots=True)
