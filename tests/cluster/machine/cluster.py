@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.cluster.machine.box import ClusterError, run, until
 from tests.cluster.machine.control import Control
-from tests.cluster.machine.node import Node
+from tests.cluster.machine.node import KUBEADM, Node, Paths
 from tests.real_kubelet.node.image import write_image
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -23,15 +23,18 @@ NETS = tuple(f"10.{number}" for number in range(88, 100))
 
 
 class Cluster:
-    """`nodes`: the kubelet's release of each, and whether it has containerd 2. It lives in a folder that it removes."""
+    """`nodes`: the kubelet's release of each, and whether it has containerd 2. `paths`: of those that have others than
+    kubeadm's. It lives in a folder that it removes.
+    """
 
-    def __init__(self, nodes: Mapping[str, tuple[str, bool]]) -> None:
+    def __init__(self, nodes: Mapping[str, tuple[str, bool]], paths: Mapping[str, Paths] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
         self.folder.chmod(0o755)  # mounts of the nodes' files are made in it
         self._claim, net = free_net()
         self.control = Control(self.folder / "control", net)
+        others = paths or {}
         self.nodes = {
-            name: Node(self.control, name, number, release, own_containerd=own)
+            name: Node(self.control, name, number, release, own_containerd=own, paths=others.get(name, KUBEADM))
             for number, (name, (release, own)) in enumerate(nodes.items(), 1)
         }
 

@@ -1,4 +1,7 @@
-"""A node: containerd and a kubelet of a chosen release, with a /dev, /run, /etc and /var/lib of its own."""
+"""A node: containerd and a kubelet of a chosen release, with a /dev, /run, /etc and /var/lib of its own.
+
+Its paths are kubeadm's, or those of another distribution.
+"""
 
 import json
 import os
@@ -9,6 +12,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,14 +35,19 @@ DEV = [
     "ln -s fd/0 /dev/stdin; ln -s fd/1 /dev/stdout; ln -s fd/2 /dev/stderr",
     "mount -t tmpfs tmpfs /dev/shm; mount -t mqueue mqueue /dev/mqueue",
 ]
-BINDS = {"kubelet": "/var/lib/kubelet", "containerd-root": "/var/lib/containerd", "logs": "/var/log"}
+KUBELET = "/var/lib/kubelet"
+"""The kubelet has its device-plugins directory here, whatever its --root-dir is: a constant of Kubernetes."""
+BINDS = {"/var/lib/containerd": "containerd-root", "/var/log": "logs"}
 LAYERS = {"etc": "/etc", "lib": "/var/lib"}
 """The node writes into layers of its own over the machine's."""
 CONTAINERD_CONFIG = """\
 version = 2
+state = "{state}"
 disabled_plugins = [{disabled}]
+[grpc]
+  address = "{socket}"
 [plugins."io.containerd.internal.v1.opt"]
-  path = "/run/containerd/opt"
+  path = "{state}/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{pause}"
   restrict_oom_score_adj = true
@@ -58,17 +67,43 @@ disabled_plugins = [{disabled}]
 """
 
 
+@dataclass(frozen=True)
+class Paths:
+    """What distributions have in places of their own; the defaults are kubeadm's."""
+
+    root_dir: str = KUBELET
+    """The kubelet's."""
+    socket: str = "/run/containerd/containerd.sock"
+    """containerd's."""
+    state: str = "/run/containerd"
+    """The directory of containerd's containers that run."""
+
+
+KUBEADM = Paths()
+
+
 class Node(Box):
     """`release`: of the kubelet. `own_containerd`: containerd 2, else Debian's 1.6. `number` is in its addresses."""
 
-    def __init__(self, control: Control, name: str, number: int, release: str, *, own_containerd: bool) -> None:
+    def __init__(
+        self,
+        control: Control,
+        name: str,
+        number: int,
+        release: str,
+        *,
+        own_containerd: bool,
+        paths: Paths = KUBEADM,
+    ) -> None:
         super().__init__(control.folder.parent / "nodes" / name, name)
         self.release = release
         self._control, self._number, self._own_containerd = control, number, own_containerd
         self._address, self._pods = f"{control.net}.0.{10 + number}", f"{control.net}.{number}.0/24"
         self._bin = CONTAINERD.directory if own_containerd else Path("/usr/bin")
         self._cgroup = f"dpgateway-{control.net}-{name}"
-        self.device_plugins_dir = self.folder / "kubelet" / "device-plugins"
+        self._paths = paths
+        self._binds = BINDS | {KUBELET: "device-manager"} | {paths.root_dir: "kubelet"}
+        self.device_plugins_dir = self.folder / self._binds[KUBELET] / "device-plugins"
 
     def up(self) -> None:
         """Switches the node on, as at a boot; returns when its kubelet is healthy. Only files on its disk are old."""
@@ -94,8 +129,10 @@ class Node(Box):
                     (folder / name).write_text((folder.parent / name).read_text())
         own = self._control.pki.kubeconfig(self.name, f"system:node:{self.name}", "system:nodes")
         names = [f"--hostname-override={self.name}", f"--node-ip={self._address}"]
+        root = self._paths.root_dir
+        directories = [f"--root-dir={root}", f"--cert-dir={root}/pki"]
         program = KUBELETS[release].binary()
-        self.spawn("kubelet", [program, f"--config={config}", f"--kubeconfig={own}", *names, "--v=2"])
+        self.spawn("kubelet", [program, f"--config={config}", f"--kubeconfig={own}", *names, *directories, "--v=2"])
         until(f"healthy kubelet of {self.name}", self._kubelet_is_healthy)
         until(f"pods at the kubelet of {self.name}", self._kubelet_knows_its_pods)
 
@@ -108,7 +145,7 @@ class Node(Box):
         self.ctr("images", "import", *local, "--snapshotter", "overlayfs", image)
 
     def ctr(self, *argv: object) -> str:
-        return self.run(self._bin / "ctr", "--namespace", "k8s.io", *argv)
+        return self.run(self._bin / "ctr", "--address", self._paths.socket, "--namespace", "k8s.io", *argv)
 
     def object(self) -> Any:
         return self._control.api("GET", f"/api/v1/nodes/{self.name}")
@@ -138,15 +175,15 @@ class Node(Box):
                 work.mkdir()
                 os.mknod(upper / "dpgateway", stat.S_IFCHR)  # overlayfs hides what the machine's own gateway has kept
             layers.append(f"mount -t overlay -o lowerdir={point},upperdir={upper},workdir={work} overlay {point}")
-        for name in BINDS:
+        for name in self._binds.values():
             (self.folder / name).mkdir(exist_ok=True)
-        own = {self.folder / name: point for name, point in BINDS.items()}
+        own = {self.folder / name: point for point, name in self._binds.items()}
         files = dict(write_sysctls(self.folder / "sysctl")) | {boot: "/proc/sys/kernel/random/boot_id"}
         self.open(
             [
                 *cgroup_mounts(),
                 *layers,
-                f"mkdir -p {' '.join(BINDS.values())}",
+                f"mkdir -p {' '.join(self._binds)}",
                 *(f"mount --bind {source} {target}" for source, target in (own | files).items()),
                 "mount -t tmpfs -o mode=755 tmpfs /run",
                 "mkdir -p /run/cni /run/netns /run/lock /run/udev",
@@ -163,7 +200,7 @@ class Node(Box):
         self.run("sh", "-c", "cat >/run/cni/10-pods.conflist", input=json.dumps(cni))
 
     def _start_containerd(self) -> None:
-        changes = {"pause": IMAGE, "disabled": "", "cdi": ""}
+        changes = {"pause": IMAGE, "disabled": "", "cdi": "", "socket": self._paths.socket, "state": self._paths.state}
         if self._own_containerd:
             changes |= {"disabled": '"io.containerd.nri.v1.nri"', "cdi": "enable_cdi = true"}
         config = self.folder / "containerd.toml"
@@ -175,7 +212,7 @@ class Node(Box):
     def _containerd_answers(self) -> bool:
         self.check_running("containerd")
         with socket.socket(socket.AF_UNIX) as connection:
-            return not connection.connect_ex(f"/proc/{self.pid}/root/run/containerd/containerd.sock")
+            return not connection.connect_ex(f"/proc/{self.pid}/root{self._paths.socket}")
 
     def _kubelet_is_healthy(self) -> bool:
         self.check_running("kubelet")
@@ -212,7 +249,7 @@ class Node(Box):
             },
             "authorization": {"mode": "Webhook"},
             "healthzBindAddress": "0.0.0.0",  # noqa: S104  its network is of its own
-            "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+            "containerRuntimeEndpoint": f"unix://{self._paths.socket}",
             "volumePluginDir": "/run/volume-plugins",
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
