@@ -33,8 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.timeout(LIMIT))
-            # Two clusters at once: they mostly wait. Each has all tests of one worker.
-            if "cluster" in getattr(item, "fixturenames", ()):
+            # Two clusters at once: they mostly wait. Each has all its tests of one worker.
+            if "cluster" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
                 kind = "a cluster for DRA" if item.path.is_relative_to(HERE / "dra") else "a cluster with the chart"
                 item.add_marker(pytest.mark.xdist_group(kind))
 

@@ -14,6 +14,8 @@ from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import Cluster
 from tests.cluster.machine.node import Paths
 
+pytestmark = pytest.mark.xdist_group("a cluster with other paths")
+
 NODES = {"k0s": ("1.37", True), "k3s": ("1.37", True)}
 PATHS = {
     "k0s": Paths("/var/lib/k0s/kubelet", "/run/k0s/containerd.sock", "/run/k0s/containerd"),
