@@ -111,6 +111,7 @@ class NodeFronts:
         common = replace(self._plugins.common, settled=partial(self._settled, "dra"))
         node = self._name, self._node.there
         self.dra = dra_front(configuration, node, common, self._specs, self._runtime.cdi)
+        self.dra.claims.running = self.holdings.asking.running
         self._usages.append(self.dra.claims.by_resource)
         self.pools.look_at_left = self.dra.claims.store.peek
         return self.dra

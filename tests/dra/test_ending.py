@@ -43,6 +43,41 @@ async def begun(node: ClaimNode) -> Asked:
     return asked
 
 
+class Pods:
+    """Those that run."""
+
+    def __init__(self, *uids: str) -> None:
+        self.uids, self.asked = frozenset(uids), 0
+
+    async def running(self, pods: frozenset[str]) -> frozenset[str]:
+        self.asked += 1
+        return pods & self.uids
+
+
+async def test_a_claim_whose_pod_still_runs_ends_after_it(node: ClaimNode) -> None:
+    """A kubelet asks for that of a pod that was deleted by force."""
+    resource, pods = ClaimedResource(lanes("release"), Device("a")), Pods("uid-c")
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    claims.running = pods.running
+    ending = asyncio.ensure_future(claims.unprepare([asked]))
+    await until(lambda: pods.asked > 1)
+    assert (node.records["c"]["phase"], resource.lanes.released) == ("prepared", [])
+    pods.uids = frozenset()
+    assert await one(await ending) == ()
+    assert (node.records, resource.lanes.released) == ({}, ["a"])
+
+
+async def test_a_claim_whose_pod_goes_on_doesn_t_end(node: ClaimNode) -> None:
+    resource, pods = ClaimedResource(lanes("release"), Device("a")), Pods("uid-c")
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    claims.running = pods.running
+    hurry(10)
+    assert "its pod still runs (pod-c)" in await one(await claims.unprepare([asked]))
+    assert (node.records["c"]["phase"], resource.lanes.released) == ("prepared", [])
+
+
 async def test_an_end_that_was_begun_goes_on_by_itself(node: ClaimNode) -> None:
     await begun(node)
     resource = ClaimedResource(lanes("release"), Device("a"))

@@ -1,10 +1,11 @@
 """A pod has ended for the runtime if it has a sandbox, none is ready, and none of its containers may run."""
 
 import asyncio
+import itertools
 
 import pytest
 
-from dpgateway.node.sandboxes import MOST_EVENTS, Sandboxes
+from dpgateway.node.sandboxes import MOST_EVENTS, Sandboxes, outlasting
 from tests.node.cri import CREATED, EXITED, READY, RUNNING, STOPPED, UNKNOWN, Cri
 from tests.support.waiting import turns, until
 
@@ -125,3 +126,30 @@ async def test_a_bug_of_the_callback_is_raised(cri):
     cri.says("uid-a", STOPPED)
     with pytest.raises(LookupError, match="a bug"):
         await task
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ([frozenset()], frozenset()),
+        ([None], frozenset()),  # nobody knows, so those who asked believe it
+        ([frozenset("a"), frozenset()], frozenset()),
+        ([frozenset("a"), None], frozenset("a")),  # it is silent now
+        ([frozenset("a")], frozenset("a")),
+    ],
+)
+async def test_pods_that_outlast(said, left):
+    answers = itertools.chain(said, itertools.repeat(said[-1]))
+
+    async def ask(_):
+        return next(answers)
+
+    assert await outlasting(ask, lambda: frozenset("a"), 0.5 if left else 30.0) == left
+
+
+async def test_nobody_is_asked_without_pods():
+    assert await outlasting(_never, frozenset, 1.0) == frozenset()
+
+
+async def _never(_):
+    pytest.fail("somebody was asked")

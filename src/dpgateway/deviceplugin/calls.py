@@ -7,7 +7,6 @@ limit of answers, and the check, before a start, that the kubelet's stored answe
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -20,13 +19,10 @@ from dpgateway.deviceplugin.stored_answers import StoredAnswers
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
+from dpgateway.node.sandboxes import END_WITHIN, outlasting
 from dpgateway.resource.granting import Granting, Terms
 
 NOTHING = Allocation()
-EARLIER_END = 5.0
-"""Seconds that an Allocate waits for the end of containers that had its ids."""
-_LOOK = 0.1
-"""Seconds between two looks at them."""
 
 
 class KubeletCalls:
@@ -124,24 +120,15 @@ class KubeletCalls:
         but its containers run for their grace period (2 s with 1.34 to 1.37). The next static pod of a name starts only
         after the one before, so these aren't waited for. Raises RequestError.
         """
-        running = frozenset[str]()
-        try:
-            # half of the time for the driver, so that a refusal names the holder
-            async with asyncio.timeout(min(EARLIER_END, self._config.value.timeouts.allocate.total_seconds() / 2)):
-                # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet.
-                while pods := self._holdings.value.earlier(ids):
-                    said = await self._holdings.running(pods)
-                    running = running & pods if said is None else said
-                    if not running:
-                        return
-                    await asyncio.sleep(_LOOK)
-        except TimeoutError:
-            if running:
-                which = ", ".join(sorted(running))
-                raise RequestError(
-                    f"resource {self.name}: {', '.join(ids)} can't be given away yet: the kubelet has taken it back "
-                    f"from a pod that still runs ({which}); was that deleted by force?"
-                ) from None
+        # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet. Half of the
+        # time is left for the driver, so that a refusal names the holder.
+        within = min(END_WITHIN, self._config.value.timeouts.allocate.total_seconds() / 2)
+        if running := await outlasting(self._holdings.running, lambda: self._holdings.value.earlier(ids), within):
+            which = ", ".join(sorted(running))
+            raise RequestError(
+                f"resource {self.name}: {', '.join(ids)} can't be given away yet: the kubelet has taken it back from a "
+                f"pod that still runs ({which}); was that deleted by force?"
+            )
 
     async def _deliver(
         self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation

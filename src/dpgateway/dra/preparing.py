@@ -41,6 +41,7 @@ from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
+from dpgateway.node.sandboxes import END_WITHIN, Running, outlasting
 from dpgateway.resource.front import Usage
 
 PATIENCE = 40.0
@@ -97,6 +98,8 @@ class NodeClaims:
         self.extended = ExtendedResources(parts.server)
         self.gone: Callable[[str], str] = lambda _: ""
         """Why the devices of a pool aren't offered by DRA any more, and what to do; empty if they are."""
+        self.running: Running = _nobody_knows
+        """Tells which pods run."""
         self._grants = ClaimGrants(self.store, parts.specs)
 
     @property
@@ -288,10 +291,26 @@ class NodeClaims:
     async def _unprepare(self, asked: Asked) -> tuple[Prepared, ...]:
         record = self.store.records.get(asked.uid)
         if record is not None:
+            await self._pods_end(record)
             await self.ends.end(record)
         elif (damaged := self.store.damage(asked.uid)) is not None:
             await self.ends.end_damaged(damaged)
         return ()
+
+    async def _pods_end(self, record: ClaimRecord) -> None:
+        """Waits for the containers of the claim's pods. Once a minute a kubelet asks for the end of the claims of pods
+        that it doesn't know any more (reconcileLoop in pkg/kubelet/cm/dra/manager.go): also of one that was deleted by
+        force and still has its grace period, which would share its device with the next pod (seen on 1.36 and 1.37).
+        Raises RequestError; the kubelet asks again.
+        """
+        pods = frozenset(uid for uid, _ in record.pods)
+        if running := await outlasting(self.running, lambda: pods, END_WITHIN):
+            which = ", ".join(sorted(name for uid, name in record.pods if uid in running))
+            raise RequestError(f"{record} can't end yet: its pod still runs ({which}); was that deleted by force?")
+
+
+async def _nobody_knows(_: frozenset[str]) -> None:
+    return None
 
 
 async def _answer(call: asyncio.Future[tuple[Prepared, ...]]) -> tuple[Prepared, ...] | str:

@@ -9,7 +9,8 @@ kubelet doesn't list a static pod while it terminates it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import grpc
@@ -28,6 +29,14 @@ SOURCE, API = "kubernetes.io/config.source", "api"
 """The annotation that tells a static pod from one of the API server (pkg/kubelet/types/pod_update.go)."""
 MOST_EVENTS, PAUSE = 100, 0.5
 """Throttle: a pause in seconds after so many events, because an endless stream of events would take a core."""
+
+END_WITHIN = 5.0
+"""Timeout in seconds for containers that end: of a pod that was deleted by force they have 2 s (1.31 to 1.37)."""
+_LOOK = 0.1
+"""Seconds between two looks at them."""
+
+Running = Callable[[frozenset[str]], Awaitable[frozenset[str] | None]]
+"""Asks which of these pods, by uid, have a container which may run; None if nobody knows."""
 
 _NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
 
@@ -94,6 +103,24 @@ class Sandboxes:
         except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return None
+
+
+async def outlasting(ask: Running, pods: Callable[[], frozenset[str]], seconds: float) -> frozenset[str]:
+    """Waits until none of the pods runs; returns those that still do after ``seconds``. ``ask`` is believed, also if it
+    knows nothing; but once it has said that a pod runs, silence proves no end.
+    """
+    running = frozenset[str]()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while asked := pods():
+                said = await ask(asked)
+                running = running & asked if said is None else said
+                if not running:
+                    break
+                await asyncio.sleep(_LOOK)
+            else:
+                running = frozenset()
+    return running
 
 
 async def _has_ended(channel: Channel, uid: str) -> bool:
