@@ -1,9 +1,12 @@
 """The gateway as a process on a node of the cluster, with resources of three drivers by DRA; and what asks for them."""
 
+import asyncio
 import json
 import signal
 import time
 
+from dpgateway_simulator.wire.k8s.io.kubelet.pkg.apis.dra.v1 import Claim
+from dpgateway_simulator.wire.plugin_calls import PluginCalls
 from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import PODS
 from tests.real_kubelet.node.image import IMAGE
@@ -150,6 +153,23 @@ class DraNode:
     def fault(self, *faults):
         """The faults of CLAIMED's driver from now on."""
         _replace(self._faults, {"faults": faults})
+
+    def unprepare(self, name):
+        """Asks for the end of the pod's claim, as a kubelet does; returns why that fails."""
+        claim = self.cluster.pod(name)["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+        uid = self.cluster.control.api("GET", f"{CLAIMS}/{claim}")["metadata"]["uid"]
+        root = self.node.folder / "kubelet"
+        (socket,) = (root / "plugins" / DRIVER).glob("dra-*.sock")
+
+        async def ask():
+            calls = PluginCalls(root, socket, "kubelet")
+            await calls.dial()
+            try:
+                return await calls.unprepare("v1.DRAPlugin", [Claim("default", uid, claim)], 30.0)
+            finally:
+                calls.close()
+
+        return asyncio.run(ask())[uid].error
 
     def change_fronts(self, **fronts):
         """The fronts of these resources, by the last part of their names; others are by DRA. It reloads them."""

@@ -49,6 +49,19 @@ def test_a_device_is_given_again_once_the_pod_that_had_it_has_ended(cluster, dra
     assert dra.given("last") == given["b"]
 
 
+def test_a_claim_ends_once_nothing_of_its_pod_runs(cluster, dra):
+    """Once a minute a kubelet asks for the end of the claims of pods that were deleted by force."""
+    cluster.create(pod("one", dra.name, {CLAIMED: 1}))
+    had = dra.given("one")
+    assert "its pod still runs (one)" in dra.unprepare("one")
+    for id_ in IDS[1:]:
+        cluster.create(pod(f"other-{id_}", dra.name, {CLAIMED: 1}))
+        assert dra.given(f"other-{id_}").isdisjoint(had)
+    cluster.create(pod("later", dra.name, {CLAIMED: 1}))
+    cluster.delete("one")
+    assert dra.given("later") == had
+
+
 def test_a_killed_gateway_s_successor_goes_on(cluster, dra):
     cluster.create(pod("one", dra.name, {CLAIMED: 1}))
     before, written = dra.given("one"), dra.written
