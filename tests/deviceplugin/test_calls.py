@@ -851,7 +851,7 @@ async def test_a_grant_is_refused_if_the_claim_goes_on(make):
     resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.1)))
     withheld(resource, "a")
     text = await refusal(resource.allocate([("a",)], NEW))
-    assert text == f"resource {NAME}: device a is held as {NAME} on the other front by team/p"
+    assert text == f"resource {NAME}: device a is withheld: held as {NAME} on the other front by team/p"
 
 
 # devices of pods that the kubelet has given up, and whose containers run

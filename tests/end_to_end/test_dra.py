@@ -234,7 +234,7 @@ async def test_what_a_counted_claim_has_is_healthy_and_given_to_nobody(node, kub
     assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
     assert kubelet.devices("one", "c")["container"][NAME].keys() == {"node-1"}
     refused = await kubelet.admit("two", {"c": {NAME: 1}})
-    assert f"device node-0 is held as {NAME} on the other front by default/owner" in refused["error"]
+    assert f"device node-0 is withheld: held as {NAME} on the other front by default/owner" in refused["error"]
 
     # It waits for the claim's end, too.
     waits = asyncio.create_task(kubelet.admit("three", {"c": {NAME: 1}}))

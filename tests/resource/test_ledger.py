@@ -245,7 +245,7 @@ def test_a_counted_id_is_healthy_and_not_given():
     assert some.exclude({"a": "held by a claim"}, {}, {"a": 1})
     health = {id_: offer.health.reason for id_, offer in some.offers().items()}
     assert health == {"a": None, "a::1": "held by a claim", "b": None, "b::1": None}
-    assert refused(some.resolve(["a"], 100)) == ("a", "held by a claim")
+    assert refused(some.resolve(["a"], 100)) == ("a", "withheld: held by a claim")
     assert refused(some.resolve(["a::1"], 100)) == ("a::1", "unhealthy: held by a claim")
     assert [some.withheld(id_) for id_ in ("a", "a::1", "b")] == ["held by a claim", "", ""]
 

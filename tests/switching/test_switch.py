@@ -368,6 +368,7 @@ async def test_too_many_changes_stay_on_the_device_plugin(rig):
         rig.know(node=Fact(True, "", rig.now))
     assert await rig.after(BETWEEN) is P
     assert rig.switch.choice.flaps
+    assert "its front changed 3 times" in rig.switch.status.because, "and not what brought it here"
     assert await rig.after(3700) is LP
 
 

@@ -267,7 +267,8 @@ class Ledger:
             device = self.device(offered)
             if device is None:
                 return Refusal(offered, self._absence(offered, now))
-            reason = self.withheld(offered) or self._objection(device, now)
+            withheld = self.withheld(offered)
+            reason = f"withheld: {withheld}" if withheld else self._objection(device, now)
             # A container that starts again has its share already.
             if not reason and offered in self.crowded and offered not in again:
                 reason = f"unhealthy: {self.crowded[offered]}"

@@ -129,14 +129,15 @@ class FrontSwitch:
     @property
     def status(self) -> SwitchStatus:
         record, choice = self.record, self.choice
-        # What isn't known may last for days, and is why it stays, whatever has brought it here.
-        stays = choice.because if choice.unknown and not record.state.leaving else ""
+        # What has brought it to this front may be over for days: why it stays is the last decision.
+        stays = not record.state.leaving and choice.front == record.state.front
+        because = choice.because if stays else record.because
         return SwitchStatus(
             record.group,
             self.group.names,
             record.state.value,
             timestamp(record.since) if record.since else None,
-            stays or record.because or choice.because,
+            because or choice.because,
             self.waits_for or None,
             choice.obstacles,
             choice.unknown,
