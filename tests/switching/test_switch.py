@@ -452,6 +452,50 @@ async def test_a_full_disk_keeps_no_devices_from_both_fronts(rig, state):
     assert rig.state is LP
 
 
+def fill(rig):
+    """The disk keeps no state any more. Returns a function that frees it again, with what it has."""
+    kept = rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
+    rig.files.folder.write_text("in the way")
+
+    def free():
+        rig.files.folder.unlink()
+        kept.rename(rig.files.folder)
+
+    return free
+
+
+async def test_a_full_disk_keeps_no_devices_from_an_older_kubelet(on_dra):
+    """By DRA nobody can have them, and no successor offers them there: it leaves DRA, too."""
+    rig = on_dra
+    free = fill(rig)
+    rig.know(node=Fact(False, "an old kubelet", rig.now), allocatable={NAME: 0})
+    rig.now += 1
+    await rig.switch.step()
+    assert rig.state is LD
+    assert rig.moves == [(NAME, "dra")]
+    rig.slices = 0
+    await rig.switch.step()
+    rig.now += SETTLING
+    await rig.switch.step()
+    assert rig.state is P
+    assert rig.moves[-1] == (NAME, "deviceplugin")
+    rig.know(node=Fact(True, "", rig.now))
+    rig.now += BETWEEN
+    assert await rig.switch.step() == LOOK
+    assert rig.state is P, "it isn't left before it is on disk"
+    free()
+    assert await rig.after(LOOK) is LP
+
+
+async def test_a_full_disk_keeps_a_group_on_dra_otherwise(on_dra):
+    rig = on_dra
+    fill(rig)
+    rig.now += BETWEEN
+    rig.know(classes={NAME: Fact(False, "no class", rig.now - 100)})
+    assert await rig.switch.step() == LOOK
+    assert rig.state is D
+
+
 @pytest.fixture
 async def unsaved(rig):
     """The disk is full, so it has `leaving-dra`, and the device plugin offers the devices."""

@@ -177,7 +177,7 @@ class FrontSwitch:
         record, group = self.record, self.group
         if not self._resources.serves(group.names, record.state.front):
             return await self._stand_by(now)
-        if not self.saved:
+        if not self.saved and not record.state.leaving:
             if now - self._read < LOOK:
                 return LOOK
             await self.refresh()
@@ -306,7 +306,8 @@ class FrontSwitch:
     async def _enter(self, state: SwitchState, because: str, now: float) -> float:
         """The state is on disk before it has an effect. But a full disk mustn't keep a group where neither front offers
         anything: back to where it came from, and to the device plugin, it goes all the same, because the next gateway
-        may go on from where it was. Raises GatewayError, OSError.
+        may go on from where it was. So it leaves DRA for a kubelet or a runtime that is too old: with these, no gateway
+        has slices. Raises GatewayError, OSError.
         """
         new = replace(self.record, changes=self._changes(now)).at(state, because, now, self._clock.time())
         moved = state.front != self.record.state.front
@@ -314,7 +315,8 @@ class FrontSwitch:
             try:
                 await self._files.write(new)
             except (GatewayError, OSError):
-                if not self.record.state.leaving or (moved and state is D):
+                nothing = self.record.state.leaving or (state is LD and self._facts.value.node.value is False)
+                if not nothing or (moved and state is D):
                     raise
                 self.saved = False
             self._begin(new)
