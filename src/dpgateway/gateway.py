@@ -194,7 +194,7 @@ class Gateway:
         self._start_switch(new)
         self._write_events(new)
         # A change concerns the successor of a resource that is being restarted.
-        latest = {name: serving.next or serving for name, serving in self._serving.items()}
+        latest = {name: serving.chain[-1] for name, serving in self._serving.items()}
         # One that is amended stays on its front: another pool may have another one, to which it is moved (`move`).
         amended = [replace(one, chosen=latest[one.name].config.value.chosen) for one in changes.amended]
         changes = replace(
@@ -235,11 +235,15 @@ class Gateway:
         self._fronts.expect(config)
         self._placed(self._serve(config))
 
-    async def _begin_again(self, config: ResourceConfig) -> None:
-        """Restarts a resource, with another driver or other options. Returns after PROMPT if the old one serves on."""
+    async def _begin_again(self, config: ResourceConfig, then: ResourceConfig | None = None) -> None:
+        """Restarts a resource, with another driver, other options, or on another front. Returns after PROMPT if the old
+        one serves on. ``then``: what serves it as soon as that has devices, which ``config`` had before.
+        """
         old = self._serving[config.name]
         await old.stop_next()
         old.next = new = self._serve(config, old)
+        if then is not None:
+            new.goes_on, new.next = True, self._serve(then, new)
         placed = asyncio.create_task(new.in_place.wait(), name=f"{config.name} placed")
         try:
             done, _ = await asyncio.wait({placed, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
@@ -287,8 +291,12 @@ class Gateway:
 
     async def _begin_on_front(self, name: str) -> None:
         serving = self._serving.get(name)
-        if serving is not None and (config := self._fronts.chosen(serving.latest)).on != serving.latest.on:
-            await self._begin_again(config)
+        if serving is None or (latest := self._fronts.chosen(serving.latest)).on == serving.latest.on:
+            return
+        if serving.waits:  # the new driver hasn't listed a device anywhere
+            await self._begin_again(self._fronts.chosen(serving.config.value), latest)
+        else:
+            await self._begin_again(latest)
 
     async def _end(self, config: ResourceConfig) -> None:
         await self._serving[config.name].stop_next()
@@ -372,7 +380,7 @@ class Gateway:
         if self._settling is not None:
             self._settling.cancel()
         self._fronts.ending()
-        servings = [one for serving in self._serving.values() for one in (serving, serving.next) if one is not None]
+        servings = [one for serving in self._serving.values() for one in serving.chain]
         # Drivers are hurried before the cancellation, so that each close() has the short limit from its start.
         for serving in servings:
             if serving.driver is not None:

@@ -5,7 +5,8 @@ together, and the task begins again: when another gateway takes the resource ove
 the resource has another front by now, it begins there. It ends only by cancellation.
 
 A restarted resource has two of these for a while. The old one serves until the driver of the new one, its successor,
-lists a Healthy device. Then the old task ends, and the new one takes its place and makes a plugin of its own.
+lists a Healthy device. Then the old task ends, and the new one takes its place and makes a plugin of its own. If the
+front changes meanwhile, there are three: the old configuration goes on on the other front, and the new one follows.
 """
 
 from __future__ import annotations
@@ -72,13 +73,20 @@ class ServedResource(Served):
     """The driver; None until it is made."""
     in_place: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it has taken its predecessor's place."""
+    goes_on: bool = False
+    """Whether it has the configuration that served on another front: its successor waits for its first list."""
 
     # what there is to know
 
     @property
     def latest(self) -> ResourceConfig:
         """The newest configuration, although the predecessor may serve its own still."""
-        return (self.next or self).config.value
+        return self.chain[-1].config.value
+
+    @property
+    def chain(self) -> tuple[ServedResource, ...]:
+        """It, and those that are to take its place one after the other."""
+        return (self,) if self.next is None else (self, *self.next.chain)
 
     @property
     def is_ours(self) -> bool:
@@ -93,6 +101,20 @@ class ServedResource(Served):
         return plugin.resource.served and not plugin.resource.failure and plugin.resource.driver.healthy
 
     @property
+    def begins(self) -> bool:
+        """Whether it may have devices in a moment, as it had on another front."""
+        plugin = self.plugin
+        if not self.goes_on or plugin is None or not plugin.resource.served:
+            return self.goes_on
+        return plugin.resource.driver.state.value.devices is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a successor on its own front waits for devices."""
+        same = self.next is not None and self.next.config.value.on == self.config.value.on
+        return same and self.has_devices and bool(self.pending)
+
+    @property
     def pending(self) -> str:
         if self.next is None or (driver := self.next.driver) is None or driver.healthy:
             return ""
@@ -102,7 +124,7 @@ class ServedResource(Served):
 
     def serves_on(self, front: str) -> bool:
         """Whether it is served on this front, and isn't about to be restarted."""
-        if self.next is not None or self.plugin is None or self.config.value.on != front:
+        if self.plugin is None or self.config.value.on != front or (self.next is not None and not self.waits):
             return False
         return self.plugin.resource.served and not self.task.cancelling()
 
@@ -158,8 +180,14 @@ class ServedResource(Served):
         """Returns once the old one has ended: it serves while it offers devices and the new driver has none."""
         changed, fronts = self.parts.changed, self.parts.fronts
         driver.state.subscribe(changed.notify)
-        # One that leaves its front offers nothing, and may keep from its successor what that needs to list devices.
-        while old.has_devices and fronts.offers(old.config.value) and not driver.healthy:
+        if old.old is not None:
+            await old.in_place.wait()
+        while (old.has_devices or old.begins) and not driver.healthy:
+            # One that leaves its front offers nothing, and may keep from a successor on the other front what that needs
+            # to list devices.
+            before = old.config.value
+            if before.on != self.config.value.on and not fronts.offers(before):
+                break
             await changed.wait(changed.version)
         # Ownership carries over: another gateway may have taken the resource from the old one.
         self.ours, self.follows = old.is_ours, old.follows
@@ -179,10 +207,10 @@ class ServedResource(Served):
         await asyncio.wait({self.task})
 
     async def stop_next(self) -> None:
-        """The successor doesn't take its place any more."""
-        if self.next is not None:
-            await self.next.stop()
-            self.next = None
+        """Its successors don't take its place any more."""
+        for one in self.chain[1:]:
+            await one.stop()
+        self.next = None
 
 
 async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:

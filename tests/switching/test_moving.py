@@ -1,15 +1,12 @@
 """Resources of a whole gateway that change their front: with drivers that get in the way, and across reloads."""
 
 import threading
-import time
 from dataclasses import replace
 
 import pytest
 
 from dpgateway import Device
 from dpgateway.config.values import ClusterSettings, DraSettings, RuntimeSettings
-from dpgateway.kit.threads import Threads
-from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.support.gateway import Gateway as Process
 from tests.support.inside import Inside
@@ -202,7 +199,7 @@ async def test_a_front_for_good_with_a_driver_that_hangs(gateway, cluster, short
     assert "KeyError" not in caplog.text
 
 
-async def test_a_reload_while_the_front_changes(gateway, cluster, short_path, gate, caplog):
+async def test_a_reload_while_the_front_changes(gateway, cluster, gate, caplog):
     """Each of them ends the driver that was to come, and begins one: only the last one stays."""
     caplog.set_level("INFO")
     cluster.server.store.delete(("deviceclasses", "", "thing"))
@@ -212,11 +209,8 @@ async def test_a_reload_while_the_front_changes(gateway, cluster, short_path, ga
     gateway.reload(gateway.configuration(configured(driver_class=scripted(devices=list, close=closes), front="auto")))
     await until(lambda: "goes on as before" in caplog.text)
 
-    # All is there that DRA needs, so it stays there. While a driver is to come, this gateway changes no front itself.
+    # All is there that DRA needs. The driver that was to come ends, slowly, and a reload comes meanwhile.
     cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
-    # Another gateway has moved it. The driver that was to come ends, slowly, and a reload comes meanwhile.
-    moved = SwitchRecord(NAME, SwitchState.DRA, since=int(time.time()))
-    await SwitchFiles(short_path / "state", Threads()).write(moved)
     await closes.entered()
     gateway.reload(gateway.configuration(configured(driver_class=Counted, front="auto")))
     await until(lambda: caplog.text.count("reading the configuration again") == 2)
@@ -230,3 +224,37 @@ def healthy(cluster):
     """The ids on the kubelet's list that may be given."""
     found = cluster.kubelets["node-a"].resources().get(NAME, {"devices": []})["devices"]
     return {one["id"] for one in found if one["health"] == "Healthy"}
+
+
+async def test_a_group_leaves_dra_while_a_new_driver_hangs(gateway, cluster, gate, caplog):
+    """The configuration of before serves on, on whichever front it has to; the new one as soon as its driver lists."""
+    gateway.serve(configured(driver_class=Scripted, front="auto"))
+    await until(lambda: cluster.devices(DRIVER))
+    hangs = gate([Device("c"), Device("d")])
+    gateway.reload(gateway.configuration(configured(driver_class=scripted(devices=hangs), front="auto")))
+    await until(lambda: "goes on as before" in caplog.text)
+
+    await cluster.kubelets["node-a"].upgrade("1.34")
+    await until(lambda: healthy(cluster) == {"a", "b"})
+    await turns(50)
+    assert healthy(cluster) == {"a", "b"}
+    assert not cluster.devices(DRIVER)
+    await cluster.run("back", {"c": {NAME: 1}})
+    hangs.open()
+    await until(lambda: healthy(cluster) == {"c", "d"})
+
+
+async def test_a_full_disk_and_an_older_kubelet(gateway, cluster, short_path):
+    """What no claim has is offered by the device plugin."""
+    gateway.serve(configured(driver_class=Scripted, front="auto"))
+    await until(lambda: cluster.devices(DRIVER))
+    await cluster.run("claim", {"c": {NAME: 1}})
+    had = cluster.given("claim")["c"]["envs"]["GOT"]
+    folder = short_path / "state" / "dra" / "fronts"
+    folder.rename(folder.with_suffix(".kept"))
+    folder.write_text("in the way")
+
+    await cluster.kubelets["node-a"].upgrade("1.34")
+    await until(lambda: healthy(cluster))
+    await cluster.run("back", {"c": {NAME: 1}})
+    assert cluster.given("back")["c"]["envs"]["GOT"] != had
