@@ -86,6 +86,8 @@ class NodeFronts:
         self.dra: DraFront | None = None
         self.switch: NodeSwitch | None = None
         """The changes of front; None without a resource that may change."""
+        self._fixing = asyncio.Lock()
+        """Held while the state of a group is written whose front the configuration has given."""
         self._kubelet = Observable(self._node.kubelet)
         """Whether there is a kubelet."""
 
@@ -136,18 +138,19 @@ class NodeFronts:
         elif config.front != "auto":
             # With `front: auto` it begins here again. That is worth no failure: a wrong state costs a change of front.
             try:
-                await self._fix(config.pool or config.name, front)
+                async with self._fixing:
+                    await self._fix(config, front)
             except (GatewayError, OSError) as error:
                 text = "with front: auto, %s would begin where it was before: %s"
                 _log.warning(text, config.name, error, extra={"resource": config.name})
 
-    async def _fix(self, group: str, front: str) -> None:
+    async def _fix(self, config: ResourceConfig, front: str) -> None:
         state_dir = self._plugins.common.state_dir
         if front == FRONT and not any((state_dir / "dra" / "fronts").glob("*.json")):
             return  # no file says another front
         from dpgateway.switching.states import SwitchFiles  # noqa: PLC0415  for nodes that have, or had, DRA
 
-        await SwitchFiles(state_dir, self.threads).fix(group, front)
+        await SwitchFiles(state_dir, self.threads).fix(config.pool or config.name, front, config.name)
 
     # the resources
 

@@ -7,6 +7,8 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.config.values import ClusterSettings, DraSettings, RuntimeSettings
+from dpgateway.kit.threads import Threads
+from dpgateway.switching.states import SwitchFiles
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.support.gateway import Gateway as Process
 from tests.support.inside import Inside
@@ -258,3 +260,28 @@ async def test_a_full_disk_and_an_older_kubelet(gateway, cluster, short_path):
     await until(lambda: healthy(cluster))
     await cluster.run("back", {"c": {NAME: 1}})
     assert cluster.given("back")["c"]["envs"]["GOT"] != had
+
+
+async def test_a_renamed_pool_leaves_no_state_to_another_one(short_path, cluster, caplog):
+    """Each configuration with a gateway of its own. Another pool has the name for a while."""
+    caplog.set_level("INFO")
+    cluster.device_class("other", DRIVER, resource=OTHER, attributes={"resource": OTHER})
+    thing, other = (configured(name=name, driver_class=Scripted, front="auto") for name in (NAME, OTHER))
+    files = SwitchFiles(short_path / "state", Threads())
+    lives = [
+        [replace(thing, pool="boards")],
+        [replace(thing, pool="renamed"), replace(other, pool="boards")],
+        [replace(thing, pool="renamed")],
+    ]
+    for life, resources in enumerate(lives):
+        caplog.clear()
+        gateway = Gateway(short_path, cluster)
+        gateway.serve(*resources)
+        for one in resources:
+            await until(lambda one=one: slices(cluster, one.pool))
+        # Each group leaves the device plugin before: none begins on the front of another one.
+        assert caplog.text.count("it leaves the device plugin") == (2 if life == 1 else life == 0)
+        if life == 2:
+            await until(lambda: files.look("boards") is None)
+            await cluster.run("last", {"c": {NAME: 1}})
+        await gateway.end()

@@ -30,6 +30,8 @@ from dpgateway.switching.watching import WatchedFacts
 
 PAUSE = 0.05
 """Seconds between two looks at all groups, however much has changed."""
+SWEEP = 300.0
+"""Seconds until states that may be another gateway's are looked at again."""
 
 _log = bind(__name__)
 
@@ -70,6 +72,8 @@ class NodeSwitch:
         """Notified when it may be time for another step."""
         self._group_of: dict[str, str] = {}
         """`_group_of` contains the group of each resource, keyed by name."""
+        self._groups, self._configured = frozenset[str](), Signal()
+        """The groups of all configured resources, also of those with one front for good."""
         self._allocated: dict[str, Mapping[str, str]] = {}
         """`_allocated` contains the claims that may have to be prepared yet, keyed by pool."""
         front.offers = lambda name: self.offers(name, front.name)
@@ -79,6 +83,7 @@ class NodeSwitch:
 
     def configure(self, resources: Iterable[ResourceConfig], present: Callable[[str], str | None]) -> None:
         """The node's resources from now on. ``present``: the front that offers a resource now, None if none does."""
+        resources = tuple(resources)
         changing = [config for config in resources if config.front == "auto"]
         groups: dict[str, list[ResourceConfig]] = {}
         for config in changing:
@@ -86,23 +91,30 @@ class NodeSwitch:
         self._group_of = {config.name: group for group, some in groups.items() for config in some}
         self._facts.need(changing)
         for group, some in groups.items():
-            if group not in self.switches:
+            names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
+            # A pool of other resources that gets the name of an earlier one begins anew.
+            if group not in self.switches or not set(names) & set(self.switches[group].group.names):
                 fronts = {front for one in some if (front := present(one.name)) is not None}
                 # Where it is now counts, if a reload gave up a front for good: what the disk has is of before.
-                begun = SwitchRecord(group, SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN)
-                record = begun if fronts else self._remembered(group) or begun
+                state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
+                begun = SwitchRecord(group, state, resources=names)
+                record = begun if fronts else self._remembered(group, names) or begun
                 self.switches[group] = FrontSwitch(record, self._facts.facts, self, self._files)
                 self.switches[group].saved = not fronts
-            names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
             self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
         for group in self.switches.keys() - groups.keys():
             del self.switches[group]
+        self._groups = frozenset(config.pool or config.name for config in resources)
+        self._configured.notify()
         self.offer()  # a resource may have come to a group in another state
 
-    def _remembered(self, group: str) -> SwitchRecord | None:
-        """The state on disk. One that can't be read counts as none: what is held is known without it."""
+    def _remembered(self, group: str, names: Collection[str]) -> SwitchRecord | None:
+        """The state on disk. One that can't be read counts as none: what is held is known without it. So does one of a
+        pool that had the name before.
+        """
         try:
-            return self._files.look(group)
+            found = self._files.look(group)
+            return found if found is not None and found.is_of(names) else None
         except (OSError, ValueError) as error:
             text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
             _log.error(text, group, error)
@@ -130,6 +142,18 @@ class NodeSwitch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._facts.run(), name="watch what DRA needs")
             tasks.create_task(self._step(), name="change fronts")
+            tasks.create_task(self._sweep(), name="remove the states of groups that are gone")
+
+    async def _sweep(self) -> None:
+        """With the driver's lock: an older gateway without it has given its resources, a newer one has none yet."""
+        while True:
+            await self._front.loaded.wait()
+            version, stay = self._configured.version, True
+            with contextlib.suppress(GatewayError, OSError):  # they harm nobody
+                stay = await self._files.sweep(self._groups, self._front.common.directory)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP if stay else None):
+                    await self._configured.wait(version)
 
     async def _step(self) -> None:
         while True:

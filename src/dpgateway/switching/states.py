@@ -11,12 +11,16 @@ front gave stays in use on the other one until its containers, or claims, have e
 
 A group whose resources the configuration gives one front for good has PLUGIN or DRA, or no file, so that it can begin
 there again.
+
+A file has the group's resources, too: a pool of other resources that has its name by now begins on the device plugin.
+Files of groups that no gateway of the node has are removed (:meth:`SwitchFiles.sweep`).
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -24,7 +28,7 @@ from pathlib import Path
 from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
 from dpgateway.kit.threads import Threads
 from dpgateway.kit.timestamp import LATEST
-from dpgateway.resource.ownership import hash_of
+from dpgateway.resource.ownership import hash_of, others
 
 VERSION = 1
 LARGEST = 64 * 1024
@@ -69,6 +73,12 @@ class SwitchRecord:
     """When the last changes of the front began, in seconds of the monotonic clock. They mean nothing after a reboot,
     which is one after ``since``.
     """
+    resources: tuple[str, ...] = ()
+    """Those of the group; empty if they aren't known."""
+
+    def is_of(self, resources: Collection[str]) -> bool:
+        """Whether it may be the state of a group that has these resources by now."""
+        return not self.resources or not set(resources).isdisjoint(self.resources)
 
     def at(self, state: SwitchState, because: str, now: float, wall: float) -> SwitchRecord:
         """The record in another state. A change of front begins where one is left."""
@@ -88,13 +98,16 @@ def switch_record(text: str) -> SwitchRecord:
         raise ValueError(f"expected a state with a version from 1 on, found {text[:60]!r}")
     if not isinstance(group := found.get("group"), str) or not group:
         raise TypeError(f"group: expected a name, found {group!r}")
-    changes = found.get("changes") or []
+    changes, resources = found.get("changes") or [], found.get("resources") or []
     if not isinstance(changes, list):
         raise TypeError(f"changes: expected a list, found {changes!r}")
+    if not isinstance(resources, list) or not all(isinstance(name, str) for name in resources):
+        raise TypeError(f"resources: expected names, found {resources!r}")
     since, because = int(found.get("since") or 0), str(found.get("because") or "")
     if not 0 <= since <= LATEST:
         raise ValueError(f"since: expected seconds since 1970, found {since}")
-    return SwitchRecord(group, SwitchState(found.get("state")), since, because, tuple(map(float, changes)))
+    state = SwitchState(found.get("state"))
+    return SwitchRecord(group, state, since, because, tuple(map(float, changes)), tuple(resources))
 
 
 class SwitchFiles:
@@ -111,20 +124,41 @@ class SwitchFiles:
         """Raises GatewayError, OSError."""
         await self._threads.call_within("fronts", lambda: self._write(one), DISK)
 
-    async def fix(self, group: str, front: str) -> None:
-        """The configuration has given the group this front for good, and it begins there: what the disk has is of
-        before. Raises GatewayError, OSError.
+    async def fix(self, group: str, front: str, name: str) -> None:
+        """The configuration has given the group this front for good, and its resource ``name`` begins there: what the
+        disk has is of before. One call at a time. Raises GatewayError, OSError.
         """
-        await self._threads.call_within("fronts", lambda: self._fix(group, front), DISK)
+        await self._threads.call_within("fronts", lambda: self._fix(group, front, name), DISK)
 
-    def _fix(self, group: str, front: str) -> None:
+    def _fix(self, group: str, front: str, name: str) -> None:
         try:
-            found = self.look(group)
+            found = self.look(group) or SwitchRecord(group)
         except (OSError, ValueError):
-            found = None
+            found = SwitchRecord(group)
         state = SwitchState.DRA if front == "dra" else SwitchState.PLUGIN
-        if state is not (SwitchState.PLUGIN if found is None else found.state):
-            self._write(SwitchRecord(group, state, int(time.time())))
+        if found.state is not state:
+            self._write(SwitchRecord(group, state, int(time.time()), resources=(name,)))
+        elif found.resources and name not in found.resources:
+            self._write(replace(found, resources=(*found.resources, name)))
+
+    async def sweep(self, groups: Iterable[str], device_plugins: Path) -> bool:
+        """Removes the states of all groups but these. Those that another gateway may have stay: its locks name them.
+        Returns whether one stays. Raises GatewayError, OSError.
+        """
+        ours = frozenset(map(hash_of, groups))
+        return await self._threads.call_within("fronts", lambda: self._sweep(ours, device_plugins), DISK)
+
+    def _sweep(self, ours: Collection[str], device_plugins: Path) -> bool:
+        stale = [path for path in self.folder.glob("*.json") if path.stem not in ours]
+        owned = [(lock.hash, lock.owner()) for lock in others(device_plugins, ())] if stale else []
+        pools = {hash_: owner.pool for hash_, owner in owned if owner is not None}
+        if None in pools.values():  # a lock that doesn't say its pool
+            return bool(stale)
+        theirs = {hash_of(pool) if pool else hash_ for hash_, pool in pools.items()}
+        gone = [path for path in stale if path.stem not in theirs]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone) < len(stale)
 
     def look(self, group: str) -> SwitchRecord | None:
         """As :meth:`read`, and blocks."""

@@ -159,7 +159,7 @@ class FrontSwitch:
                 found = await self._files.read(self.record.group)
             except ValueError:
                 return  # said when it was read first
-            if found is not None and found != self.record:
+            if found is not None and found != self.record and found.is_of(self.group.names):
                 self._begin(found)
                 self._resources.offer()
 
@@ -309,7 +309,8 @@ class FrontSwitch:
         may go on from where it was. So it leaves DRA for a kubelet or a runtime that is too old: with these, no gateway
         has slices. Raises GatewayError, OSError.
         """
-        new = replace(self.record, changes=self._changes(now)).at(state, because, now, self._clock.time())
+        before = replace(self.record, changes=self._changes(now), resources=self.group.names)
+        new = before.at(state, because, now, self._clock.time())
         moved = state.front != self.record.state.front
         async with self._disk:
             try:
