@@ -150,3 +150,28 @@ async def test_an_older_kubelet_that_knows_no_dra(cluster, gateway, short_path):
     await gateway.said("the device plugin offers it", seconds=BUSY)
     assert not cluster.devices()
     await cluster.run("back", {"c": {THING: 1}}, within=BUSY)
+
+
+@pytest.mark.parametrize(("before", "after"), [("1.37", "1.34"), ("1.37", "1.31"), ("1.34", "1.37")])
+async def test_dra_for_good_ends_with_its_kubelet(cluster, gateway, short_path, before, after):
+    """The disk has the front that the configuration gave last, which the next kubelet may not know."""
+    kubelet = cluster.node(before, root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
+    await kubelet.start()
+    await cluster.run("agent", {"c": {}}, within=BUSY)
+    await gateway.start(things(front="dra"))
+    if before == "1.37":
+        await cluster.run("old", {"c": {THING: 1}}, within=BUSY)
+    else:
+        await gateway.said("expected 1.36 or later", seconds=BUSY)
+    await kubelet.stop()
+    await gateway.end(signal.SIGKILL)
+    await kubelet.upgrade(after)
+    await gateway.start(things())
+    if after == "1.37":
+        await until(lambda: cluster.devices(DRIVER), BUSY)
+    else:
+        await kubelet.wait_for(lambda: kubelet.counts(THING)[0], BUSY)
+        assert not cluster.devices()
+    await cluster.run("new", {"c": {THING: 1}}, within=BUSY)
+    assert bool(cluster.allocated("new")) == (after == "1.37")
+    assert "new" in devices(cluster, "old", "new")
