@@ -66,6 +66,7 @@ async def remembered(process):
 
 async def test_held_hardware_through_restarts(process, kubelet, short_path):
     await until(lambda: any("is held as example.com/gpu by default/encoder" in line for line in process.log))
+    assert not any(one["level"] == "warning" and "held" in one["message"] for one in process.entries())
     await refused(kubelet, HELD + " default/encoder")
     await remembered(process)
     await kubelet.restart()

@@ -6,7 +6,7 @@ import pytest
 
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Health
-from dpgateway.resource.list_log import FEW, LEFT, MOST_LINES, NEW, RECOVERED, Fate, ListLog, changes, falls
+from dpgateway.resource.list_log import FEW, FREE, LEFT, MOST_LINES, NEW, RECOVERED, Fate, ListLog, changes, falls
 from dpgateway.resource.shares import Offer
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
@@ -21,6 +21,15 @@ def listed(*ids, **unhealthy):
 def forms(*ids, reason=None):
     """Shares of one device, whose ids don't say so."""
     return {id_: Offer(id_, Health.unhealthy(reason) if reason else Health.healthy(), first=ids[0]) for id_ in ids}
+
+
+def in_use(id_, reason):
+    """Its hardware is in use under another name."""
+    return {id_: Offer(id_, Health.unhealthy(reason), taken=True)}
+
+
+def withheld(reason):
+    return Fate(logging.INFO, f"withheld: {reason}", reason)
 
 
 def unhealthy(reason):
@@ -46,6 +55,11 @@ def unhealthy(reason):
         (forms("x0", "x1"), forms("x0", "x1", reason="wet"), {"x0": unhealthy("wet")}),
         (forms("x0", "x1"), forms("x0"), {}),
         (forms("x0", "x1"), {}, {"x0": LEFT}),
+        (listed("a"), in_use("a", "held as b"), {"a": withheld("held as b")}),
+        (None, in_use("a", "held as b"), {"a": withheld("held as b")}),
+        (in_use("a", "held as b"), in_use("a", "held as c"), {"a": withheld("held as c")}),
+        (in_use("a", "held as b"), listed("a"), {"a": FREE}),
+        (in_use("a", "held as b"), listed(a="wet"), {"a": unhealthy("wet")}),
     ],
 )
 def test_what_became_of_each_device(told, now, found):
@@ -250,3 +264,7 @@ def test_a_device_falls_once_whatever_its_shares():
     before = listed("a", "a::1", "b", "c", d="wet")
     now = listed("c", **dict.fromkeys(["a", "a::1", "b::1", "d", "e"], "wet"), b="dry")
     assert falls(before, now) == ["a", "b"]
+
+
+def test_a_device_that_is_in_use_doesnt_fall():
+    assert falls(listed("a", "b"), listed(b="wet") | in_use("a", "held as c")) == ["b"]

@@ -31,7 +31,7 @@ async def test_a_pod_of_another_name_is_refused(kubelet: Kubelet, gateway: Gatew
     assert held == {"node-0"}
     first.mkdir(exist_ok=True)
     await kubelet.wait_for_devices(0, 1, resource=OTHER)
-    await gateway.said("Unhealthy: held as example.com/thing by")
+    await gateway.said("withheld: held as example.com/thing by")
     if killed:
         await gateway.end(signal.SIGKILL)
         await kubelet.wait_for({8: (None, None), 9: (0, 0)}.get(kubelet.minor, (1, 0)))  # it knows of that

@@ -86,6 +86,7 @@ async def test_what_has_gone_wrong_has_its_series():
         attempts={("v1beta1", "failed"): 1},
         counts=Counts(listed=2, unhealthy=2, lost=2),
         losses=2,
+        falls=1,
         outdated=1,
         preparing=1,
     )
@@ -94,6 +95,7 @@ async def test_what_has_gone_wrong_has_its_series():
         "dpgateway_resource_failed",
         "dpgateway_devices_lost",
         "dpgateway_device_losses_total",
+        "dpgateway_device_falls_total",
         "dpgateway_registrations_total",
         "dpgateway_rpcs_total",
         "dpgateway_rpcs_slow_total",

@@ -124,7 +124,8 @@ class Inventory:
             self._empty_later()
         # Held ids stay as they are: containers with an Unhealthy one aren't started again.
         taken, away = self.usage.value.last_known, Health.unhealthy("another front is going to offer it")
-        return {id_: one if id_ in taken else replace(one, health=away) for id_, one in self.ledger.offers().items()}
+        found = self.ledger.offers().items()
+        return {id_: one if id_ in taken else replace(one, health=away, taken=True) for id_, one in found}
 
     def _empty_later(self) -> None:
         self._uses = self.usage.version
@@ -328,7 +329,9 @@ class Inventory:
             devices, own = self.ledger.devices, own or self.used()
             reasons = excluded(devices.values(), own, others, formed=bool(self._shares.ids))
             shares = crowded(devices, self.ledger.ids, own)
-            changed = self.ledger.exclude(reasons, shares, counted(map(devices.__getitem__, reasons), own, others))
+            many = counted(map(devices.__getitem__, reasons), own, others)
+            sure = not own.forgotten and not any(one.unsure for one in others)
+            changed = self.ledger.exclude(reasons, shares, many, sure=sure)
         else:
             changed = self.ledger.exclude({})
         if changed:

@@ -78,6 +78,8 @@ class Ledger:
         """`_meaning` contains the device id, keyed by listed id; a present id without an entry means itself."""
         self._unhealthy_since: dict[str, float] = {}
         self._excluded: Mapping[str, str] = {}
+        self._sure = False
+        """Whether all exclusions are uses that are known."""
         self.crowded: Mapping[str, str] = {}
         self._counted: frozenset[str] = frozenset()
         """The ids of excluded devices that stay Healthy."""
@@ -228,15 +230,18 @@ class Ledger:
         excluded: Mapping[str, str],
         crowded: Mapping[str, str] | None = None,
         counted: Mapping[str, int] | None = None,
+        *,
+        sure: bool = False,
     ) -> bool:
         """Sets the reasons against present Healthy devices, by device id, and against single shares (``crowded``), by
-        offered id. ``counted``: how many ids of an excluded device stay Healthy. Returns whether the reasons changed.
+        offered id. ``counted``: how many ids of an excluded device stay Healthy; ``sure``: the reasons are uses that
+        are known. Returns whether the reasons changed.
         """
         # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate.
         crowded = crowded or {}
         changed = _differ(excluded, self._excluded)
         shares = _differ(crowded, self.crowded)
-        self._excluded, self.crowded, before = excluded, crowded, self._counted
+        self._excluded, self.crowded, self._sure, before = excluded, crowded, sure, self._counted
         self._counted = frozenset(id_ for name, many in (counted or {}).items() for id_ in self.ids(name)[:many])
         shares |= before ^ self._counted
         self._offers = dict(self._offers) if changed or shares else self._offers
@@ -249,12 +254,13 @@ class Ledger:
 
     def _offer(self, offered: str, device: Device, before: Offer | None) -> Offer:
         """``before``: the previous offer, returned if it is unchanged."""
-        health = device.health
+        health, taken = device.health, False
         if health.ok and (reason := self._excluded.get(device.id) or self.crowded.get(offered)):
+            taken = self._sure and offered not in self._counted
             health = health if offered in self._counted else Health.unhealthy(reason)
         if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
             return before
-        return Offer(offered, health, device.numa_nodes, self._first(device.id))
+        return Offer(offered, health, device.numa_nodes, self._first(device.id), taken)
 
     def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
         """The present, Healthy device of each id; or the first id's Refusal.

@@ -6,6 +6,9 @@ fate share a line. A device that goes on changing is summed up once a minute (``
 
 A line about a device that became worse names the pods that hold it, because users with access to a namespace alone see
 the log, but no status.
+
+A device that is Unhealthy to the kubelet because its hardware is in use under another name is no fault: no warning, and
+no fall.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ class Fate:
 RECOVERED = Fate(logging.INFO, "Healthy again")
 NEW = Fate(logging.INFO, "new")
 LEFT = Fate(logging.INFO, "not listed any more")
+FREE = Fate(logging.INFO, "free again")
 
 Fates = dict[Fate, list[str]]
 """The devices of each fate."""
@@ -72,6 +76,8 @@ class ListLog:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._holders = holders
         self._logged: Offers | None = None
+        self.falls = 0
+        """The falls of all devices."""
         self._falls: Counter[str] = Counter()
         """The falls of each device in this minute: its changes to Unhealthy."""
         self._flapping: Mapping[str, int] = {}
@@ -104,6 +110,7 @@ class ListLog:
             return
         # A fall counts even if the device has recovered before the line is logged.
         for device in falls(before, now):
+            self.falls += 1
             self._falls[device] += 1
             self._minute = min(self._minute, time + MINUTE)
 
@@ -143,7 +150,7 @@ class ListLog:
 
         for fate, devices in lines[:MOST_LINES]:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
-            held = _together(holders, devices) if fate not in {RECOVERED, NEW} else []
+            held = _together(holders, devices) if fate not in {RECOVERED, NEW, FREE} else []
             fields = {"devices": devices, "holders": held or None, "count": fate.count, "reason": fate.reason}
             self._log.log(fate.level, "%s %s%s", subject, fate.text, _held_by(held), extra=fields)
 
@@ -151,7 +158,8 @@ class ListLog:
         if rest := [device for _, devices in lines[MOST_LINES:] for device in devices]:
             held = _together(holders, rest)
             text = "%d more devices changed, each in a way of its own%s"
-            self._log.warning(text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
+            level = max(fate.level for fate, _ in lines[MOST_LINES:])
+            self._log.log(level, text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
 
 
 def _together(holders: Holders, devices: Collection[str]) -> list[str]:
@@ -165,8 +173,8 @@ def _held_by(holders: list[str]) -> str:
 
 
 def falls(before: Offers, now: Offers) -> list[str]:
-    """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares."""
-    unhealthy = [i for i in changed(before, now) if not now[i].health.ok]
+    """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares; without those in use."""
+    unhealthy = [i for i in changed(before, now) if not now[i].health.ok and not now[i].taken]
     return [i for i in unhealthy if i in before and before[i].health.ok and _first(now[i]) == i]
 
 
@@ -192,11 +200,16 @@ def _fate(old: Offer | None, new: Offer | None) -> Fate | None:
     if new is None:
         return LEFT if old is not None else None
     if not new.health.ok:
-        known = old is not None and old.health == new.health
-        return None if known else Fate(logging.WARNING, f"Unhealthy: {new.health.reason}", new.health.reason)
+        if old is not None and old.health == new.health:
+            return None
+        if new.taken:
+            return Fate(logging.INFO, f"withheld: {new.health.reason}", new.health.reason)
+        return Fate(logging.WARNING, f"Unhealthy: {new.health.reason}", new.health.reason)
     if old is None:
         return NEW
-    return None if old.health.ok else RECOVERED
+    if old.health.ok:
+        return None
+    return FREE if old.taken else RECOVERED
 
 
 def _flapping(count: int, offer: Offer | None) -> Fate:

@@ -157,6 +157,11 @@ class Resource:
             await self._begun.wait()  # before, all is Unhealthy because another gateway serves it: no news
             await self._list_log.follow()
 
+    @property
+    def falls(self) -> int:
+        """How often a Healthy device became Unhealthy; not those whose hardware is in use under another name."""
+        return self._list_log.falls
+
     async def _follow_driver(self) -> None:
         seen = 0
         while True:

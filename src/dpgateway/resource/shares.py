@@ -30,6 +30,8 @@ class Offer:
     numa_nodes: tuple[int, ...] = ()
     first: str = ""
     """The id of its device's share 0, where the id doesn't spell it."""
+    taken: bool = False
+    """Whether it is Unhealthy only because its hardware is in use otherwise: as it is in ordinary operation."""
 
 
 Offers = Mapping[str, Offer]

@@ -52,6 +52,8 @@ class ResourceFigures:
     """Numbers of ids, by holder."""
     updates: int = 0
     """Changes of its list."""
+    falls: int = 0
+    """Changes of its devices from Healthy to Unhealthy, by a fault of theirs."""
     losses: int = 0
     """Ids that were lost."""
     returns: int = 0
@@ -126,6 +128,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
         Counter(holder.values()),
         plugin.resource.inventory.list.version,
+        plugin.resource.falls,
         ledger.losses,
         ledger.returns,
         plugin.rpcs.read(),

@@ -177,6 +177,13 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
     ),
     Row("dpgateway_list_updates_total", "counter", "Changes of the resource's list.", lambda it: it.updates),
     Row(
+        "dpgateway_device_falls_total",
+        "counter",
+        "Changes of devices from Healthy to Unhealthy, but for those in use under another name.",
+        lambda it: it.falls,
+        brief="events",
+    ),
+    Row(
         "dpgateway_device_losses_total",
         "counter",
         "Ids whose device or share vanished.",
