@@ -199,16 +199,13 @@ def _first(offer: Offer) -> str:
 def _fate(old: Offer | None, new: Offer | None) -> Fate | None:
     if new is None:
         return LEFT if old is not None else None
-    if not new.health.ok:
-        if old is not None and old.health == new.health:
-            return None
-        if new.taken:
-            return Fate(logging.INFO, f"withheld: {new.health.reason}", new.health.reason)
-        return Fate(logging.WARNING, f"Unhealthy: {new.health.reason}", new.health.reason)
+    if old is not None and old.health == new.health:
+        return None
+    if (reason := new.health.reason) is not None:
+        level, word = (logging.INFO, "withheld") if new.taken else (logging.WARNING, "Unhealthy")
+        return Fate(level, f"{word}: {reason}", reason)
     if old is None:
         return NEW
-    if old.health.ok:
-        return None
     return FREE if old.taken else RECOVERED
 
 
