@@ -35,7 +35,9 @@ def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -
         elsewhere=Observable(others.get("elsewhere", "")),
         served=served,
         failure=failure,
-        driver=SimpleNamespace(state=SimpleNamespace(value=SimpleNamespace(listed=None, failure="", error=""))),
+        driver=SimpleNamespace(
+            state=SimpleNamespace(value=SimpleNamespace(devices=None, listed=None, failure="", error=""))
+        ),
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
     )
     return SimpleNamespace(

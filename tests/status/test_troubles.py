@@ -26,7 +26,7 @@ SICK = replace(GOOD, healthy=False, reason="no answer", since=NOW)
 
 
 def resource(*devices, driver=None, **changes) -> Any:
-    whole = ResourceStatus("example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, driver, None))
+    whole = ResourceStatus("example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, driver, None, len(devices)))
     return replace(whole, devices=devices, **changes)
 
 
@@ -37,6 +37,10 @@ def found(*resources, reloads=None, kubelet=THERE, asked=ASKED):
 
 def test_none_while_healthy_or_excluded():
     assert found(resource(GOOD, replace(SICK, since=None))) == []
+
+
+def test_no_device_is_offered_while_the_front_changes():
+    assert found(replace(resource(), driver=DriverStatus("x", "1", NOW, None, None, 2))) == []
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, dire
     one, refused, elsewhere = plugin.resource, plugin.refused.value, plugin.resource.elsewhere.value
     said = one.driver.state.value
     error = Failure(said.error, stamped(said.erred)) if said.error else None
+    finds = None if said.devices is None else len(said.devices)
     failure = Failure(one.failure, stamped(one.failed_since)) if one.failure else None
     listed = plugin.resource.inventory.list.value is not None
     return ResourceStatus(
@@ -58,7 +59,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, dire
         failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
         (_registration(plugin.standing.value, elsewhere or plugin.rival.value),),
         failure,
-        DriverStatus(name, version, stamped(said.listed), said.failure or None, error),
+        DriverStatus(name, version, stamped(said.listed), said.failure or None, error, finds),
         unsaved=plugin.resource.unsaved or None,
         refused=Failure(refused[0], stamped(refused[1])) if refused is not None else None,
         elsewhere=elsewhere or None,

@@ -103,7 +103,7 @@ def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
     if one.driver.failure is not None:
         text = f"the driver doesn't list its devices now: {one.driver.failure}"
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
-    elif one.driver.listed is not None and not one.devices:
+    elif one.driver.finds == 0 and not one.devices:  # while its front changes, the list is empty for another reason
         yield Trouble(WARNING, one.name, "the driver finds no device", None, TRY_DRIVER)
     yield from _of_grants(one)
     yield from _of_devices(one)

@@ -107,6 +107,8 @@ class DriverStatus:
     listed: Time | None = field(compare=False)
     failure: str | None
     error: Failure | None
+    finds: int | None = None
+    """The devices of its last list."""
 
 
 @dataclass(frozen=True, slots=True)
