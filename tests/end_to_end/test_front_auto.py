@@ -151,6 +151,15 @@ async def test_an_older_kubelet_that_knows_no_dra(cluster, gateway, short_path):
     assert not cluster.devices()
     await cluster.run("back", {"c": {THING: 1}}, within=BUSY)
 
+    # From then on that isn't an error: nothing needs the driver there.
+    await cluster.end("back", within=BUSY)
+    await gateway.end()
+    gateway.log.clear()
+    await gateway.start()
+    await gateway.said("no handler registered", seconds=BUSY)
+    await cluster.run("next", {"c": {THING: 1}}, within=BUSY)
+    assert [one["message"] for one in gateway.entries() if one["level"] in {"warning", "error"}] == []
+
 
 @pytest.mark.parametrize(("before", "after"), [("1.37", "1.34"), ("1.37", "1.31"), ("1.34", "1.37")])
 async def test_dra_for_good_ends_with_its_kubelet(cluster, gateway, short_path, before, after):

@@ -144,6 +144,7 @@ class DraFront:
         self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
         self.instance = DriverInstance(root, us.driver, self.claims, self.health, self._warm)
         self.instance.answer.subscribe(self._answered)
+        self.instance.needed = lambda: bool(self._members or self._expected or self.claims.records)
         self._drivers: dict[str, RunningDriver] = {}
         self._standings: dict[str, Observable[Standing]] = {}
         self.listed, self._left = Signal(), Signal()

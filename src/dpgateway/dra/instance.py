@@ -61,6 +61,8 @@ class DriverInstance:
         self.folder = folder_of(root, driver)
         self.ownership = Ownership(self.folder, driver, _log)
         """Of the driver: one gateway of a node has its claims, and writes its slices."""
+        self.needed: Callable[[], bool] = lambda: True
+        """Whether anything is offered by DRA, or held."""
         self.answer: Observable[RegistrationAnswer | None] = Observable(None)
         """The kubelet's answer to the registration; None until it has said something."""
         self._handover = DriverHandover(self.ownership, warm, _log)
@@ -97,6 +99,7 @@ class DriverInstance:
         if self._registration is None:
             what = RegisteredPlugin(TYPE, self._driver, self._service.socket, VERSIONS)
             registration = RegistrationSocket(self._root, what, _log)
+            registration.needed = self.needed
             registration.answer.subscribe(lambda: self.answer.set(registration.answer.value))
             await registration.open()
             self._registration, self._unheard = registration, None

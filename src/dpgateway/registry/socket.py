@@ -22,6 +22,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,8 @@ class RegistrationSocket:
     def __init__(self, root: Path, plugin: RegisteredPlugin, log: logging.LoggerAdapter[logging.Logger]) -> None:
         """``root``: the kubelet's root directory."""
         self.folder, self.plugin, self._log = root / FOLDER, plugin, log
+        self.needed: Callable[[], bool] = lambda: True
+        """Whether a refusal is a failure: nothing may need the plugin on a kubelet that is too old for it."""
         self.answer: Observable[RegistrationAnswer | None] = Observable(None)
         """None until the kubelet has said whether it takes the plugin. A restarted kubelet says it again, which is news
         even if the answer is the same.
@@ -146,6 +149,7 @@ class RegistrationSocket:
         if answer.accepted:
             self._log.info("the kubelet registered %s", self.plugin.name)
         elif before is None or before.reason != reason:
-            self._log.error("the kubelet refuses %s: %s", self.plugin.name, reason, extra={"reason": reason})
+            level = logging.ERROR if self.needed() else logging.INFO
+            self._log.log(level, "the kubelet refuses %s: %s", self.plugin.name, reason, extra={"reason": reason})
         self.answer.set(answer)
         return wire.RegistrationStatusResponse()
