@@ -121,8 +121,20 @@ async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) ->
     await rig.publisher.state.wait_for(lambda state: "kubelet v1.34.9-eks-1 of node n1" in state.failure)
     assert not rig.publisher.state.value.right
     rig.version("v1.37.0")
-    rig.publisher.owner.registered()
+    rig.publisher.owner.suits()  # somebody who watches the Node has seen that
     await rig.has("a")
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_an_old_kubelet_is_no_warning_to_pools_that_leave(
+    rig: Rig, caplog: pytest.LogCaptureFixture, leaves: bool
+) -> None:
+    rig.publisher.leaving = lambda pools: leaves and set(pools) == {POOL}
+    rig.version("v1.34.9")
+    rig.allowed.set(True)
+    rig.want("a")
+    await rig.publisher.state.wait_for(lambda state: "kubelet v1.34.9 of node n1" in state.failure)
+    assert ("kubelet v1.34.9" in caplog.text) != leaves
 
 
 async def test_a_runtime_that_is_mended_is_noticed_without_its_kubelet(rig: Rig) -> None:

@@ -85,6 +85,8 @@ async def test_a_node_is_upgraded_under_pods_and_comes_back(cluster, gateway, sh
     for pod in ("old", "new", "back"):
         await cluster.end(pod, within=BUSY)
     await kubelet.wait_for(lambda: kubelet.counts(THING) == (4, 4), BUSY)
+    said = [one["message"] for one in gateway.entries() if one["level"] in {"warning", "error"}]
+    assert [text for text in said if "slices" in text or "Unhealthy" in text or "refuses" in text] == []
 
 
 async def test_gateways_killed_on_the_way(cluster, gateway, short_path):

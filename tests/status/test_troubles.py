@@ -26,7 +26,9 @@ SICK = replace(GOOD, healthy=False, reason="no answer", since=NOW)
 
 
 def resource(*devices, driver=None, **changes) -> Any:
-    whole = ResourceStatus("example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, driver, None, len(devices)))
+    whole = ResourceStatus(
+        "example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, driver, None, len(devices))
+    )
     return replace(whole, devices=devices, **changes)
 
 

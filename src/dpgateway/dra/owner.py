@@ -56,6 +56,11 @@ class OwnerNode:
         for seconds in LATER:
             asyncio.get_running_loop().call_later(seconds, self._forget)
 
+    def suits(self) -> None:
+        """Others see a Node without an obstacle, which may be newer than the one that was read."""
+        if self.obstacle:
+            self._forget()
+
     def _forget(self) -> None:
         self.uid = ""
         self._outdated()

@@ -32,7 +32,7 @@ import contextlib
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -136,6 +136,8 @@ class Publisher:
         self._changed.subscribe(self._news.notify)
         seen.failure.subscribe(self._news.notify)
         self.owner = OwnerNode(server, *us, self._changed.notify)
+        self.leaving: Callable[[Iterable[str]], bool] = lambda _: False
+        """Whether all of these pools leave DRA by themselves for an obstacle, and say so."""
         self._dry_runs = DryRuns(server, self.owner)
         self.dropped = self._dry_runs.dropped
         for value in (self.wanted, seen.objects, allowed):
@@ -314,7 +316,8 @@ class Publisher:
         code: int = 0,
         contested: bool = False,
     ) -> None:
-        self._complaint.say(*failures)
+        passing = failures == (self.owner.obstacle,) and self.leaving(self.wanted.value or ())
+        self._complaint.say(*(() if passing else failures))
         self._known = frozenset(self._seen.objects.value or ())
         found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
         devices, written = sum(len(spec.get("devices") or ()) for spec in found), self.state.value.written

@@ -78,8 +78,10 @@ class NodeSwitch:
         """`_allocated` contains the claims that may have to be prepared yet, keyed by pool."""
         front.offers = lambda name: self.offers(name, front.name)
         front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
+        front.publisher.leaving = self._leave
         for value in (facts.facts, front.publisher.state):
             value.subscribe(self.look)
+        facts.facts.subscribe(self._learned)
 
     def configure(self, resources: Iterable[ResourceConfig], present: Callable[[str], str | None]) -> None:
         """The node's resources from now on. ``present``: the front that offers a resource now, None if none does."""
@@ -119,6 +121,14 @@ class NodeSwitch:
             text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
             _log.error(text, group, error)
             return None
+
+    def _learned(self) -> None:
+        if self._facts.facts.value.node.value:
+            self._front.publisher.owner.suits()
+
+    def _leave(self, pools: Iterable[str]) -> bool:
+        """Whether all of these pools change their front by themselves."""
+        return {one.group.pool for one in self.switches.values()}.issuperset(pools)
 
     def _gone(self, pool: str) -> str:
         """What a claim for this pool is told, which the kubelet asks for again and again: its pod's event has that."""
