@@ -278,6 +278,11 @@ class Gateway:
         serving = self._serving.get(name)
         return serving is not None and serving.plugin is not None and serving.plugin.streaming
 
+    def elsewhere(self, name: str) -> str:
+        """Which other gateway serves the resource, and when this one takes over; empty if none does."""
+        serving = self._serving.get(name)
+        return serving.plugin.resource.elsewhere.value if serving is not None and serving.plugin is not None else ""
+
     def offer(self) -> None:
         """Offers on the device plugin what may be offered there now."""
         for serving in self._serving.values():

@@ -1,5 +1,6 @@
 """What a node's groups ask of the DRA front, and tell the gateway: claims to wait for, and what is offered."""
 
+import asyncio
 from types import SimpleNamespace as Stub
 from typing import Any
 
@@ -99,3 +100,13 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
     for pool in (None, "boards", None):
         changes.configure([configured(front="auto", pool=pool)], lambda _: None)
     assert told == [True, False, True]
+
+
+def test_of_two_gateways_the_one_with_the_driver_goes_first(front, switch):
+    front.withdrawn, front.loaded = False, asyncio.Event()
+    front.instance = Stub(ownership=Stub(other=Observable("")))
+    assert switch.closed() == "the DRA driver to be served here"
+    front.instance.ownership.other.set("another gateway serves dra.example.com: pid 9; this one when that one ends")
+    assert "takes over the resources next: another gateway serves dra.example.com: pid 9" in switch.closed()
+    front.loaded.set()
+    assert switch.closed() == ""

@@ -36,6 +36,7 @@ class Rig:
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
         self.moves, self.offers, self.luck = [], [], 0.0
+        self.other = ""
         self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
         self.begin()
 
@@ -57,6 +58,9 @@ class Rig:
 
     def serves(self, names, front):
         return self.served
+
+    def elsewhere(self, names):
+        return self.other
 
     def closed(self):
         return "" if self.driver else "the driver"
@@ -334,8 +338,10 @@ async def test_unknown_changes_nothing(on_dra, unknown):
 
 
 async def test_only_the_gateway_that_serves_acts(rig):
-    rig.served = False
+    rig.served, rig.other = False, "waiting because another gateway serves it; this one takes over once it is ready"
     assert await rig.after(10) is P
+    assert rig.switch.status.waits_for.startswith(f"{NAME} to be served here; until then their front is the other")
+    assert rig.switch.status.waits_for.endswith("this one takes over once it is ready"), "so it says who is next"
     # the other gateway goes to DRA meanwhile
     await rig.files.write(SwitchRecord(GROUP, D))
     assert await rig.after(LOOK) is D

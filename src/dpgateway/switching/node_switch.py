@@ -45,6 +45,9 @@ class SwitchingGateway(Protocol):
     def streams(self, name: str) -> bool:
         """Whether a kubelet streams the device plugin's list of the resource."""
 
+    def elsewhere(self, name: str) -> str:
+        """Which other gateway serves the resource, and when this one takes over; empty if none does."""
+
     def offer(self) -> None:
         """Offers on the device plugin what :meth:`NodeSwitch.offers` says."""
 
@@ -215,11 +218,23 @@ class NodeSwitch:
         given = front == self._front.name and not self._front.loaded.is_set()
         return not given and all(self._gateway.serves_on(name, front) for name in names)
 
+    def elsewhere(self, names: Iterable[str]) -> str:
+        return next(filter(None, map(self._gateway.elsewhere, names)), "") or self._other
+
+    @property
+    def _other(self) -> str:
+        """Which other gateway has the driver; empty if none has."""
+        return self._front.instance.ownership.other.value
+
     def closed(self) -> str:
         if self._front.withdrawn:
             return "DRA to offer anything (dra.withdraw)"
+        if self._front.loaded.is_set():
+            return ""
         # In a handover another gateway may have the driver first, and wait for a driver of devices that hangs.
-        return "" if self._front.loaded.is_set() else "the DRA driver to be served here"
+        if other := self._other:
+            return f"the other gateway, which has the DRA driver and takes over the resources next: {other}"
+        return "the DRA driver to be served here"
 
     def streams(self, names: Iterable[str]) -> bool:
         return all(self._gateway.streams(name) for name in names)

@@ -65,6 +65,9 @@ class SwitchedResources(Protocol):
     def serves(self, names: Iterable[str], front: str) -> bool:
         """Whether this gateway serves all of these on this front."""
 
+    def elsewhere(self, names: Iterable[str]) -> str:
+        """Which other gateway has some of these, and when this one takes them over; empty if none has."""
+
     def closed(self) -> str:
         """Why nothing of this gateway goes to DRA now, as what it waits for; empty if it may."""
 
@@ -199,7 +202,9 @@ class FrontSwitch:
     async def _stand_by(self, now: float) -> float:
         """Others have the resources, or they begin yet."""
         names = self.group.names
-        self.waits_for, self._began = f"{', '.join(names)} to be served here", now
+        other = self._resources.elsewhere(names)
+        why = f"; until then their front is the other gateway's to change: {other}" if other else ""
+        self.waits_for, self._began = f"{', '.join(names)} to be served here{why}", now
         if now - self._read >= LOOK:
             if self.saved:
                 await self.refresh()
