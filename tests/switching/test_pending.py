@@ -1,11 +1,13 @@
 """What a node's groups ask of the DRA front, and tell the gateway: claims to wait for, and what is offered."""
 
 import asyncio
+import time
 from types import SimpleNamespace as Stub
 from typing import Any
 
 import pytest
 
+from dpgateway.cluster.server import ClusterError
 from dpgateway.dra.claims.records import Phase
 from dpgateway.errors import OnOtherFront
 from dpgateway.kit.observable import Observable
@@ -57,14 +59,14 @@ def switch(front):
 
 
 async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
-    assert sorted(await switch.pending(POOL)) == ["default/begun", "default/new"]
+    assert sorted(await switch.pending(POOL, 0.0)) == ["default/begun", "default/new"]
     front.claims.records["begun"] = Stub(phase=Phase.PREPARED)
-    assert list(await switch.pending(POOL)) == ["default/new"]
+    assert list(await switch.pending(POOL, 0.0)) == ["default/new"]
     del front.claims.records["begun"]
-    assert list(await switch.pending(POOL)) == ["default/new"], "it was prepared, and has ended since"
+    assert list(await switch.pending(POOL, 0.0)) == ["default/new"], "it was prepared, and has ended since"
     assert front.lists == 1
     switch.offer()  # of the next state
-    await switch.pending(POOL)
+    await switch.pending(POOL, 0.0)
     assert front.lists == 2
 
 
@@ -73,9 +75,44 @@ async def test_another_groups_change_keeps_the_list(front, switch, tmp_path):
     await SwitchFiles(tmp_path, Threads()).write(SwitchRecord(NAME, SwitchState.LEAVING_DRA))
     front.pool_of = lambda _: POOL
     switch.configure([configured(front="auto")], lambda _: None)
-    await switch.pending(POOL)
+    await switch.pending(POOL, 0.0)
     switch.offer()
-    await switch.pending(POOL)
+    await switch.pending(POOL, 0.0)
+    assert front.lists == 1
+
+
+async def test_groups_that_leave_together_list_once(front, switch, tmp_path):
+    """As those of a node do when its DeviceClasses go."""
+    files = SwitchFiles(tmp_path, Threads())
+    for group in ("boards", "z"):
+        await files.write(SwitchRecord(group, SwitchState.LEAVING_DRA))
+    front.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
+    switch.configure([configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z")], lambda _: None)
+    since = time.monotonic()
+    both = await asyncio.gather(switch.pending(POOL, since), switch.pending("z", since))
+    assert [sorted(one) for one in both] == [["default/begun", "default/new"], ["default/y"]]
+    assert front.lists == 1
+
+
+async def test_a_group_whose_slices_went_later_lists_again(front, switch, tmp_path):
+    """The scheduler may have had claims in hand that the first list lacks."""
+    await test_groups_that_leave_together_list_once(front, switch, tmp_path)
+    switch.switches["z"].record = SwitchRecord("z", SwitchState.DRA)
+    switch.offer()
+    await switch.pending("z", time.monotonic())
+    assert front.lists == 2
+
+
+async def test_a_list_that_fails_is_one_failure_for_all_groups(front, switch):
+    async def fails(_kind, _fields, _keep):
+        front.lists += 1
+        raise ClusterError("forbidden", 403)
+
+    front.server.list = fails
+    since = time.monotonic()
+    for pool in (POOL, "z"):
+        with pytest.raises(ClusterError):
+            await switch.pending(pool, since)
     assert front.lists == 1
 
 

@@ -84,7 +84,8 @@ class Rig:
     def answers(self):
         return self.up
 
-    async def pending(self, pool):
+    async def pending(self, pool, since):
+        assert self.now >= since
         self.lists += 1
         if isinstance(self.claims, Exception):
             raise self.claims

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -25,7 +27,7 @@ from dpgateway.resource.front import Usage
 from dpgateway.resource.published import SwitchStatus
 from dpgateway.switching.choosing import Group, obstacles
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
-from dpgateway.switching.switch import FrontSwitch
+from dpgateway.switching.switch import LIST_AGAIN, FrontSwitch
 from dpgateway.switching.watching import WatchedFacts
 
 PAUSE = 0.05
@@ -55,6 +57,22 @@ class SwitchingGateway(Protocol):
         """Restarts the resources that aren't on the front that they should have."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A list of the claims of the cluster, or why there is none."""
+
+    began: float
+    """In seconds of the monotonic clock."""
+    claims: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    """`claims` contains namespace and name of each claim, and its pools, keyed by uid."""
+    error: GatewayError | None = None
+
+    def counts(self, since: float) -> bool:
+        """Whether no other list is needed yet for a group whose claims are all there ``since``."""
+        late = self.error is not None and time.monotonic() - self.began >= LIST_AGAIN / 2
+        return self.began >= since and not late
+
+
 class NodeSwitch:
     """Used from the event loop."""
 
@@ -77,6 +95,9 @@ class NodeSwitch:
         """`_group_of` contains the group of each resource, keyed by name."""
         self._groups, self._configured = frozenset[str](), Signal()
         """The groups of all configured resources, also of those with one front for good."""
+        self._luck = random.uniform(0.2, 1.0)  # noqa: S311  of each node, and never 0: groups leave one after the other
+        self._listing, self._listed = asyncio.Lock(), _Listed(float("-inf"))
+        """The last list of claims, and held while there is another one."""
         self._allocated: dict[str, Mapping[str, str]] = {}
         """`_allocated` contains the claims that may have to be prepared yet, keyed by pool."""
         front.offers = lambda name: self.offers(name, front.name)
@@ -248,6 +269,8 @@ class NodeSwitch:
     def offer(self) -> None:
         leaving = {it.group.pool for it in self.switches.values() if it.record.state is SwitchState.LEAVING_DRA}
         self._allocated = {pool: some for pool, some in self._allocated.items() if pool in leaving}
+        if not leaving:
+            self._listed = _Listed(float("-inf"))
         self._front.look()
         self._gateway.offer()
         self.changed.notify()
@@ -258,24 +281,40 @@ class NodeSwitch:
     def answers(self) -> bool:
         return self._front.server.up is True
 
-    async def pending(self, pool: str) -> Collection[str]:
-        """Listed once: a class that goes takes all nodes off DRA in the same second. From then on records tell."""
+    async def pending(self, pool: str, since: float) -> Collection[str]:
+        """Listed once: a class that goes takes all nodes off DRA in the same second, each with all of its groups. From
+        then on records tell.
+        """
         if pool not in self._allocated:
-            self._allocated[pool] = await self._claims_of(pool)
+            async with self._listing:
+                if not self._listed.counts(since):
+                    self._listed = await self._list({pool, *(one.group.pool for one in self.switches.values())})
+            if self._listed.error is not None:
+                raise self._listed.error
+            self._allocated[pool] = {uid: text for uid, (text, pools) in self._listed.claims.items() if pool in pools}
         records, found = self._front.claims.records, self._allocated[pool]
         some = {uid: text for uid, text in found.items() if uid not in records or records[uid].phase is Phase.PREPARING}
         self._allocated[pool] = some
         return some.values()
 
     def chance(self) -> float:
-        return random.random()  # noqa: S311
+        return self._luck
 
-    async def _claims_of(self, pool: str) -> Mapping[str, str]:
-        """The claims that are allocated to devices of the pool: namespace and name, by uid. Raises GatewayError."""
-        ours = partial(_has, self._front.us.driver, pool)
-        found = await self._front.server.list(ObjectKind.CLAIM, {}, ours)
-        metadata = [one["metadata"] for one in found.objects]
-        return {str(one.get("uid")): f"{one.get('namespace')}/{one['name']}" for one in metadata}
+    async def _list(self, pools: Collection[str]) -> _Listed:
+        """The claims that are allocated to devices of these pools."""
+        began, ours = time.monotonic(), partial(_pools, self._front.us.driver, pools)
+        try:
+            found = await self._front.server.list(ObjectKind.CLAIM, {}, lambda one: bool(ours(one)))
+        except GatewayError as error:
+            return _Listed(began, error=error)
+        claims = {
+            str(one["metadata"].get("uid")): (
+                f"{one['metadata'].get('namespace')}/{one['metadata']['name']}",
+                ours(one),
+            )
+            for one in found.objects
+        }
+        return _Listed(began, claims)
 
 
 async def _refresh(one: FrontSwitch) -> None:
@@ -289,7 +328,7 @@ async def _refresh(one: FrontSwitch) -> None:
             raise
 
 
-def _has(driver: str, pool: str, claim: Object) -> bool:
-    """Whether the claim is allocated to devices of the driver's pool."""
+def _pools(driver: str, pools: Collection[str], claim: Object) -> frozenset[str]:
+    """Those of the driver's pools of which the claim has devices."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
-    return any((one["driver"], one["pool"]) == (driver, pool) for one in devices.get("results") or ())
+    return frozenset(one["pool"] for one in devices.get("results") or () if one["driver"] == driver).intersection(pools)

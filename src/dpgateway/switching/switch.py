@@ -89,11 +89,13 @@ class SwitchedResources(Protocol):
     def answers(self) -> bool:
         """Whether the API server answers."""
 
-    async def pending(self, pool: str) -> Collection[str]:
-        """The claims that are allocated to devices of this pool, and not prepared. Raises GatewayError."""
+    async def pending(self, pool: str, since: float) -> Collection[str]:
+        """The claims that are allocated to devices of this pool, and not prepared. A list that began before ``since``,
+        in seconds of the monotonic clock, may lack some. Raises GatewayError.
+        """
 
     def chance(self) -> float:
-        """A random number from 0 to 1."""
+        """A number from 0 to 1, the same for all groups of a node, and random."""
 
 
 class FrontSwitch:
@@ -269,7 +271,8 @@ class FrontSwitch:
         """
         if now >= self._list_again:
             try:
-                return await self._resources.pending(self.group.pool)
+                since = (now if self._settled is None else self._settled) + SETTLING_CLAIMS
+                return await self._resources.pending(self.group.pool, since)
             except GatewayError as error:
                 self._list_again, self._unlisted = now + LIST_AGAIN, f"those that can't be listed: {error}"
         return (self._unlisted,)
