@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -166,6 +167,11 @@ def slices(cluster, resource):
     return [one for one in found if one["spec"]["pool"]["name"] == f"node-a/{resource}"]
 
 
+def published(cluster, resources):
+    """Whether the pools of these resources have slices."""
+    return all(slices(cluster, one.pool) for one in resources)
+
+
 @pytest.mark.parametrize("pool", [None, "boards"], ids=["a pool begins", "one comes in"])
 async def test_resources_of_both_fronts_get_one_pool(gateway, cluster, pool):
     """A reload does that in place, and both have the pool's front from then on."""
@@ -277,8 +283,7 @@ async def test_a_renamed_pool_leaves_no_state_to_another_one(short_path, cluster
         caplog.clear()
         gateway = Gateway(short_path, cluster)
         gateway.serve(*resources)
-        for one in resources:
-            await until(lambda one=one: slices(cluster, one.pool))
+        await until(partial(published, cluster, resources))
         # Each group leaves the device plugin before: none begins on the front of another one.
         assert caplog.text.count("it leaves the device plugin") == (2 if life == 1 else life == 0)
         if life == 2:
