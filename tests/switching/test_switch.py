@@ -494,6 +494,28 @@ async def test_a_full_disk_keeps_no_devices_from_an_older_kubelet(on_dra):
     assert await rig.after(LOOK) is LP
 
 
+async def test_a_gateway_that_starts_with_a_full_disk_and_an_older_kubelet(rig):
+    """What the disk has can be read."""
+
+    class Full(SwitchFiles):
+        async def write(self, one):
+            raise OSError("no space left on device")
+
+    await rig.files.write(SwitchRecord(GROUP, D, int(rig.time())))
+    rig.files = Full(rig.files.folder.parent.parent, Threads())
+    rig.begin()
+    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    await rig.switch.step()
+    assert rig.state is LD
+    with pytest.raises(OSError, match="no space"):
+        await rig.switch.refresh()
+    assert rig.state is LD, "what isn't on disk is of this gateway"
+    await rig.switch.step()
+    rig.now += SETTLING
+    await rig.switch.step()
+    assert (rig.state, rig.moves) == (P, [(NAME, "deviceplugin")])
+
+
 async def test_a_full_disk_keeps_a_group_on_dra_otherwise(on_dra):
     rig = on_dra
     fill(rig)
