@@ -62,8 +62,8 @@ CHANGED = [
     (lambda grant: to_allocations((grant,)), Grant(("a",), Allocation()), {"allocation": Allocation({"E": "1"})}),
 ]
 
-OWN = {(Grant, "ids"), (Offer, "first")}
-"""What no kubelet is told: the answer is for whoever asked, and the id of share 0 is for the log."""
+OWN = {(Grant, "ids"), (Offer, "first"), (Offer, "taken")}
+"""What no kubelet is told: the answer is for whoever asked, the id of share 0 and whose fault it is are for the log."""
 
 
 @pytest.mark.parametrize(("encode", "value", "others"), CHANGED, ids=lambda value: type(value).__name__)
