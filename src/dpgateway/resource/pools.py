@@ -166,26 +166,28 @@ class Pools:
         # Until the journals have been read, orphans may hold any hardware.
         if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
-        yield from self._ended()
+        yield from self._ended(self._pools[pool])
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
-        for one in self._ended():
+        for one in self._ended(self._of[resource]):
             # Its own holdings on another front aren't just any resource's: they are of the same hardware.
             if one.resource == _on_another_front(resource) and not one.known:
                 yield one
             elif one.resource != resource:
                 yield certain(one)
 
-    def _ended(self) -> Iterator[Used]:
-        """The uses of orphans, and of calls of ended drivers."""
+    def _ended(self, pool: Pool) -> Iterator[Used]:
+        """The uses of orphans, of what the pool's own resources have on another front, and of calls of ended drivers."""
         for name, holdings in self._orphans.usages.items():
-            whose = name if name not in self._of else _on_another_front(name)
-            yield used(whose, holdings.value, lambda _: None, untold=False)
+            if self._of.get(name, pool) is pool:
+                whose = name if name not in self._of else _on_another_front(name)
+                yield used(whose, holdings.value, lambda _: None, untold=False)
         for name, in_use in self.left.value.items():
-            yield used(_on_another_front(name), in_use, lambda _: None, untold=False)
+            if self._of.get(name, pool) is pool:
+                yield used(_on_another_front(name), in_use, lambda _: None, untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
