@@ -89,6 +89,29 @@ async def test_a_driver_that_the_old_front_keeps_from_its_devices(gateway, clust
     assert cluster.allocated("new") != []
 
 
+async def test_a_node_that_has_just_come_gets_no_pod_by_the_device_plugin(gateway, cluster, caplog):
+    """It would leave that a moment later."""
+    caplog.set_level("INFO")
+    cluster.create("waits", {"c": {NAME: 1}})
+    gateway.serve(configured(driver_class=Scripted, front="auto"))
+    await cluster.until("waits", "Running")
+    assert cluster.allocated("waits") != []
+    assert "the device plugin" not in "".join(one.message for one in caplog.records if NAME in one.message)
+
+
+async def test_a_held_device_leaves_those_of_other_hardware(gateway, cluster):
+    """Their ids are alike, and they are in no pool."""
+    made = [{"resource": name, "attributes": {"resource": name}} for name in (NAME, OTHER)]
+    cluster.server.store.delete(("deviceclasses", "", "thing"))
+    gateway.serve(*[replace(configured(driver_class=Scripted, front="auto"), name=name) for name in (NAME, OTHER)])
+    await until(lambda: [cluster.allocatable("node-a", name) for name in (NAME, OTHER)] == [2, 2])
+    await cluster.run("holds", {"c": {NAME: 1}})
+    for number, one in enumerate(made):
+        cluster.device_class(f"class-{number}", DRIVER, **one)
+    await until(lambda: len(cluster.inventory()) == 3)
+    await cluster.run("others", {"c": {OTHER: 2}})
+
+
 async def test_a_front_for_good_and_back(gateway, cluster, caplog):
     """The state of the first time isn't that of the second one."""
     caplog.set_level("INFO")
@@ -284,8 +307,8 @@ async def test_a_renamed_pool_leaves_no_state_to_another_one(short_path, cluster
         gateway = Gateway(short_path, cluster)
         gateway.serve(*resources)
         await until(partial(published, cluster, resources))
-        # Each group leaves the device plugin before: none begins on the front of another one.
-        assert caplog.text.count("it leaves the device plugin") == (2 if life == 1 else life == 0)
+        # Each group chooses its front anew: none begins on that of another one.
+        assert caplog.text.count("DRA offers it") == (2 if life == 1 else life == 0)
         if life == 2:
             await until(lambda: files.look("boards") is None)
             await cluster.run("last", {"c": {NAME: 1}})

@@ -13,6 +13,7 @@ from dpgateway.switching.choosing import BETWEEN, Group
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.states import LARGEST, SwitchFiles, SwitchRecord, SwitchState
 from dpgateway.switching.switch import (
+    FIRST,
     LIST_AGAIN,
     LOOK,
     PATIENCE,
@@ -38,6 +39,7 @@ class Rig:
         self.moves, self.offers, self.luck = [], [], 0.0
         self.other = ""
         self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
+        self.earlier = False
         self.begin()
 
     def begin(self):
@@ -61,6 +63,9 @@ class Rig:
 
     def elsewhere(self, names):
         return self.other
+
+    async def known(self, names):
+        return self.earlier
 
     def closed(self):
         return "" if self.driver else "the driver"
@@ -657,3 +662,76 @@ async def test_what_the_disk_has_of_before_a_reload_isnt_taken_for_another_gatew
     rig.switch.saved = False
     await rig.switch.refresh()
     assert (rig.state, rig.files.look(GROUP).state) == (P, P)
+
+
+class TestFirst:
+    """Nothing has offered the group on this node yet."""
+
+    @pytest.fixture
+    def first(self, rig):
+        rig.know(allocatable={})
+        rig.switch.begun.clear()
+        rig.switch.locked.add(NAME)
+        return rig
+
+    async def test_it_begins_on_dra(self, first):
+        assert await first.after(0) is D
+        assert first.switch.begun.is_set()
+        assert first.moves == [], "nothing serves it yet"
+
+    async def test_it_waits_for_what_dra_needs(self, first):
+        first.know(registered=Fact(False, "not registered", first.now))
+        assert await first.after(0) is P
+        assert not first.switch.begun.is_set()
+        assert first.switch.waits_for == "not registered"
+        first.know(registered=YES)
+        assert await first.after(1) is D
+
+    async def test_what_misses_for_long(self, first):
+        first.know(classes=None)
+        await first.after(0)
+        assert not first.switch.begun.is_set()
+        assert await first.after(FIRST) is P
+        assert first.switch.begun.is_set()
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda it: it.know(node=Fact(False, "kubelet v1.31.0")),
+            lambda it: it.know(allocatable={NAME: 1}),
+            lambda it: setattr(it, "earlier", True),
+        ],
+        ids=["older kubelet", "the Node shows devices", "the kubelet knows it"],
+    )
+    async def test_the_device_plugin_begins_at_once(self, first, change):
+        change(first)
+        assert await first.after(0) is P
+        assert first.switch.begun.is_set()
+
+    async def test_its_time_begins_with_the_first_lock(self, first):
+        first.know(classes=None)
+        first.switch.locked.clear()
+        await first.after(10 * FIRST)
+        first.switch.locked.add(NAME)
+        await first.after(1)
+        assert not first.switch.begun.is_set()
+
+    async def test_one_that_another_gateway_serves(self, first):
+        first.switch.group = Group((NAME, "example.com/other"), pool=POOL)
+        first.know(classes={NAME: YES, "example.com/other": YES})
+        await first.after(0)
+        assert not first.switch.begun.is_set()
+        assert await first.after(FIRST) is P
+        assert first.switch.begun.is_set()
+
+    async def test_another_gateway_has_chosen(self, first):
+        chosen = SwitchRecord(GROUP, D, 7, "another gateway")
+        await first.files.write(chosen)
+        first.know(node=Fact(False, "kubelet v1.31.0"))
+        await first.switch.step()
+        assert first.switch.record == chosen
+
+    async def test_a_full_disk(self, first):
+        first.files.folder.parent.write_text("no folder can be made here")
+        await first.switch.step()
+        assert (first.state, first.switch.begun.is_set()) == (P, True)

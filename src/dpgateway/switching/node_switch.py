@@ -23,10 +23,12 @@ from dpgateway.errors import GatewayError, KubeletError, OnOtherFront
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.threads import Threads
+from dpgateway.node.checkpoint import parse
+from dpgateway.node.directory import read_checkpoint
 from dpgateway.resource.front import Usage
 from dpgateway.resource.published import SwitchStatus
 from dpgateway.switching.choosing import Group, obstacles
-from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from dpgateway.switching.states import DISK, SwitchFiles, SwitchRecord, SwitchState
 from dpgateway.switching.switch import LIST_AGAIN, FrontSwitch
 from dpgateway.switching.watching import WatchedFacts
 
@@ -86,7 +88,7 @@ class NodeSwitch:
     ) -> None:
         """``usages``: what containers hold by the device plugin, by resource."""
         self._front, self._facts, self._gateway, self._usages = front, facts, gateway, usages
-        self._files = SwitchFiles(front.common.state_dir, threads)
+        self._files, self._threads = SwitchFiles(front.common.state_dir, threads), threads
         self.switches: dict[str, FrontSwitch] = {}
         """`switches` contains the groups, keyed by pool, or by the name of a resource without one."""
         self.changed = Signal()
@@ -124,12 +126,17 @@ class NodeSwitch:
                 # Where it is now counts, if a reload gave up a front for good: what the disk has is of before.
                 state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
                 begun = SwitchRecord(group, state, resources=names)
-                record = begun if fronts else self._remembered(group, names) or begun
-                self.switches[group] = FrontSwitch(record, self._facts.facts, self, self._files)
-                self.switches[group].saved = not fronts
+                remembered = None if fronts else self._remembered(group, names)
+                made = FrontSwitch(remembered or begun, self._facts.facts, self, self._files)
+                made.saved = not fronts
+                if not fronts and remembered is None:
+                    made.begun.clear()
+                if group in self.switches:
+                    self.switches[group].begun.set()
+                self.switches[group] = made
             self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
         for group in self.switches.keys() - groups.keys():
-            del self.switches[group]
+            self.switches.pop(group).begun.set()  # a resource of it may be in another one now
         self._groups = frozenset(config.pool or config.name for config in resources)
         self._configured.notify()
         self.offer()  # a resource may have come to a group in another state
@@ -221,10 +228,18 @@ class NodeSwitch:
         return state.front == front and not state.leaving
 
     async def settled(self, name: str, front: str) -> None:
-        """Called before the resource is served on this front, with its lock: another gateway may have moved it. Raises
-        OnOtherFront; KubeletError, OSError if the state can't be read.
+        """Called before the resource is served on this front, with its lock: another gateway may have moved it, or it
+        has no front yet. Raises OnOtherFront; KubeletError, OSError if the state can't be read.
         """
-        if (group := self._group_of.get(name)) is not None:
+        while (group := self._group_of.get(name)) is not None and not self.switches[group].begun.is_set():
+            one = self.switches[group]
+            one.locked.add(name)
+            self.look()
+            try:
+                await one.begun.wait()
+            finally:
+                one.locked.discard(name)
+        if group is not None:
             try:
                 await _refresh(self.switches[group])
             except GatewayError as error:
@@ -246,6 +261,18 @@ class NodeSwitch:
     def _other(self) -> str:
         """Which other gateway has the driver; empty if none has."""
         return self._front.instance.ownership.other.value
+
+    async def known(self, names: Iterable[str]) -> bool:
+        directory = self._front.common.directory
+        try:
+            read = partial(read_checkpoint, directory)
+            raw, _ = await self._threads.call_within("fronts", read, DISK)
+            content = await self._threads.call_within("fronts", partial(parse, raw), DISK)
+        except FileNotFoundError:
+            return False
+        except (GatewayError, OSError):
+            return True
+        return any(name in content.registered or name in content.notes for name in names)
 
     def closed(self) -> str:
         if self._front.withdrawn:

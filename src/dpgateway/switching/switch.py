@@ -12,6 +12,8 @@ when to look again; it is called after each change of anything. So a gateway tha
   within SPREAD, claims are listed. A claim may be allocated long before it is prepared, because volumes are attached
   before. So claims that are allocated here and not prepared yet are waited for, up to PENDING; later ones are refused,
   and their pods have to be deleted. With a kubelet or a runtime that is too old, SETTLING is all.
+- A group that nothing has offered on this node yet is served once its first front is chosen. Else a node that has just
+  come gets pods in the seconds before it leaves the device plugin again, and those are refused.
 - A step that waits for what doesn't come ends after PATIENCE, where devices can be had: LEAVING_PLUGIN with the device
   plugin again; LEAVING_DRA too, if the API server answers, but its slices don't become empty, because a right is gone.
   Claims of these are refused then. What an earlier gateway waited counts for LEAVING_PLUGIN, where slices are empty;
@@ -41,6 +43,8 @@ SETTLING = 2.0
 """Seconds from the Node without devices until slices are published: a pod that was bound before has come by then."""
 PATIENCE = 120.0
 """Seconds that the Node has to show no device, and slices to be empty at an API server that answers."""
+FIRST = 10.0
+"""Seconds that such a group waits for what DRA needs; then the device plugin offers it."""
 SETTLING_CLAIMS = 10.0
 """Seconds from the empty slices until the claims are listed."""
 SPREAD = 5.0
@@ -67,6 +71,9 @@ class SwitchedResources(Protocol):
 
     def elsewhere(self, names: Iterable[str]) -> str:
         """Which other gateway has some of these, and when this one takes them over; empty if none has."""
+
+    async def known(self, names: Iterable[str]) -> bool:
+        """Whether the kubelet may know a device plugin, or containers, of one of these."""
 
     def closed(self) -> str:
         """Why nothing of this gateway goes to DRA now, as what it waits for; empty if it may."""
@@ -128,6 +135,11 @@ class FrontSwitch:
         """When the state was last read from disk, in seconds of the monotonic clock."""
         self.saved = True
         """Whether the record is of the disk; else it is written there before anything is read, or changes."""
+        self.begun = asyncio.Event()
+        """Set once the first front is chosen: at once, unless nothing has offered the group on this node yet."""
+        self.begun.set()
+        self.locked: set[str] = set()
+        """`locked` contains the resources that wait for that; no other gateway serves these."""
         self._disk = asyncio.Lock()
         """Held while the state is read or written: what was read before a write mustn't undo it."""
 
@@ -180,6 +192,8 @@ class FrontSwitch:
 
     async def _step(self, now: float) -> float | None:
         record, group = self.record, self.group
+        if not self.begun.is_set():
+            return await self._choose_first(now)
         if not self._resources.serves(group.names, record.state.front):
             return await self._stand_by(now)
         if not self.saved and not record.state.leaving:
@@ -200,6 +214,30 @@ class FrontSwitch:
         if record.state.leaving:
             return await (self._leave_plugin if record.state is LP else self._leave_dra)(choice, now)
         return None if choice.again is None else max(0.0, choice.again - now)
+
+    async def _choose_first(self, now: float) -> float:
+        """The front on which the group begins. What has just begun to be false, to a gateway that has just begun, may
+        still become true.
+        """
+        names, facts = self.group.names, self._facts.value
+        self.choice = choice = choose(facts, self.group, "dra", now)
+        if not self.locked:
+            self.waits_for, self._began = f"{', '.join(names)} to be served here", now
+            return LOOK
+        others = [f"{name} to be served here" for name in names if name not in self.locked]
+        missing = (*choice.obstacles, *choice.unknown, *others, *filter(None, [self._resources.closed()]))
+        self.waits_for = missing[0] if missing else ""
+        if choice.front == "dra" and missing and now - self._began < FIRST:
+            return FIRST - (now - self._began)
+        try:
+            # Another gateway may have chosen, or have offered it, meanwhile.
+            await self.refresh()
+            fresh = not self.record.since and self._shows_none and not await self._resources.known(names)
+            if fresh and choice.front == "dra" and not missing:
+                await self._enter(D, choice.because, now)
+        finally:
+            self.begun.set()
+        return 0.0
 
     async def _stand_by(self, now: float) -> float:
         """Others have the resources, or they begin yet."""
@@ -319,7 +357,7 @@ class FrontSwitch:
         """
         before = replace(self.record, changes=self._changes(now), resources=self.group.names)
         new = before.at(state, because, now, self._clock.time())
-        moved = state.front != self.record.state.front
+        moved = state.front != self.record.state.front and self.begun.is_set()
         async with self._disk:
             try:
                 await self._files.write(new)
