@@ -76,6 +76,12 @@ async def test_a_request_that_fails_gives_back_the_others(
     assert thing.lanes.released == ["a"]
 
 
+async def test_two_resources_have_the_same_ids(node: ClaimNode, thing: ClaimedResource) -> None:
+    other = ClaimedResource(lanes("release"), Device("a"), name=OTHER, pool=OTHER_POOL)
+    asked = claim(node, ("r", DRIVER, POOL, "a"), ("s", DRIVER, OTHER_POOL, "a"))
+    assert await prepared(node, thing, other, asked, patience=0.2) == [("r", "a", 1), ("s", "a", 1)]
+
+
 async def test_pods_that_share_a_claim_share_its_devices(node: ClaimNode, thing: ClaimedResource) -> None:
     """Whether one after the other or both at once; so do an init container and a container of one request."""
     claims, asked = await node.gateway(thing), node.allocate("c", "a")

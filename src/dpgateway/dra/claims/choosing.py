@@ -50,11 +50,11 @@ def chosen(
     by_request: dict[tuple[str, str, str, bool], list[Result]] = {}
     for one in wanted.results:
         by_request.setdefault((one.request, _resource_of(wanted, one, offerings), one.pool, one.admin), []).append(one)
-    found, taken = [], set[str]()
+    found, taken = [], dict[str, set[str]]()  # two resources may have the same ids
     for (request, resource, pool, admin), some in by_request.items():
         own = frozenset(id_ for one in before if one.resource == resource for id_ in one.ids)
         held, served = () if admin else tuple(some), (resource, offerings[resource], own)
-        ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, taken, had=had)])
+        ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, taken.setdefault(resource, set()), had=had)])
         devices = tuple([(one.device, one.share_id) for one in some])
         asked = dict(parameters(wanted, some[0]))
         found.append(Given(request, resource, pool, devices, ids, parameters=asked, admin=admin))
