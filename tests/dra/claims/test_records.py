@@ -68,7 +68,18 @@ def test_an_id_of_two_claims_is_counted_by_both() -> None:
     assert ClaimHoldings(resource=X).told(both).counted == {}
 
 
-def test_of_several_requests_the_largest_is_counted() -> None:
-    """One of them may be an init container's, and the scheduler counts the larger one then."""
-    one = of("1", part("a"), part("b", "c"), part("d", extended=Y))
-    assert ClaimHoldings(resource=X).told([one]).counted == {"b": X, "c": X, "d": Y}
+@pytest.mark.parametrize(
+    ("requests", "counted"),
+    [
+        (["a", "bc"], "bc"),
+        (["a", "b"], "ab"),
+        (["ab", "c", "d", "e"], "cde"),
+        (["abc"], "abc"),
+        (["ab", "cd", "e"], "abe"),
+    ],
+    ids=["an init container's", "two containers'", "an init container's that is smaller", "one", "any"],
+)
+def test_of_several_requests(requests: list[str], counted: str) -> None:
+    """One of them may be an init container's: the scheduler counts that, or the others."""
+    one = of("1", *[part(*ids) for ids in requests], part("z", extended=Y))
+    assert ClaimHoldings(resource=X).told([one]).counted == {**dict.fromkeys(counted, X), "z": Y}

@@ -122,13 +122,23 @@ class ClaimRecord:
     def counted(self, resource: str) -> Mapping[str, str]:
         """The extended resource by which the scheduler counts its pod, by id of a resource.
 
-        Of several requests the largest one: an init container may have one of its own, but doesn't add to the sum.
+        The containers of a pod have a request each; for the init containers there is one if they need more than each
+        container that begins later, and that doesn't add to the sum (createRequestsAndMappings in 1.36 and 1.37, both
+        in pkg/scheduler/framework/plugins/dynamicresources). So requests of one size all count; of others, the largest
+        may be that of init containers: it counts alone, or not at all.
         """
-        largest: dict[str, Given] = {}
+        by_name: dict[str, list[tuple[str, ...]]] = {}
         for one in self.given:
             if one.resource == resource and one.extended:
-                largest[one.extended] = max(largest.get(one.extended, one), one, key=lambda it: len(it.ids))
-        return {id_: name for name, one in largest.items() for id_ in one.ids}
+                by_name.setdefault(one.extended, []).append(one.ids)
+        found: dict[str, str] = {}
+        for name, requests in by_name.items():
+            *others, largest = sorted(requests, key=len)
+            count = [id_ for ids in others for id_ in ids]
+            if all(len(ids) == len(largest) for ids in others):
+                count += largest
+            found |= dict.fromkeys(max(largest, count, key=len), name)
+        return found
 
     def keeps(self, resource: str, ids: Collection[str]) -> bool:
         """Whether it needs the CDI spec of these ids: until it ends, because a container may start again."""
