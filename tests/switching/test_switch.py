@@ -372,6 +372,13 @@ async def test_a_killed_gateways_successor_goes_on(rig, state):
         assert await rig.after(SETTLING_CLAIMS) is P
 
 
+async def test_a_change_that_a_kubelet_forces_does_not_count(on_dra):
+    before = on_dra.switch.record.changes
+    on_dra.know(node=Fact(False, "kubelet v1.34.0"))
+    assert await on_dra.after(1) is LD
+    assert on_dra.switch.record.changes == before
+
+
 async def test_too_many_changes_stay_on_the_device_plugin(rig):
     for _ in range(3):
         assert await rig.after(BETWEEN) is LP

@@ -21,7 +21,7 @@ from dpgateway.kit.observable import Observable
 from dpgateway.node.runtime import CdiSupport
 from dpgateway.resource.front import Standing
 from dpgateway.switching.facts import DraFacts, Fact
-from dpgateway.switching.watching import FactSources, WatchedFacts, extended
+from dpgateway.switching.watching import MUTE, FactSources, WatchedFacts, extended
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.support.resources import configured
 from tests.support.time import Clock
@@ -151,6 +151,17 @@ class TestNode:
         rig.cdi = CdiSupport(None)
         rig.node(nodeInfo=SOFTWARE | {"containerRuntimeVersion": "containerd://1.7.20"})
         await rig.until(lambda it: it.node.value is None and "containerd 1.7.20" in it.node.text)
+
+    async def test_another_runtime_that_nobody_can_ask(self, rig: Rig) -> None:
+        """It may drop CDI names: containers would run without their devices."""
+        old = SOFTWARE | {"containerRuntimeVersion": "containerd://1.7.20"}
+        rig.node()
+        await rig.until(lambda it: it.node.value)
+        rig.node(nodeInfo=old)
+        await rig.until(lambda it: it.node.value is None)
+        rig.clock.now += MUTE
+        rig.node(nodeInfo=old, conditions=[{"type": "Ready", "lastHeartbeatTime": "2026-11-27T00:05:00Z"}])
+        await rig.until(lambda it: it.node.value is False and "handles CDI names isn't known" in it.node.text)
 
     async def test_cdi_is_switched_on_under_the_same_kubelet(self, rig: Rig) -> None:
         """A runtime starts again without its kubelet, whose Node has nothing new then."""

@@ -8,7 +8,8 @@ in pkg/kubelet/cm/devicemanager/manager.go, 1.36 and 1.37):
   options of a plugin that has gone count for another 5 min.
 - No plugin is known any more, 5 min after its end, and an id is held: every container with the resource fails,
   ``endpoint not found in cache for a registered resource``; those by DRA, and those with the id that start again.
-- Otherwise it leaves containers by DRA alone (isDRAExtendedResource).
+- Otherwise it leaves containers by DRA alone (isDRAExtendedResource, behind an Allocate of its own that may end the
+  kubelet: docs/design/dra.md, What is missing).
 
 So a resource that has gone to DRA is registered again, with an empty list, and without PreStartContainer: until the
 kubelet has heard of that once, and for as long as a container holds an id of the device plugin.

@@ -9,7 +9,8 @@ Theory of operation. The resources of a group may offer the same hardware, so al
   restart. What the configuration says counts at once.
 - While all is true, a group on the device plugin goes to DRA after SETTLED.
 - A change of front costs pods their start for some seconds. So there is one in BETWEEN at most, and after MOST within
-  WITHIN the group stays on the device plugin, or goes there, for HOLD. Only kubelet and runtime don't wait for that.
+  WITHIN the group stays on the device plugin, or goes there, for HOLD. Only kubelet and runtime don't wait for that,
+  and what they force doesn't count.
 """
 
 from __future__ import annotations

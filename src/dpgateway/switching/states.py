@@ -80,9 +80,9 @@ class SwitchRecord:
         """Whether it may be the state of a group that has these resources by now."""
         return not self.resources or not set(resources).isdisjoint(self.resources)
 
-    def at(self, state: SwitchState, because: str, now: float, wall: float) -> SwitchRecord:
-        """The record in another state. A change of front begins where one is left."""
-        changes = (*self.changes, now)[-REMEMBERED:] if state.leaving else self.changes
+    def at(self, state: SwitchState, because: str, now: float, wall: float, *, forced: bool = False) -> SwitchRecord:
+        """The record in another state. A change of front begins where one is left; ``forced``: it doesn't count."""
+        changes = (*self.changes, now)[-REMEMBERED:] if state.leaving and not forced else self.changes
         return replace(self, state=state, since=int(wall), because=because, changes=changes)
 
     def to_json(self) -> str:

@@ -356,13 +356,14 @@ class FrontSwitch:
         has slices. Raises GatewayError, OSError.
         """
         before = replace(self.record, changes=self._changes(now), resources=self.group.names)
-        new = before.at(state, because, now, self._clock.time())
+        forced = state is LD and self._facts.value.node.value is False
+        new = before.at(state, because, now, self._clock.time(), forced=forced)
         moved = state.front != self.record.state.front and self.begun.is_set()
         async with self._disk:
             try:
                 await self._files.write(new)
             except (GatewayError, OSError):
-                nothing = self.record.state.leaving or (state is LD and self._facts.value.node.value is False)
+                nothing = self.record.state.leaving or forced
                 if not nothing or (moved and state is D):
                     raise
                 self.saved = False

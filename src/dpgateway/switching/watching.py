@@ -7,7 +7,8 @@ DRA front's own parts say anyway. Each change makes all facts anew, which is che
   (404), is an answer, and makes it false.
 - So does all that was known if an object isn't as the API server's own kinds are: that mustn't stop the publisher, or
   whoever else told of a change.
-- The Node says the runtime's version. Whether CDI is switched on, only the runtime itself says, if it can be asked.
+- The Node says the runtime's version. Whether CDI is switched on, only the runtime itself says, if it can be asked. If
+  it can't, and has to be, that is as good as a no after MUTE: a group by DRA would start containers without devices.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from dpgateway.switching.trying import TriedFields
 
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6}
 """Of a number of devices: the API server has 1000 as ``1k`` (apimachinery, pkg/api/resource)."""
+MUTE = 10.0
+"""Seconds that a runtime has to say whether it handles CDI names, from the first sight of its version on."""
 _QUANTITY = re.compile(r"([0-9]{1,9})([kM]?)")
 
 _log = bind(__name__)
@@ -73,6 +76,8 @@ class WatchedFacts:
         """Whether the runtime gives devices by CDI names, as it says itself."""
         self._version: object = None
         """That of the runtime, as the Node said it last."""
+        self._mute: float | None = None
+        """Since when that has to be asked in vain, in seconds of the monotonic clock."""
         self._runtime, self._asked_for = Signal(), object()
         """Notified when it has to be asked again; and what was seen of the node when it was asked."""
         self._fields = TriedFields(us.driver, sources.publisher, sources.seen)
@@ -171,10 +176,17 @@ class WatchedFacts:
             self._asked_for = seen
             self._runtime.notify()
         version = ((node.get("status") or {}).get("nodeInfo") or {}).get("containerRuntimeVersion")
-        if version == self._version:
-            return self._known(before, *suits(node, self._cdi))
-        self._version, self._cdi = version, None  # what was known is of another runtime
-        return self._fact(before, *suits(node, None))
+        if version != self._version:
+            before, self._version, self._cdi, self._mute = UNKNOWN, version, None, None  # all was of another runtime
+        value, text = suits(node, self._cdi)
+        if value is not None or before.value is True:
+            self._mute = None
+        elif self._mute is None:
+            self._mute = self._clock.monotonic()
+            asyncio.get_running_loop().call_later(MUTE, self._look)
+        elif self._clock.monotonic() - self._mute >= MUTE:
+            value = False
+        return self._known(before, value, text)
 
     # of the API server
 
