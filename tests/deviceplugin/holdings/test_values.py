@@ -131,9 +131,18 @@ def test_what_a_kubelet_has_struck_is_free_if_no_runtime_tells():
     holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted({"a": noted_of("p")}, NOW, NOW)
     struck = holdings.noted({}, NOW + 1, NOW + 1)
     assert struck.freed == {"a"}
-    asked = struck.told(frozenset({"p"}), frozenset({"p"}))
-    assert asked.freed == frozenset()
-    assert asked.told(None, frozenset({"p"})).freed == {"a"}
+    assert struck.told(None, frozenset({"p"})).freed == {"a"}
+
+
+def test_a_runtime_that_falls_silent_ends_no_pod_that_it_said_to_run():
+    """It starts again."""
+    had = {"a": noted_of("p"), "b": noted_of("q")}
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted(had, NOW, NOW)
+    struck, both = holdings.noted({}, NOW + 1, NOW + 1), frozenset({"p", "q"})
+    silent = struck.told(frozenset({"p"}), both).told(None, both)
+    assert silent.freed == {"b"}
+    assert silent.ended(frozenset({"p"})).freed == {"a", "b"}
+    assert silent.told(frozenset(), both).freed == {"a", "b"}
 
 
 def test_who_had_an_id_earlier():

@@ -80,6 +80,8 @@ class Holdings(InUse):
     strikes those of a pod that was deleted by force at once."""
     asks: bool = False
     """Whether runtime or cgroups tell which of these pods run. If neither does, what the kubelet has struck is free."""
+    runs: frozenset[str] = frozenset()
+    """The uids of the pods that were said to run when they last told: their silence is no end."""
 
     # state
 
@@ -124,13 +126,18 @@ class Holdings(InUse):
         note, current = self.note or {}, self.kubelet_since <= self.written
         found = []
         for id_, entry in self.unreleased.items():
-            if id_ in in_use or (self.asks and not self.taken_back.get(id_, frozenset()) <= self.gone):
+            if id_ in in_use or self._may_run(id_):
                 continue
             absent = current and id_ not in note and (entry.kubelet == self.kubelet or self._outlived(entry))
             # an id that is only owed was never given: if it is noted, its earlier pod has ended
             if absent or entry.kubelet == NO_KUBELET or self._ended(id_, entry.pods):
                 found.append(id_)
         return frozenset(found)
+
+    def _may_run(self, id_: str) -> bool:
+        """Whether a pod may run from which the kubelet has taken the id back."""
+        back = self.taken_back.get(id_, frozenset()) - self.gone
+        return bool(back if self.asks else back & self.runs)
 
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: a restarted one has the id in the
@@ -293,8 +300,8 @@ class Holdings(InUse):
         if running is None:
             return replace(self, asks=False) if self.asks else self
         back = {id_: pods for id_, pods in self.taken_back.items() if pods & running or not pods <= asked}
-        same = self.asks and back.keys() == self.taken_back.keys()
-        return self if same else replace(self, asks=True, taken_back=back)
+        same = self.asks and running == self.runs and back.keys() == self.taken_back.keys()
+        return self if same else replace(self, asks=True, runs=running, taken_back=back)
 
     def among(self, pods: frozenset[str]) -> Holdings:
         """``pods``: every pod of the node that may be running. Each unclear id belongs to one of them: the kubelet
