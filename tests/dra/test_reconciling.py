@@ -246,10 +246,29 @@ async def test_a_pod_that_shares_a_claim_later_is_noted(
     assert not await reconciling.look()
 
 
+async def test_the_next_pod_of_a_name_is_noted(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    """That of a StatefulSet, whose other pod has kept the claim prepared meanwhile."""
+    found = node.store.get(("resourceclaims", "default", "c"))
+    found["status"]["reservedFor"] = [{"resource": "pods", "name": "pod-c", "uid": "uid-next"}]
+    kubelet.lists(("c", {"a": "x"}))
+    (kubelet.pods / "uid-next").mkdir()
+    reconciling = kubelet.compares(claims)
+    await reconciling.look()
+    # It is deleted by force, and so is the claim.
+    kubelet.lists()
+    delete(node)
+    for _ in range(3):
+        await reconciling.look()
+    assert "c" in node.records
+
+
 async def test_a_node_without_doubt_asks_no_api_server(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
 ) -> None:
     kubelet.lists(("c", {"a": "x"}))
+    (kubelet.pods / "uid-c").mkdir()
     await node.api.down()
     assert not await kubelet.compares(claims).look()
 

@@ -105,7 +105,7 @@ class Reconciling:
         # Whatever driver they are of: the records may be of an earlier driver's name.
         listed = {(one.namespace, one.name): one for one in found.claims}
         await self._go_on()
-        await self._follow_pods(listed)
+        await self._follow_pods(listed, directories)
         await self._end_stale(NodeEvidence(listed.keys(), directories))
         return bool(without or self._stale or self._store.doubt.value)
 
@@ -167,11 +167,15 @@ class Reconciling:
 
     # records without their claims
 
-    async def _follow_pods(self, listed: Mapping[Key, ListedClaim]) -> None:
-        """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each."""
+    async def _follow_pods(self, listed: Mapping[Key, ListedClaim], directories: frozenset[str] | None) -> None:
+        """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each. The
+        kubelet lists names, and the next pod of a StatefulSet has the name of the one before: that has no directory any
+        more.
+        """
         for record in tuple(self._store.records.values()):
             one = listed.get((record.namespace, record.name))
-            if one is None or record.phase is Phase.ENDING or one.pods <= {name for _, name in record.pods}:
+            known = {name for uid, name in record.pods if directories is None or uid in directories}
+            if one is None or record.phase is Phase.ENDING or one.pods <= known:
                 continue
             found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
             with contextlib.suppress(RequestError):
