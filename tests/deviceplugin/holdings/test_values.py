@@ -145,6 +145,25 @@ def test_a_runtime_that_falls_silent_ends_no_pod_that_it_said_to_run():
     assert silent.told(frozenset(), both).freed == {"a", "b"}
 
 
+@pytest.mark.parametrize("last", ["journal", "note", "kubelet"])
+def test_what_a_kubelet_has_struck_in_an_earlier_gateway_s_time_may_be_in_use(last):
+    """Its pod was deleted by force, and the gateway has started again since."""
+    events = {
+        "journal": lambda it: it.remembered({"a": Unreleased("k", frozenset({"p"}))}),
+        "note": lambda it: it.noted({}, NOW + 1, NOW + 1),
+        "kubelet": lambda it: it.new_kubelet(NOW - 1, "k"),
+    }
+    holdings = Holdings()
+    for event in (*(events.keys() - {last}), last):
+        holdings = events[event](holdings)
+    assert holdings.freed == frozenset()
+    assert holdings.earlier(["a"]) == {"p"}
+    assert holdings.told(frozenset({"p"}), frozenset({"p"})).freed == frozenset()
+    assert holdings.told(frozenset(), frozenset({"p"})).freed == {"a"}
+    assert holdings.told(None, frozenset({"p"})).freed == {"a"}
+    assert holdings.told(frozenset(), frozenset({"p"})).remembered({"a": Unreleased("k", frozenset({"p"}))}).freed
+
+
 def test_who_had_an_id_earlier():
     holdings = Holdings().new_kubelet(NOW - 1, "k").noted({"a": noted_of("p"), "b": noted_of("q")}, NOW, NOW)
     assert holdings.earlier(["a"]) == {"p"}
@@ -221,7 +240,8 @@ def test_another_kubelets_list():
 
 def test_an_earlier_gateways_id_is_freed():
     unreleased = {"a": Unreleased("old", frozenset("1"))}
-    assert Holdings(unreleased=unreleased).new_kubelet(NOW, "old").noted({}, NOW + 1, NOW + 1).freed == {"a"}
+    holdings = Holdings(unreleased=unreleased).new_kubelet(NOW, "old").noted({}, NOW + 1, NOW + 1)
+    assert holdings.told(None, frozenset("1")).freed == {"a"}
     other = Holdings(unreleased=unreleased).new_kubelet(NOW + 1, "new").noted({}, NOW + 2, NOW + 2)
     assert other.freed == frozenset(), "another kubelet may have forgotten it"
     assert other.last_known == {"a"}

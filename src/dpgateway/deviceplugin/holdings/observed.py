@@ -61,6 +61,10 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
             if inventory.ledger.lost:
                 inventory.look_later()
 
+        # Of what the kubelet has struck in an earlier gateway's time, it is asked at once whether its pods run.
+        if holdings.remembers and not before.remembers and holdings.taken_back:
+            observed.reread()
+
         # From 1.10 on the kubelet writes its checkpoint for each list, even a repeated one, which resolves the doubt
         # (genericDeviceUpdateCallback in pkg/kubelet/cm/devicemanager/manager.go).
         if holdings.doubted != before.doubted and inventory.list.value is not None:

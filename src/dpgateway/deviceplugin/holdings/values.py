@@ -266,6 +266,7 @@ class Holdings(InUse):
         struck = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods}
         back = {id_: pods for id_, pods in {**self.taken_back, **struck}.items() if id_ not in note}
         new = replace(new, taken_back=back)
+        new = new.recalling(self.unreleased) if self.note is None else new
         if not note:
             return new
         unreleased = dict(self.unreleased)
@@ -289,7 +290,21 @@ class Holdings(InUse):
         """Another kubelet appeared at ``since``. It may have forgotten running containers, so an id that it doesn't
         know isn't necessarily free.
         """
-        return replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, taken_back={})
+        new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, taken_back={})
+        return new.recalling(self.unreleased)
+
+    def recalling(self, entries: Mapping[str, Unreleased]) -> Holdings:
+        """These are of an earlier note, perhaps of another gateway's time: what this kubelet has struck since then may
+        belong to pods that run, until somebody has been asked.
+        """
+        if self.note is None or self.written < self.kubelet_since:
+            return self
+        struck = {
+            id_: entry.pods
+            for id_, entry in entries.items()
+            if entry.pods and entry.kubelet == self.kubelet and id_ not in self.note
+        }
+        return replace(self, asks=True, taken_back={**struck, **self.taken_back}) if struck else self
 
     def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
         """Sets ``gone`` to ``pods``, and ``starting``."""
@@ -365,6 +380,7 @@ class Holdings(InUse):
         note, written = self.note or {}, self.written
         unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
         new = replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
+        new = new.recalling({i: entry for i, entry in unreleased.items() if i not in self.unreleased})
         return self if new == self else new  # other gateways' journals are read repeatedly
 
 
