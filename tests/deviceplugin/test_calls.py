@@ -27,12 +27,14 @@ from dpgateway.errors import (
 )
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Container, Noted
+from dpgateway.node.sandboxes import LOOK
+from dpgateway.resource.inventory import QUIET
 from dpgateway.resource.pools import Pool
 from dpgateway.resource.use import Used
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
 from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 
 NEW, V1ALPHA2, V1ALPHA1 = APIS
 NAME = "example.com/thing"
@@ -887,6 +889,20 @@ async def test_a_grant_waits_for_the_pod_that_had_the_device(make):
     runtime.running = {"other"}
     assert [one.ids for one in await granted] == [("a",)]
     assert resource.inventory.usage.allocating == 0
+
+
+async def test_a_list_isn_t_emptied_while_a_grant_waits(make):
+    """A kubelet from 1.34 on crashes if an id leaves the list during its Allocate."""
+    resource, runtime = make(FakeLanes()), Runtime("old", answers=1000)
+    had(resource, runtime, a="old")
+    granted = asyncio.ensure_future(resource.allocate([("a",)], NEW))
+    await runtime.asked.wait()
+    resource.inventory.offer(offered=False)
+    await until(lambda: runtime.answers < 1000 - 2 * QUIET / LOOK)
+    assert "a" in resource.inventory.list.value
+    runtime.running.clear()
+    assert [one.ids for one in await granted] == [("a",)]
+    await until(lambda: resource.inventory.list.value == {})
 
 
 @pytest.mark.parametrize("answers", [1, math.inf])

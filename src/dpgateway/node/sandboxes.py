@@ -32,7 +32,7 @@ MOST_EVENTS, PAUSE = 100, 0.5
 
 END_WITHIN = 5.0
 """Timeout in seconds for containers that end: of a pod that was deleted by force they have 2 s (1.31 to 1.37)."""
-_LOOK = 0.1
+LOOK = 0.1
 """Seconds between two looks at them."""
 
 Running = Callable[[frozenset[str]], Awaitable[frozenset[str] | None]]
@@ -117,7 +117,7 @@ async def outlasting(ask: Running, pods: Callable[[], frozenset[str]], seconds: 
                 running = running & asked if said is None else said
                 if not running:
                     break
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(LOOK)
             else:
                 running = frozenset()
     return running

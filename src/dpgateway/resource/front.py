@@ -280,6 +280,8 @@ class Usage(Observable[InUse]):
         super().__init__(value, news)
         self.reread = reread
         """Makes the front read its sources again and publish the result, even an unchanged one."""
+        self.allocating = 0
+        """The number of the kubelet's Allocates under way, some of which may wait before they are in flight."""
 
 
 class Usages(Protocol):

@@ -133,7 +133,8 @@ class Inventory:
 
     def _empty_now(self) -> None:
         """Empties the list, unless a device was given since it was last tried, or may be right now."""
-        if self.usage.value.in_flight or self.usage.version != self._uses:
+        usage = self.usage
+        if usage.allocating or usage.value.in_flight or usage.version != self._uses:
             return self._empty_later()
         self._empty, self._emptying = True, None
         return self._publish()

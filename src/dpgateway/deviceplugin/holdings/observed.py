@@ -40,8 +40,6 @@ class ResourceHoldings(Usage):
         """
         super().__init__(value, reread, Holdings.is_news_after)
         self.read, self.running = read, running
-        self.allocating = 0
-        """The number of the kubelet's Allocates under way, some of which may wait before they are in flight."""
 
 
 async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Releases) -> None:
