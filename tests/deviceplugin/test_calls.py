@@ -864,9 +864,11 @@ class Runtime:
 
     def __init__(self, *pods, answers=math.inf):
         self.running, self.answers, self.asked = set(pods), answers, asyncio.Event()
+        self.static = frozenset[str]()
 
-    async def __call__(self, pods):
+    async def __call__(self, pods, *, static=False):
         self.asked.set()
+        pods = pods if static else pods - self.static
         self.answers -= 1
         return pods & self.running if self.answers >= 0 else None
 
@@ -914,6 +916,32 @@ async def test_a_grant_is_refused_if_the_pod_that_had_the_device_runs_on(make, a
     assert text.startswith(f"resource {NAME}: a can't be given away yet: the kubelet has taken it back from a pod")
     assert "(old)" in text
     assert resource.inventory.usage.allocating == 0
+
+
+async def test_a_container_starts_after_the_static_pod_that_had_its_device(make):
+    """Its manifest is gone, and it has its grace period. The Allocate may be of the next one of its name."""
+    resource, runtime = make(FakeLanes("prepare"), timeouts=Timeouts(prepare=timedelta(seconds=0.5))), Runtime("old")
+    runtime.static = frozenset(["old", "new"])
+    had(resource, runtime, a="old")
+    await resource.allocate([("a",)], NEW)
+    await resource.allocate([("a",)], NEW)  # after an init container
+    assert "a pod that had it before still runs (old)" in await refusal(resource.prepare(["a"]))
+    had(resource, runtime, a="new")
+    runtime.running = {"new"}
+    await resource.prepare(["a"])
+    runtime.running.add("old")
+    await resource.prepare(["a"])  # it starts again
+
+
+async def test_a_static_pod_that_had_its_device_before_starts_again(make):
+    """It has the uid that it had, and perhaps another device."""
+    resource, runtime = make(FakeLanes("prepare")), Runtime("static")
+    runtime.static = frozenset(["static"])
+    for has in ({"a": "static"}, {"a": "another", "b": "static"}):
+        had(resource, runtime, a="static")
+        await resource.allocate([("a",)], NEW)
+        had(resource, runtime, **has)
+        await resource.prepare(["a"])
 
 
 async def test_a_grant_waits_for_a_pod_that_the_kubelet_has_struck_from_its_note(make):

@@ -46,6 +46,7 @@ def test_a_pod_with_a_process(tmp_path, way, version, runs):
 def test_a_static_pod_isn_t_waited_for(tmp_path):
     tree(tmp_path, f"kubepods/pod{STATIC}", 2, runs=True)
     assert PodCgroups([tmp_path]).running({STATIC}) == frozenset()
+    assert PodCgroups([tmp_path]).running({STATIC}, static=True) == frozenset([STATIC])
 
 
 @pytest.mark.parametrize("uid", ["", ".", "..", f"../pod{POD}", f"{POD}/container"])

@@ -57,8 +57,9 @@ async def test_a_pod_that_has_a_container_which_may_run(cri, sandboxes, containe
     cri.sandboxes = dict.fromkeys(("uid-a", "uid-static"), sandboxes)
     cri.containers = dict.fromkeys(("uid-a", "uid-static"), containers)
     cri.static = {"uid-static"}
-    found = await Sandboxes([cri.socket], print).running(["uid-a", "uid-static"])
-    assert found == ({"uid-a"} if running else frozenset())
+    both = ["uid-a", "uid-static"]
+    assert await Sandboxes([cri.socket], print).running(both) == ({"uid-a"} if running else frozenset())
+    assert await Sandboxes([cri.socket], print).running(both, static=True) == frozenset(both if running else [])
 
 
 @pytest.mark.parametrize("method", ["ListPodSandbox", "ListContainers"])

@@ -45,6 +45,10 @@ class KubeletCalls:
         self.agent = ""
         """The user agent of the kubelet that opened the last stream."""
         self._claimed, self._unasked = claimed, False
+        self._before: dict[str, frozenset[str]] = {}
+        """`_before` contains the uids of the pods that had an id before it was given away, until its container starts,
+        keyed by id.
+        """
         self._preferred = PreferredAllocation(self._config, self.inventory.ledger, self.driver, self._log)
         self.answers = StoredAnswers(granting, holdings, cdi, api=lambda: self.api)
 
@@ -107,6 +111,8 @@ class KubeletCalls:
                 if ids:
                     if not api.repeats:
                         await self._earlier_end(ids)
+                    if not self._prepares(api):
+                        self._remember_earlier(ids)
                     deliver = partial(self._deliver, ids, api, tuple(grants))
                     terms = Terms(self.api.name, deliver, api.repeats, self._prepares(api))
                     allocation = await self.granting.grant(ids, terms)
@@ -161,4 +167,35 @@ class KubeletCalls:
 
     async def prepare(self, ids: Sequence[str]) -> None:
         """Prepares these ids for the start of their container, first or repeated. Raises GatewayError."""
+        await self._static_pods_end(ids)
         await self.granting.prepare(ids, self.answers.check, self.api.name)
+
+    def _remember_earlier(self, ids: Sequence[str]) -> None:
+        for id_ in ids:  # a pod's containers may get it one after the other
+            self._before[id_] = self._before.get(id_, frozenset()) | self._holdings.value.earlier([id_])
+
+    async def _static_pods_end(self, ids: Sequence[str]) -> None:
+        """Waits for a static pod that had these ids. A kubelet frees them once its manifest is gone, but its containers
+        run for their grace period. An Allocate can't wait for it, because that may be of the next static pod of its
+        name, which starts only then. Raises RequestError; the kubelet asks again.
+        """
+        within = min(END_WITHIN, self._config.value.timeouts.prepare.total_seconds() / 2)
+        ask = partial(self._holdings.running, static=True)
+        if running := await outlasting(ask, partial(self._had_before, ids), within):
+            which = ", ".join(sorted(running))
+            text = f"{', '.join(ids)} can't be prepared yet: a pod that had it before still runs ({which})"
+            raise RequestError(f"resource {self.name}: {text}")
+        for id_ in ids:
+            self._before.pop(id_, None)
+
+    def _had_before(self, ids: Sequence[str]) -> frozenset[str]:
+        """The uids of the pods that had these ids and aren't known to have ended. A kubelet frees all devices of a pod
+        at once, so one that has any is this one, or a static pod that was started again, which has the uid it had.
+        """
+        value = self._holdings.value
+        if value.note is None:
+            return frozenset()
+        up_to_date = value.fresh.isdisjoint(ids)
+        have = [noted.pods for noted in value.note.values()] if up_to_date else []
+        had = [self._before.get(id_, frozenset[str]()) for id_ in ids]
+        return frozenset().union(*had).difference(value.gone, *have)

@@ -27,7 +27,9 @@ DEPTH = 4
 """The most levels from a root down to ``kubepods``: a controller's hierarchy, and a kubelet in a container."""
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""That of a pod of the API server. A static pod's has no dashes, unless its manifest names one."""
+"""That of a pod of the API server."""
+_STATIC = re.compile(r"[0-9a-f]{32}")
+"""That of a static pod, unless its manifest names one."""
 _UNITS = ".service", ".scope", ".socket", ".mount", ".swap", "system.slice", "user.slice"
 """The ends of names of systemd's units that no kubelet's cgroups are in."""
 _CLASSES = "burstable", "besteffort"
@@ -40,15 +42,15 @@ class PodCgroups:
     def __init__(self, roots: Sequence[Path] = ROOTS) -> None:
         self._roots = roots
 
-    def running(self, pods: Collection[str]) -> frozenset[str] | None:
+    def running(self, pods: Collection[str], *, static: bool = False) -> frozenset[str] | None:
         """The pods of the API server, by uid, of which a process runs; None if the node's cgroups can't be seen, or no
-        kubelet makes any for its pods.
+        kubelet makes any for its pods. ``static``: also static pods.
         """
         root = next(filter(Path.is_dir, self._roots), None)
         parents = [one for top in _kubepods(root, DEPTH) for one in (top, *_classes(top))] if root else []
         if not parents:
             return None
-        asked = (uid for uid in pods if _UID.fullmatch(uid))
+        asked = (uid for uid in pods if _UID.fullmatch(uid) or (static and _STATIC.fullmatch(uid)))
         return frozenset([uid for uid in asked if any(_populated(one) for one in _cgroups(parents, uid))])
 
 

@@ -90,16 +90,16 @@ class Sandboxes:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return frozenset()
 
-    async def running(self, pods: Iterable[str]) -> frozenset[str] | None:
+    async def running(self, pods: Iterable[str], *, static: bool = False) -> frozenset[str] | None:
         """The pods of the API server, by uid, that have a container which may run, now or soon; None if the runtime
-        doesn't answer.
+        doesn't answer. ``static``: also of other pods.
         """
         there = serving(self._candidates)
         if there is None:
             return None
         try:
             async with Channel(there[0]) as channel:
-                return frozenset([uid for uid in pods if await _may_run(channel, uid)])
+                return frozenset([uid for uid in pods if await _may_run(channel, uid, static=static)])
         except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return None
@@ -131,9 +131,9 @@ async def _has_ended(channel: Channel, uid: str) -> bool:
     return all(state == wire.CONTAINER_EXITED for state in await _states(channel, uid))
 
 
-async def _may_run(channel: Channel, uid: str) -> bool:
+async def _may_run(channel: Channel, uid: str, *, static: bool) -> bool:
     found = await _sandboxes(channel, uid)
-    if any(sandbox.annotations.get(SOURCE, API) != API for sandbox in found):
+    if not static and any(sandbox.annotations.get(SOURCE, API) != API for sandbox in found):
         return False
     states = await _states(channel, uid)
     if all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found):  # what was created there never starts

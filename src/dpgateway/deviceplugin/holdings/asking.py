@@ -97,11 +97,13 @@ class Asking:
         self._another_kubelet = True
         self._hint.set()
 
-    async def running(self, pods: frozenset[str]) -> frozenset[str] | None:
-        """The pods, by uid, that have a container which may run; None if neither runtime nor cgroups say."""
-        if (said := await self._sandboxes.running(pods)) is not None:
+    async def running(self, pods: frozenset[str], *, static: bool = False) -> frozenset[str] | None:
+        """The pods, by uid, that have a container which may run; None if neither runtime nor cgroups say. ``static``:
+        also of those that aren't the API server's.
+        """
+        if (said := await self._sandboxes.running(pods, static=static)) is not None:
             return said
-        look = partial(self._cgroups.running, pods)
+        look = partial(self._cgroups.running, pods, static=static)
         try:
             return await self._threads.call_within("look at the pods' cgroups", look, CGROUPS_WITHIN)
         except (NoThread, TimeoutError):

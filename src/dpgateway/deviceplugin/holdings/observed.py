@@ -18,7 +18,7 @@ async def up_to_date() -> None:
     """The ``read`` of holdings without a source."""
 
 
-async def _unasked(_: frozenset[str]) -> frozenset[str] | None:
+async def _unasked(_: frozenset[str], *, static: bool = False) -> frozenset[str] | None:
     """The ``running`` of holdings without a runtime."""
     return None
 
@@ -33,10 +33,10 @@ class ResourceHoldings(Usage):
         value: Holdings,
         reread: Callable[[], object] = lambda: None,
         read: Callable[[], Awaitable[None]] = up_to_date,
-        running: Callable[[frozenset[str]], Awaitable[frozenset[str] | None]] = _unasked,
+        running: Callable[..., Awaitable[frozenset[str] | None]] = _unasked,
     ) -> None:
         """``reread`` requests another read of the kubelet's checkpoint, ``read`` waits for one. ``running``: which of
-        these pods have a container that may run; None if nobody says.
+        these pods have a container that may run, as ``Asking.running``; None if nobody says.
         """
         super().__init__(value, reread, Holdings.is_news_after)
         self.read, self.running = read, running
