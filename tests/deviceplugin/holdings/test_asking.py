@@ -379,8 +379,10 @@ async def test_a_pod_that_is_listed_again_has_its_devices_again(running):
     assert running.value.in_use == {"a"}
 
 
-async def test_a_pod_that_the_kubelet_has_struck_has_its_devices_while_it_runs(running):
-    """It was deleted by force, and the note was written for another pod's Allocate."""
+@pytest.mark.parametrize("static", [True, False])
+async def test_a_pod_that_the_kubelet_has_struck_has_its_devices_while_it_runs(running, static):
+    """It was deleted by force, or its manifest is gone, and the note was written for another pod's Allocate."""
+    running.cri.static = {"uid-a"} if static else set()
     await until(lambda: running.value.asks)
     running.kubelet.answers["v1"] = encoded()
     now = time.monotonic()

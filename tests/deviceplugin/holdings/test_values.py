@@ -134,6 +134,15 @@ def test_what_a_kubelet_has_struck_is_free_if_no_runtime_tells():
     assert struck.told(None, frozenset({"p"})).freed == {"a"}
 
 
+def test_a_static_pod_that_was_started_again_hasn_t_what_it_had():
+    """It has the uid that it had."""
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted({"a": noted_of("p")}, NOW, NOW)
+    struck, runs = holdings.noted({}, NOW + 1, NOW + 1), frozenset({"p"})
+    again = struck.told(runs, runs).noted({"b": noted_of("p")}, NOW + 2, NOW + 2)
+    assert struck.told(runs, runs).freed == frozenset()
+    assert again.told(runs, runs).freed == {"a"}
+
+
 def test_a_runtime_that_falls_silent_ends_no_pod_that_it_said_to_run():
     """It starts again."""
     had = {"a": noted_of("p"), "b": noted_of("q")}

@@ -176,7 +176,7 @@ class Asking:
         asked = frozenset().union(*back)
         if not asked and all(one.value.asks for one in self._holdings.values()):
             return
-        running = await self.running(asked)
+        running = await self.running(asked, static=True)
         for holdings in self._holdings.values():
             holdings.set(holdings.value.told(running, asked))
 

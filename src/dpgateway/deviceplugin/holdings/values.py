@@ -314,6 +314,8 @@ class Holdings(InUse):
         """These pods were asked about: ``running`` may run; None if nobody knows."""
         if running is None:
             return replace(self, asks=False) if self.asks else self
+        # A kubelet takes all devices of a pod back at once: one that has any was started again, as static pods are.
+        running = running.difference(*[noted.pods for noted in (self.note or {}).values()]) if running else running
         back = {id_: pods for id_, pods in self.taken_back.items() if pods & running or not pods <= asked}
         same = self.asks and running == self.runs and back.keys() == self.taken_back.keys()
         return self if same else replace(self, asks=True, runs=running, taken_back=back)
