@@ -4,7 +4,8 @@
 devices, without a pool, CDI or preparing. It counts what runs of ``src/dpgateway`` on all threads: for an Allocate
 until 10 ms after its answer, for a change of health from the driver's word until 10 ms after the kubelet has the list,
 for a reload of one changed ``env`` from ``Gateway.apply`` on. For a Prepare the resource is offered by DRA, and the
-claim is read from a simulated API server. ``--list`` names the functions, in the order in which they ran first.
+claim is read from a simulated API server. ``--list`` names the functions, in the order in which they ran first, with a
+line where the answer was there: below it are those that the kubelet doesn't wait for, such as reading its checkpoint.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Crossing:
 
     calls: int = 0
     functions: dict[CodeType, None] = field(default_factory=dict)
+    answered: int = 0
+    """The number of functions at the answer."""
 
     @property
     def files(self) -> list[str]:
@@ -79,6 +82,7 @@ class Counter:
         await asyncio.sleep(BEFORE)
         self._crossing = crossing = Crossing()
         await work()
+        crossing.answered = len(crossing.functions)
         await asyncio.sleep(AFTER)
         self._crossing = None
         return crossing
@@ -180,7 +184,9 @@ def main() -> None:
     for what, one in found.items():
         print(f"{what:10}{len(one.files):8}{len(one.functions):11}{one.calls:8}")
         if arguments.list:
-            for code in one.functions:
+            for number, code in enumerate(one.functions):
+                if number == one.answered:
+                    print("    -- the answer is there --")
                 print(f"    {_file(code)}: {code.co_qualname}")
 
 
