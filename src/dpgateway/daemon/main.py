@@ -89,7 +89,7 @@ class Daemon:
                 reloads.cancel()
                 self.closing(gateway.abandon)
                 await gateway.close()
-                raise _GatewayClosed  # noqa: TRY301  it ends the group
+                raise _GatewayClosed  # it ends the group
         except* _GatewayClosed:
             _log.info("ended")
 
