@@ -109,7 +109,7 @@ class KubeletCalls:
             for asked in requests:
                 ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
                 if ids:
-                    if not api.repeats:
+                    if not api.repeats and self._holdings.value.earlier(ids):
                         await self._earlier_end(ids)
                     if not self._prepares(api):
                         self._remember_earlier(ids)

@@ -73,18 +73,9 @@ class AllocateLane:
             calls = ", ".join(map(str, self._hung))
             raise DriverTimeout(f"{method}() isn't called, because {MOST_HUNG} calls hang: {calls}")
 
-        self._current = _LaneCall(method)
+        # The turn ends with the call, or at ``end``.
+        self._current, loop = _LaneCall(method), asyncio.get_running_loop()
         future = self._threads.call(f"{self._name} {method}", function, end - time.monotonic())
-        if not await self._answered(future, end, late):
-            raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
-        try:
-            return future.result()
-        except Exception as error:
-            raise fault(method, error) from error
-
-    async def _answered(self, future: asyncio.Future[Any], end: float, late: Callable[[], None] | None) -> bool:
-        """Waits for the future; returns False at ``end``. The turn ends with the call, or at ``end``."""
-        loop = asyncio.get_running_loop()
         over = loop.create_future()  # asyncio.wait would take as long as all else of an Allocate
 
         def wake(_: object = None) -> None:
@@ -100,11 +91,14 @@ class AllocateLane:
             raise
         finally:
             timer.cancel()
-        if future.done():
-            self._turn.release()
-        else:
+        if not future.done():
             self._abandon(future, 0.0, late)
-        return future.done()
+            raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
+        self._turn.release()
+        try:
+            return future.result()
+        except Exception as error:
+            raise fault(method, error) from error
 
     def _abandon(self, future: asyncio.Future[Any], left: float, late: Callable[[], None] | None) -> None:
         """The call has lost its caller. It keeps its turn for the seconds ``left``; after that it counts as hung."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from asyncinotify import Mask
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.inotify import FileEvent, Watch
+from dpgateway.kit.inotify import Watch
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import aligned
 from dpgateway.node import checkpoint
@@ -77,7 +77,10 @@ class DirectoryWatch:
                 break
             within = event is not None and place == self._directory and event.watch == number
             if event is not None and within:
-                self._dispatch(event)
+                if event.name == SOCKET:
+                    self._look(bool(event.mask & Mask.CREATE))
+                elif event.name == checkpoint.NAME:
+                    self._read()
             if clock() >= due:
                 due = clock() + aligned(self._poll)
                 self._look_everywhere(created=False)
@@ -97,12 +100,6 @@ class DirectoryWatch:
                 f"{self._directory} ({failure}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' "
                 "or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
             )
-
-    def _dispatch(self, event: FileEvent) -> None:
-        if event.name == SOCKET:
-            self._look(bool(event.mask & Mask.CREATE))
-        elif event.name == checkpoint.NAME:
-            self._read()
 
     def _look_everywhere(self, *, created: bool) -> None:
         self._read()

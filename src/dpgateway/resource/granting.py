@@ -82,10 +82,18 @@ class Granting:
 
     async def grant(self, ids: tuple[str, ...], terms: Terms) -> Allocation:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
-        # The pool may have changed since the last list. A 1.8 kubelet repeats its call, so its own ids are no obstacle.
-        calls = self._calls(terms.options)
+        # The pool may have changed since the last list.
+        calls, exclusions = self._calls(terms.options), self.inventory.exclusions
         self.inventory.look()
-        await self._claims_end(ids)
+
+        # Ids that the kubelet takes for free because the scheduler counts their pods: a pod of these leaves its sum
+        # before its claim ends. Half of the time is for the driver, so that a refusal names the holder.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(CLAIMS_END, self.config.value.timeouts.allocate.total_seconds() / 2)):
+                while any(map(self._ledger.withheld, ids)):
+                    await exclusions.wait(exclusions.version)
+
+        # A 1.8 kubelet repeats its call, so its own ids are no obstacle.
         before, again, given_up = self._usage.value, set[str](), frozenset[str]()
         if terms.repeats:
             again.update(before.living, before.granted)
@@ -112,14 +120,18 @@ class Granting:
                 self._tell_later("prepared %s for a container, in %s", ids, devices, terms.api, prepares)
 
             # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
-            behind = self._unchanged(self._found(ids, again, given_up), behind)
+            now = {id_: hardware(device) for id_, device in self._found(ids, again, given_up).items()}
+            for id_, names_then in behind.items():
+                if not names_then <= now[id_]:
+                    became = f"{', '.join(sorted(now[id_]))} instead of {', '.join(sorted(names_then))}"
+                    raise self._refused(f"device {id_} became other hardware while it was given away: {became}")
         except BaseException:
             # For a BaseException, too: a kubelet that stops waiting cancels the call.
             self._usage.set(self._usage.value.failed(ids))
             self.inventory.use()
             self.releases.tell()
             raise
-        given = self._usage.value.gave(ids, self._clock.monotonic(), behind, int(self._clock.time()), names)
+        given = self._usage.value.gave(ids, self._clock.monotonic(), now, int(self._clock.time()), names)
         self._usage.set(given)
         self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation
@@ -156,18 +168,6 @@ class Granting:
             found[id_] = device
         return found
 
-    async def _claims_end(self, ids: Iterable[str]) -> None:
-        """Waits for the ids that the kubelet takes for free because the scheduler counts their pods: a pod of these
-        leaves its sum before its claim ends.
-        """
-        # half of the time for the driver, so that a refusal names the holder
-        seconds = min(CLAIMS_END, self.config.value.timeouts.allocate.total_seconds() / 2)
-        exclusions = self.inventory.exclusions
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while any(map(self._ledger.withheld, ids)):
-                    await exclusions.wait(exclusions.version)
-
     def _found(self, ids: tuple[str, ...], again: Collection[str], given_up: Collection[str]) -> Mapping[str, Device]:
         """The device of each id; raises RequestError if one can't be granted. ``again``: ids of containers that may be
         restarting, which take no other container's share. ``given_up``: ids of containers that must have ended,
@@ -195,15 +195,6 @@ class Granting:
             names = " and ".join(device.id for device in both)
             raise self._refused(f"devices {names} are the same hardware, so a container can't get both")
         return found
-
-    def _unchanged(self, found: Mapping[str, Device], behind: Behind) -> Behind:
-        """The present hardware of the ids, which includes all of ``behind``; raises RequestError if it doesn't."""
-        now = {id_: hardware(device) for id_, device in found.items()}
-        for id_, names in behind.items():
-            if not names <= now[id_]:
-                became = f"{', '.join(sorted(now[id_]))} instead of {', '.join(sorted(names))}"
-                raise self._refused(f"device {id_} became other hardware while it was given away: {became}")
-        return now
 
     def complete(self, allocation: Allocation, granted: int) -> Allocation:
         """The driver's allocation of ``granted`` ids, with the configuration's additions."""

@@ -271,36 +271,31 @@ class Ledger:
         found = {}
         for offered in ids:
             device = self.device(offered)
+            # The device's own reasons come first, because they are more specific than the driver's failure.
             if device is None:
-                return Refusal(offered, self._absence(offered, now))
-            withheld = self.withheld(offered)
-            reason = f"withheld: {withheld}" if withheld else self._objection(device, now)
+                if self.means(offered) is None:
+                    reason = "unknown: this resource doesn't offer it"
+                elif lost := self.lost.get(offered):
+                    reason = f"lost: {lost.reason}, for {now - lost.since:.0f} s"
+                else:
+                    reason = "lost: its device is gone"
+            elif withheld := self.withheld(offered):
+                reason = f"withheld: {withheld}"
+            elif not device.health.ok:
+                seconds = now - self._unhealthy_since.get(device.id, now)
+                reason = f"unhealthy for {seconds:.0f} s: {device.health.reason}"
+            elif device.id in self._excluded:
+                reason = f"unhealthy: {self._excluded[device.id]}"
+            elif self._failure is not None:
+                reason = f"unhealthy for {now - self._failure[1]:.0f} s: {self._failure[0]}"
             # A container that starts again has its share already.
-            if not reason and offered in self.crowded and offered not in again:
+            elif offered in self.crowded and offered not in again:
                 reason = f"unhealthy: {self.crowded[offered]}"
-            if reason:
-                return Refusal(offered, reason)
-            found[offered] = device
+            else:
+                found[offered] = device
+                continue
+            return Refusal(offered, reason)
         return found
-
-    def _absence(self, offered: str, now: float) -> str:
-        if self.means(offered) is None:
-            return "unknown: this resource doesn't offer it"
-        lost = self.lost.get(offered)
-        return f"lost: {lost.reason}, for {now - lost.since:.0f} s" if lost else "lost: its device is gone"
-
-    def _objection(self, device: Device, now: float) -> str:
-        """Why a present device can't be given away; empty if it can."""
-        # The device's own reasons come first, because they are more specific than the driver's failure.
-        if not device.health.ok:
-            seconds = now - self._unhealthy_since.get(device.id, now)
-            return f"unhealthy for {seconds:.0f} s: {device.health.reason}"
-        if device.id in self._excluded:
-            return f"unhealthy: {self._excluded[device.id]}"
-        if self._failure is not None:
-            reason, since = self._failure
-            return f"unhealthy for {now - since:.0f} s: {reason}"
-        return ""
 
     def excluded(self, device_id: str) -> str:
         """Why the device is withheld: its hardware is in use as another device, or may be. Empty if it isn't."""

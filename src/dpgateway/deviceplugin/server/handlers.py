@@ -137,7 +137,22 @@ class Handlers:
             return grpc.unary_stream_rpc_method_handler(partial(self._watch, api, rpc))
 
         async def answer(raw: bytes, context: ServicerContext) -> bytes:  # gRPC unwraps a partial at each call
-            return await self._answer(api, rpc, raw, context)
+            spoken, row = await self._begin(api, rpc, context)
+            # The newer gateway counts the calls that it answers.
+            answered = None
+            if self._forward is not None:
+                answered = await self._forward(spoken, row, raw, self._resource.patience(row.call, spoken))
+            if answered is None:
+                began, code = time.monotonic(), grpc.StatusCode.CANCELLED
+                try:
+                    answered = code, _ = await self._call(spoken, row, raw)
+                finally:
+                    self.rpcs.add(row.name, code.name, began)
+            code, encoded = answered
+            if isinstance(encoded, bytes):
+                return encoded
+            await context.abort(code, _short(encoded))
+            raise AssertionError  # abort raises
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
@@ -157,24 +172,6 @@ class Handlers:
                 if row.name == rpc.name:
                     return spoken, row
         return api, rpc
-
-    async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes:
-        api, rpc = await self._begin(api, rpc, context)
-        # The newer gateway counts the calls that it answers.
-        answered = None
-        if self._forward is not None:
-            answered = await self._forward(api, rpc, raw, self._resource.patience(rpc.call, api))
-        if answered is None:
-            began, code = time.monotonic(), grpc.StatusCode.CANCELLED
-            try:
-                answered = code, _ = await self._call(api, rpc, raw)
-            finally:
-                self.rpcs.add(rpc.name, code.name, began)
-        code, answer = answered
-        if isinstance(answer, bytes):
-            return answer
-        await context.abort(code, _short(answer))
-        raise AssertionError  # abort raises
 
     async def _call(self, api: Api, rpc: Rpc, raw: bytes) -> Answered:
         """Calls the resource. Errors become a gRPC status, and :attr:`refused`."""
