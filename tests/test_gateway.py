@@ -13,6 +13,7 @@ from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
 from tests.support.heap import hole, resident
 from tests.support.inside import Inside
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.scraped import Node
 from tests.support.time import advance, in_virtual_time
@@ -31,18 +32,13 @@ class Running(Inside):
 async def gateway(short_path):
     running = Running(short_path)
     yield running
-    if running.task is not None and not running.task.done():
-        await running.end()
+    await running.close()
 
 
 @pytest.fixture
 async def kubelet(short_path):
     async with Kubelet("1.31", short_path) as kubelet:
         yield kubelet
-
-
-def registered(kubelet, resource=R):
-    return sum(event.kind == "registered" and event.fields["resource"] == resource for event in kubelet.events)
 
 
 async def offered(kubelet, *resources):
@@ -129,7 +125,7 @@ async def test_a_socket_made_anew_is_a_new_kubelet(gateway, kubelet):
     await offered(kubelet)
     for count in range(2, 12):
         await kubelet.recreate_socket()
-        await kubelet.wait_for(lambda count=count: registered(kubelet) >= count)
+        await kubelet.wait_for(lambda count=count: registered(kubelet, R) >= count)
 
 
 async def test_a_lost_stream_is_registered_anew(gateway, kubelet):

@@ -24,16 +24,6 @@ def etc(tmp_path):
 
 
 @pytest.fixture
-def run(tmp_path):
-    return tmp_path / "run"
-
-
-@pytest.fixture
-def complaints():
-    return []
-
-
-@pytest.fixture
 def specs(etc, run, complaints):
     return SpecDirectories((etc, run), complaint(complaints))
 

@@ -21,16 +21,6 @@ FULL = Allocation({"A": "1"}, (DeviceNode("/dev/null"),), (Mount("/a", "/a"),), 
 
 
 @pytest.fixture
-def run(tmp_path):
-    return tmp_path / "run"
-
-
-@pytest.fixture
-def complaints():
-    return []
-
-
-@pytest.fixture
 def specs(tmp_path, run, complaints):
     return OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
 

@@ -14,6 +14,7 @@ from dpgateway.config import InvalidConfiguration, Place, Problem, WebSettings
 from dpgateway.errors import NoThread
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.inside import Inside
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import until
 
@@ -65,18 +66,13 @@ async def gateway(short_path, caplog):
     caplog.set_level(logging.INFO, "dpgateway")
     running = Reloaded(short_path, caplog)
     yield running
-    if running.task is not None and not running.task.done():
-        await running.end()
+    await running.close()
 
 
 @pytest.fixture
 async def kubelet(short_path):
     async with Kubelet("1.31", short_path) as kubelet:
         yield kubelet
-
-
-def registered(kubelet, name):
-    return sum(event.kind == "registered" and event.fields["resource"] == name for event in kubelet.events)
 
 
 async def offered(kubelet, *names, count=2):

@@ -19,10 +19,6 @@ def path(gateway, suffix, name=R):
     return gateway.directory / "dpgateway" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.{suffix}"
 
 
-def registered(kubelet, name=R):
-    return sum(event.kind == "registered" and event.fields["resource"] == name for event in kubelet.events)
-
-
 async def offered(kubelet, *names):
     for name in names or (R,):
         await kubelet.wait_for(lambda name=name: kubelet.counts(name)[1] == 2)

@@ -36,6 +36,11 @@ class Inside:
             raise self.wanted
         return self.wanted
 
+    async def close(self) -> None:
+        """Ends it if it runs."""
+        if self.task is not None and not self.task.done():
+            await self.end()
+
     async def end(self) -> None:
         assert self.task is not None, "it was never started"
         self.ending.tell()

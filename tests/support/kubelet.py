@@ -18,6 +18,11 @@ async def listed(kubelet: Kubelet, resource: str, ids: Mapping[str, bool]) -> No
     await kubelet.wait_for(so)
 
 
+def registered(kubelet: Kubelet, resource: str) -> int:
+    """How often the resource was registered."""
+    return sum(event.kind == "registered" and event.fields["resource"] == resource for event in kubelet.events)
+
+
 async def refused(kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
     """``reason``: a regular expression."""
     with pytest.raises(PluginError, match=reason):

@@ -13,10 +13,10 @@ from tests.support.handover import (
     heard,
     offered,
     path,
-    registered,
     serves,
     taken,
 )
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
 

@@ -17,8 +17,8 @@ from tests.support.handover import (
     all_healthy,
     offered,
     path,
-    registered,
 )
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
 
@@ -31,10 +31,10 @@ async def test_the_newer_gateway_registers(make, kubelet, older, caplog):
     newer.serve(configured(driver_class=Scripted))
     await until(lambda: any("handed over" in text for text in caplog.messages))
     await offered(kubelet)
-    assert registered(kubelet) == 2
+    assert registered(kubelet, R) == 2
     assert await kubelet.allocate(R, ["a"])
     await newer.end()
-    await kubelet.wait_for(lambda: registered(kubelet) == 3)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 3)
     await offered(kubelet)
 
 
@@ -46,10 +46,10 @@ async def test_a_handover_waits_for_an_allocate(make, kubelet, gate):
     await slow.entered()
     newer.serve(configured(driver_class=Scripted))
     await turns(200)
-    assert registered(kubelet) == 1
+    assert registered(kubelet, R) == 1
     slow.open()
     await call
-    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
 
 
 async def test_a_handover_waits_for_a_preparation(make, kubelet, gate):
@@ -60,9 +60,9 @@ async def test_a_handover_waits_for_a_preparation(make, kubelet, gate):
         await kubelet.pre_start(R, ["a"])
     newer.serve(configured(driver_class=Scripted))
     await turns(200)
-    assert registered(kubelet) == 1
+    assert registered(kubelet, R) == 1
     slow.open()
-    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
 
 
 async def test_a_gateway_without_a_list_takes_nothing_over(make, kubelet, older, gate):
@@ -70,7 +70,7 @@ async def test_a_gateway_without_a_list_takes_nothing_over(make, kubelet, older,
     newer.serve(configured(driver_class=scripted(devices=hangs), timeouts={"list": 0.01}))
     await hangs.entered()
     await asyncio.sleep(0.05)  # past its deadline; nothing happens, and there is nothing to wait for
-    assert registered(kubelet) == 1
+    assert registered(kubelet, R) == 1
     assert await kubelet.allocate(R, ["a"])
 
 
@@ -79,10 +79,10 @@ async def test_without_a_healthy_device_nothing_is_taken(make, kubelet, older, c
     newer, found = make(), list(devices)
     newer.serve(configured(driver_class=scripted(devices=lambda: list(found)), refresh=0.05))
     await until(lambda: any("this one has no healthy device" in text for text in caplog.messages))
-    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
     assert await kubelet.allocate(R, ["a"])
     found[:] = [Device("a"), Device("b")]
-    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
     await offered(kubelet)
 
 

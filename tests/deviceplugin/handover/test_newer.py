@@ -9,7 +9,8 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.kit.seqpacket import Gone
-from tests.support.handover import R, asked, heard, offered, path, registered
+from tests.support.handover import R, asked, heard, offered, path
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
 
@@ -53,13 +54,13 @@ async def test_an_answer_that_is_no_take(newer, kubelet, holder, answer, locks):
     with pytest.raises(Gone):
         await heard(older)
     older.close()
-    assert registered(kubelet) == 0
+    assert registered(kubelet, R) == 0
 
 
 async def test_back_means_to_let_go_and_ask_again(left, kubelet, holder):
     left.send("back")
     again = await asked(holder[1])
-    assert registered(kubelet) == 0
+    assert registered(kubelet, R) == 0
     left.close()
     again.close()
 
@@ -104,7 +105,7 @@ async def test_back_before_serves_is_heard(older, kubelet, holder):
     older.send("back")
     older.close()
     (await asked(holder[1])).close()
-    assert registered(kubelet) == 0
+    assert registered(kubelet, R) == 0
 
 
 async def test_back_after_register_is_heard(left, kubelet, caplog):
@@ -124,9 +125,9 @@ async def test_nobody_may_ask_before_the_end(make, left, kubelet, holder):
     assert await heard(left) == "listed"
     newest.serve(configured(driver_class=Scripted))
     (await asked(holder[1])).close()  # whoever asks still asks the older one
-    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
     left.close()
-    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
 
 
 @pytest.mark.parametrize(

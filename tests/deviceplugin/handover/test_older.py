@@ -18,9 +18,9 @@ from tests.support.handover import (
     offered,
     passed,
     path,
-    registered,
     serves,
 )
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.serving import Client, status
 from tests.support.waiting import turns
@@ -33,7 +33,7 @@ async def test_the_newer_gateway_dies_before_it_serves(kubelet, older, newer):
         os.pwrite(lock, b"pid 1\n", 0)
     newer.close()
     assert await kubelet.allocate(R, ["a"])
-    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
     assert path(older, "lock").read_text().startswith(f"pid {os.getpid()} on ")
 
 
@@ -43,7 +43,7 @@ async def test_calls_wait_two_seconds_for_serves(kubelet, older, newer, caplog):
     call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
     assert await heard(newer) == "back"
     await call
-    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
     failed = f"the gateway that takes {R} over failed, so this one serves on: it hasn't served within 2 s"
     assert failed in caplog.messages
 
@@ -54,7 +54,7 @@ async def test_the_newer_gateway_dies_while_it_registers(kubelet, older, newer):
     serves(newer, older)
     assert await heard(newer) == "register"
     newer.close()
-    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
     await offered(kubelet)
 
 
@@ -118,7 +118,7 @@ async def test_a_handover_waits_for_a_register(make, kubelet, dial):
     assert not taken.done()
     kubelet.misbehaviour.behave()
     assert await taken == "take v1beta1"
-    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
 
 
 async def test_nothing_is_given_after_register(make, kubelet, dial):
@@ -177,7 +177,7 @@ async def test_an_unknown_message_takes_back(kubelet, older, newer, answer):
     newer.send(answer)
     assert await heard(newer) == "back"
     await call
-    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
 
 
 async def link_to_the_older_one(older):
@@ -201,7 +201,7 @@ async def test_serves_without_a_socket_takes_back(kubelet, older, newer, caplog,
     newer.send("serves")
     assert await heard(newer) == "back"
     assert await kubelet.allocate(R, ["a"])
-    assert registered(kubelet) == 1
+    assert registered(kubelet, R) == 1
 
 
 async def test_asking_again_at_once_is_not_heard(kubelet, older, dial, caplog):
@@ -219,7 +219,7 @@ async def test_many_who_ask_for_nothing_keep_nobody_out(make, kubelet, older):
     idle = [Peer.dial(path(older, "next")) for _ in range(50)]
     newer = make()
     newer.serve(configured(driver_class=Scripted))
-    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
     await offered(kubelet)
     for one in idle:
         one.close()

@@ -9,7 +9,8 @@ import pytest
 
 from dpgateway.deviceplugin.handover.protocol import keeps_one_client
 from dpgateway.kit.seqpacket import LONGEST
-from tests.support.handover import R, offered, path, registered
+from tests.support.handover import R, offered, path
+from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured
 from tests.support.waiting import until
 

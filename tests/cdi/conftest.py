@@ -1,0 +1,11 @@
+import pytest
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def complaints():
+    return []
