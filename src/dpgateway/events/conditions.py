@@ -6,7 +6,7 @@ no list yet, one that another gateway serves, a holder whose pod has no name (ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -71,9 +71,12 @@ def conditions(
         if kubelet and (said := _of_resource(one)) is not None:
             found[Subject("", node, node, one.name, "")] = said
         for device in one.devices:
-            for subject, by_claim in _holders(one.name, device):
+            for holder in device.holders if device.held else ():
+                if not holder.namespace or not holder.pod:
+                    continue
+                subject = Subject(holder.namespace, holder.pod, holder.pod_uid or "", one.name, device.device)
                 said = _of_device(one.name, device)
-                if said.good and by_claim and one.name in at_risk:
+                if said.good and holder.claim is not None and one.name in at_risk:
                     text = f"device {device.device} of {one.name} came by DRA, and {at_risk[one.name]}. {RESTARTED}"
                     said = Condition("DeviceAtRisk", text)
                 # Several shares of a device are one device to the pod: the worse of them counts.
@@ -94,14 +97,6 @@ def _of_resource(one: ResourceStatus) -> Condition | None:
     if (reason := next((it.failure or why_unready(it, None, kubelet=True) for it in missing), None)) is not None:
         return Condition("ResourceUnregistered", f"{name} isn't offered to pods on this node: {reason}. {LOOK}")
     return Condition("ResourceServed", f"{name} is served on this node again")
-
-
-def _holders(resource: str, device: DeviceStatus) -> Iterator[tuple[Subject, bool]]:
-    """Each pod that holds the device, and whether by a claim."""
-    for one in device.holders if device.held else ():
-        if one.namespace and one.pod:
-            subject = Subject(one.namespace, one.pod, one.pod_uid or "", resource, device.device)
-            yield subject, one.claim is not None
 
 
 def _of_device(resource: str, device: DeviceStatus) -> Condition:

@@ -49,14 +49,11 @@ def too_few(resources: int) -> str:
 
 def on_threads() -> str:
     """The number of threads, and their limits."""
-    limits = [f"RLIMIT_NPROC of uid {os.getuid()}: {_shown(resource.getrlimit(resource.RLIMIT_NPROC)[0])}"]
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    limits = [f"RLIMIT_NPROC of uid {os.getuid()}: {'none' if soft == resource.RLIM_INFINITY else soft}"]
     with contextlib.suppress(OSError):
         limits.append(f"pids.max of the cgroup: {_pids_max()}")
     return f"{threading.active_count()} threads of Python; {', '.join(limits)}"
-
-
-def _shown(limit: int) -> str:
-    return "none" if limit == resource.RLIM_INFINITY else str(limit)
 
 
 def _pids_max() -> str:

@@ -97,7 +97,13 @@ class RegistrationSocket:
         hidden = self.path.with_name(f".{self.path.name}")
         self._address = unix.Address(hidden)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers((self._handlers(),))
+        method = grpc.unary_unary_rpc_method_handler
+        info = method(self._info, wire.InfoRequest.FromString, wire.PluginInfo.SerializeToString)
+        status = method(
+            self._status, wire.RegistrationStatus.FromString, wire.RegistrationStatusResponse.SerializeToString
+        )
+        calls = {"GetInfo": info, "NotifyRegistrationStatus": status}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
         try:
             self._server.add_insecure_port(str(self._address))
             await self._server.start()
@@ -127,14 +133,6 @@ class RegistrationSocket:
             self._address.close()
 
     # the kubelet's calls
-
-    def _handlers(self) -> grpc.GenericRpcHandler:
-        method = grpc.unary_unary_rpc_method_handler
-        info = method(self._info, wire.InfoRequest.FromString, wire.PluginInfo.SerializeToString)
-        status = method(
-            self._status, wire.RegistrationStatus.FromString, wire.RegistrationStatusResponse.SerializeToString
-        )
-        return grpc.method_handlers_generic_handler(SERVICE, {"GetInfo": info, "NotifyRegistrationStatus": status})
 
     async def _info(self, _: wire.InfoRequest, _context: object) -> wire.PluginInfo:
         one = self.plugin

@@ -128,17 +128,15 @@ class Overview:
         wrong += tuple(unserved(one.config.value.name, one.pending) for one in self._serving.values() if one.pending)
         if self._lingers is not None:
             wrong += (lingering(self._lingers),)
-        left = self._left(only)
-        wrong += of_left({name: held for name, held in left.items() if name not in self._serving})
-        wrong += of_moved({name: held for name, held in left.items() if name in self._serving})
-        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last(), dra)
 
-    def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
-        """Held ids of resources that the device plugin doesn't offer any more, each with its holder, by resource."""
+        # Held ids of resources that the device plugin doesn't offer any more, each with its holder, by resource.
         offered = {name for name, one in self._serving.items() if one.config.value.on == FRONT}
         names = [name for name in self._holdings.by_resource if name not in offered and only in ("", name)]
         values = {name: self._holdings.by_resource[name].value for name in names}
-        return {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
+        left = {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
+        wrong += of_left({name: held for name, held in left.items() if name not in self._serving})
+        wrong += of_moved({name: held for name, held in left.items() if name in self._serving})
+        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last(), dra)
 
     def _with_devices(self, served: Served) -> ResourceStatus:
         if served.plugin is not None:

@@ -12,7 +12,7 @@ from dpgateway.deviceplugin.holdings.asking import Asking
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node import versions
-from dpgateway.resource.front import InUse, Standing
+from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.shares import Offer, Offers, device_id
 from dpgateway.status.figures import counts
@@ -24,7 +24,6 @@ from dpgateway.status.values import (
     KubeletStatus,
     PodResourcesStatus,
     ResourceStatus,
-    Time,
     stamp,
     stamped,
     unserved,
@@ -54,21 +53,20 @@ def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, dire
     finds = None if said.devices is None else len(said.devices)
     failure = Failure(one.failure, stamped(one.failed_since)) if one.failure else None
     listed = plugin.resource.inventory.list.value is not None
+    # The registrar doesn't know of another gateway, nor of another plugin with the resource's name.
+    standing, besides = plugin.standing.value, elsewhere or plugin.rival.value
+    if besides and standing.failure is None:
+        standing = replace(standing, failure=besides)
     return ResourceStatus(
         config.name,
         failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
-        (_registration(plugin.standing.value, elsewhere or plugin.rival.value),),
+        (standing,),
         failure,
         DriverStatus(name, version, stamped(said.listed), said.failure or None, error, finds),
         unsaved=plugin.resource.unsaved or None,
         refused=Failure(refused[0], stamped(refused[1])) if refused is not None else None,
         elsewhere=elsewhere or None,
     )
-
-
-def _registration(one: Standing, besides: str) -> Standing:
-    """``besides``: a failure outside of the registrar's knowledge, such as another plugin with the resource's name."""
-    return replace(one, failure=besides) if besides and one.failure is None else one
 
 
 class Devices:
@@ -104,6 +102,7 @@ def _device(plugin: OnFront, holdings: InUse | None, offer: Offer) -> DeviceStat
     """``holdings``: where the id is in use; None for a free one."""
     ledger = plugin.resource.inventory.ledger
     device, withheld = ledger.device(offer.id), ledger.withheld(offer.id)
+    entry = holdings.unreleased.get(offer.id) if holdings is not None else None
     return DeviceStatus(
         offer.id,
         device_id(offer.id) if device is None else device.id,
@@ -112,17 +111,12 @@ def _device(plugin: OnFront, holdings: InUse | None, offer: Offer) -> DeviceStat
         None if offer.health.ok else stamped(ledger.unhealthy_since(offer.id)),
         offer.id in ledger.lost,
         holdings is not None,
-        _held_since(offer.id, holdings) if holdings is not None else None,
+        None if entry is None or entry.since is None else timestamp(entry.since),
         holdings.holders(offer.id) if holdings is not None else (),
         offer.numa_nodes,
         _NO_ATTRIBUTES if device is None else device.attributes,
         plugin.outdated.value.get(offer.id),
     )
-
-
-def _held_since(id_: str, holdings: InUse) -> Time | None:
-    entry = holdings.unreleased.get(id_)
-    return None if entry is None or entry.since is None else timestamp(entry.since)
 
 
 def kubelet(holdings: NodeHoldings, api: str | None) -> KubeletStatus:

@@ -103,7 +103,9 @@ class Application:
 
     async def _answer(self, scope: Scope) -> tuple[Response, Headers]:
         """The answer, and further headers."""
-        if self._local and not _ours(scope["headers"]):
+        # HTTP/1.0 may lack a Host; no browser speaks it.
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if self._local and not all(map(_OWN_NAME.fullmatch, hosts)):
             return _text(421, "this machine has no such name: ask for localhost or 127.0.0.1"), []
         if scope["method"] not in {"GET", "HEAD"}:
             return _text(405, "these pages can only be read"), [(b"allow", b"GET, HEAD")]
@@ -131,11 +133,6 @@ def _takes_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether Accept-Encoding names gzip, as Prometheus and browsers do (RFC 9110, 12.5.3)."""
     given = b",".join([value for name, value in headers if name == b"accept-encoding"])
     return any(_GZIP.fullmatch(coding.strip()) for coding in given.split(b","))
-
-
-def _ours(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether Host names this machine. HTTP/1.0 may lack a Host; no browser speaks it."""
-    return all(_OWN_NAME.fullmatch(value) for name, value in headers if name == b"host")
 
 
 def _text(status: int, text: str) -> Response:

@@ -47,7 +47,9 @@ class Serving:
                 continue
 
             # One server per address: a change cancels it, also while the address can't be bound.
-            serving = asyncio.create_task(self._persist(*address), name="pages")
+            self._complaint.over()
+            serve, failed = partial(self._serve, *address), partial(self._failed, _url(*address))
+            serving = asyncio.create_task(retry(serve, failed, longest=LONGEST_PAUSE), name="pages")
             try:
                 while self._wanted.value.address == address:
                     version = await self._wanted.wait(version)
@@ -55,11 +57,6 @@ class Serving:
                 serving.cancel()
                 await asyncio.wait({serving})
             _log.info("the pages have left %s", _url(*address))
-
-    async def _persist(self, host: IPv4Address | IPv6Address, port: int) -> None:
-        self._complaint.over()
-        failed = partial(self._failed, _url(host, port))
-        await retry(partial(self._serve, host, port), failed, longest=LONGEST_PAUSE)
 
     def _failed(self, url: str, error: Exception) -> None:
         if not isinstance(error, OSError):
