@@ -101,7 +101,9 @@ class _Table:
         grown = self._must_nodes
         yield grown
         while others:
-            gain = {node: self._count(grown | {node}) for node in others}
+            gain = {
+                node: sum(count for near, count in self._groups.items() if near <= grown | {node}) for node in others
+            }
             best = max(gain, key=lambda node: (gain[node], -node))
             others.remove(best)
             grown |= {best}
@@ -112,9 +114,6 @@ class _Table:
         rank = {device: place for place, device in enumerate(self._ranked)}
         key = {s: [rank[d] for d in self._within(self._must_nodes | set(s))[:64]] for s in sets}
         return [frozenset(s) for s in sorted(key, key=lambda s: (key[s], s))]
-
-    def _count(self, nodes: Nodes) -> int:
-        return sum(count for near, count in self._groups.items() if near <= nodes)
 
     def _within(self, nodes: Collection[int]) -> list[str]:
         allowed = frozenset(nodes)

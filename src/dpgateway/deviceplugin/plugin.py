@@ -26,7 +26,7 @@ from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.rival import Rival
 from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
+from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
@@ -75,7 +75,13 @@ class Plugin:
         self._calls = KubeletCalls(
             resource.granting, holdings, front.cdi, front.client.apis[0], claimed=lambda: name in left.value
         )
-        self._handlers = Handlers(self._calls, front.client.apis, self._stream_opened, front.throttle, log)
+        self._handlers = Handlers(
+            self._calls,
+            front.client.apis,
+            lambda agent: self._callers.opened(partial(self.registrar.stream_opened, agent)),
+            front.throttle,
+            log,
+        )
         self.rpcs = self._handlers.rpcs
         """Statistics of the answered calls."""
         self._endpoint = Endpoint(resource.ownership, self._handlers, group, log)
@@ -105,9 +111,6 @@ class Plugin:
         before, self._known = self._known, self._config.value
         if before.shares != self._known.shares or before.preference != self._known.preference:
             self.registrar.options_changed()
-
-    def _stream_opened(self, agent: str) -> StreamCallbacks | None:
-        return self._callers.opened(partial(self.registrar.stream_opened, agent))
 
     @property
     def attempts(self) -> Mapping[tuple[str, str], int]:

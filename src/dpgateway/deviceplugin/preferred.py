@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -66,7 +66,11 @@ class PreferredAllocation:
         request, (order, calls) = replace(request, available=ours), self._by()
         withheld = frozenset(filter(self._ledger.withheld, ours)).difference(request.must_include)
         if withheld:
-            request = _sparing(request, withheld)
+            # without them, or with all others included if these are too few
+            free = tuple([id_ for id_ in ours if id_ not in withheld])
+            others = tuple(dict.fromkeys((*request.must_include, *free)))
+            enough = len(others) >= request.size
+            request = replace(request, available=free) if enough else replace(request, must_include=others)
         try:
             if order is not None:
                 return await self._place(request, order)
@@ -117,12 +121,3 @@ class PreferredAllocation:
 
     def _devices(self, ids: Iterable[str]) -> list[Device]:
         return [device for id_ in ids if (device := self._ledger.device(id_))]
-
-
-def _sparing(request: Preference, withheld: Collection[str]) -> Preference:
-    """The request without the ids that are withheld, or with all others included if these are too few."""
-    free = tuple([id_ for id_ in request.available if id_ not in withheld])
-    others = tuple(dict.fromkeys((*request.must_include, *free)))
-    if len(others) >= request.size:
-        return replace(request, available=free)
-    return replace(request, must_include=others)

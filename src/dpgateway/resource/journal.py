@@ -94,16 +94,12 @@ def to_json(unreleased: Entries, resource: str) -> bytes:
 def from_json(raw: bytes, resource: str, path: str) -> Entries:
     """Raises KubeletError for anything that :func:`to_json` doesn't write."""
     try:
-        return _entries(raw, resource)
+        document = json.loads(raw)
+        if (document["version"], document["resource"]) != (VERSION, resource):
+            raise ValueError(f"expected version {VERSION} of {resource}")
+        return {_text(id_): _entry(given) for id_, given in document["claims"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KubeletError(f"{path}: not a journal that this gateway wrote: {error!r:.300}") from error
-
-
-def _entries(raw: bytes, resource: str) -> Entries:
-    document = json.loads(raw)
-    if (document["version"], document["resource"]) != (VERSION, resource):
-        raise ValueError(f"expected version {VERSION} of {resource}")
-    return {_text(id_): _entry(given) for id_, given in document["claims"].items()}
 
 
 def _entry(given: Mapping[str, Any]) -> Unreleased:

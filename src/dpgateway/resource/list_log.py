@@ -97,22 +97,18 @@ class ListLog:
                     await self._list.wait(version)
                     await asyncio.sleep(LATER)
                     version, now = self._list.version, self._list.value
-                    self._count(before, now, loop.time())
+                    self._gathered = min(self._gathered, loop.time() + self._gathering)
+                    # A fall counts even if the device has recovered before the line is logged.
+                    if before is not None and now is not None and not self._quiet():
+                        for device in falls(before, now):
+                            self.falls += 1
+                            self._falls[device] += 1
+                            self._minute = min(self._minute, loop.time() + MINUTE)
                     before = now
             if loop.time() >= self._gathered:
                 self._tell_changes()
             if loop.time() >= self._minute:
                 self._sum_up(loop.time())
-
-    def _count(self, before: Offers | None, now: Offers | None, time: float) -> None:
-        self._gathered = min(self._gathered, time + self._gathering)
-        if before is None or now is None or self._quiet():
-            return
-        # A fall counts even if the device has recovered before the line is logged.
-        for device in falls(before, now):
-            self.falls += 1
-            self._falls[device] += 1
-            self._minute = min(self._minute, time + MINUTE)
 
     def _tell_changes(self) -> None:
         self._gathered = math.inf

@@ -71,8 +71,11 @@ class KubeletClient:
     def is_kubelet(self, peer: Credentials) -> bool:
         """Whether ``peer`` is the process that listens on kubelet.sock. True if that is unknown."""
         if peer != self._process:  # another kubelet may have come since the last look
-            with contextlib.suppress(OSError):
-                self._process = _listener(self._socket)
+            with (
+                contextlib.suppress(OSError),
+                connect(self._socket) as connection,
+            ):
+                self._process = credentials(connection)
         return self._process is None or peer == self._process
 
     async def register(self, api: Api, registration: Registration) -> None:
@@ -114,9 +117,3 @@ class KubeletClient:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
-
-
-def _listener(path: Path) -> Credentials:
-    """The process that listens at ``path``. Raises OSError if there is none, or if its backlog is full."""
-    with connect(path) as connection:
-        return credentials(connection)
