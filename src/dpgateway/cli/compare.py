@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import Settings
 from dpgateway.config import (
     DEVICE_PLUGINS_DIR,
-    Changes,
     Configuration,
     Document,
     InvalidConfiguration,
@@ -94,18 +92,26 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
     old, problems = loading.resolve()
     if problems:
         raise _unlike(InvalidConfiguration(problems))
-    new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=_directory(old, new, settings)))
-    found = _changes(old, new)
-    return Comparison(tuple(_of_resources(found, new)), restart_keys(old, new), reload_keys(old, new))
 
+    # The gateway's --device-plugins-dir survives a reload and isn't known here. So the default directory in the file
+    # counts as no change.
+    directory = settings.device_plugins_dir(new)
+    if settings.flag_device_plugins_dir is None and directory == DEVICE_PLUGINS_DIR:
+        directory = old.kubelet.device_plugins_dir
+    new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=directory))
 
-def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:
-    """The gateway's --device-plugins-dir survives a reload and isn't known here. So the default directory in the file
-    counts as no change.
-    """
-    wanted = settings.device_plugins_dir(new)
-    usual = settings.flag_device_plugins_dir is None and wanted == DEVICE_PLUGINS_DIR
-    return old.kubelet.device_plugins_dir if usual else wanted
+    # On a thread with a timeout, because comparing options runs driver code.
+    try:
+        compared = partial(changes, old.resources, new.resources)
+        found = Threads(idle=0).run("compare configurations", compared, PATIENCE)
+    except TimeoutError as error:
+        raise GatewayError(f"a driver's options can't be compared within {PATIENCE:g} s") from error
+
+    which = {"untouched": found.same, "changed": found.amended, "restarted": found.restarted, "added": found.added}
+    change = {one.name: what for what, resources in which.items() for one in resources}
+    kept = [ResourceChange(one.name, change[one.name], found.keys.get(one.name, ())) for one in new.resources]
+    removed = [ResourceChange(one.name, "removed") for one in found.removed]
+    return Comparison((*kept, *removed), restart_keys(old, new), reload_keys(old, new))
 
 
 def _unlike(error: InvalidConfiguration) -> GatewayError:
@@ -114,21 +120,3 @@ def _unlike(error: InvalidConfiguration) -> GatewayError:
         "what the running gateway serves can't be read with what is installed now, so only a restart of the gateway "
         f"tells: {'; '.join(in_lines(error.problems))}"
     )
-
-
-def _changes(old: Configuration, new: Configuration) -> Changes:
-    """The diff, made on a thread with a timeout, because comparing options runs driver code."""
-    compared = partial(changes, old.resources, new.resources)
-    try:
-        return Threads(idle=0).run("compare configurations", compared, PATIENCE)
-    except TimeoutError as error:
-        raise GatewayError(f"a driver's options can't be compared within {PATIENCE:g} s") from error
-
-
-def _of_resources(found: Changes, new: Configuration) -> Iterator[ResourceChange]:
-    which = {"untouched": found.same, "changed": found.amended, "restarted": found.restarted, "added": found.added}
-    change = {one.name: what for what, resources in which.items() for one in resources}
-    for resource in new.resources:
-        yield ResourceChange(resource.name, change[resource.name], found.keys.get(resource.name, ()))
-    for resource in found.removed:
-        yield ResourceChange(resource.name, "removed")

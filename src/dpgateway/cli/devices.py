@@ -106,14 +106,10 @@ def _health(device: Device) -> str:
 def _row(resource: ResourceConfig, device: Device) -> tuple[str, ...]:
     numa = ",".join(map(str, device.numa_nodes)) or "-"
     reason = device.health.reason or "-"
-    return (resource.name, device.id, _health(device), reason, numa, str(resource.shares.count), _attributes(device))
-
-
-def _attributes(device: Device) -> str:
-    """The attributes, with values as in JSON: ``true``, not ``True``."""
-    attributes = device.attributes.items()
-    texts = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in attributes)
-    return " ".join(f"{name}={text}" for name, text in texts if len(text) <= LONGEST) or "-"
+    # Values as in JSON: ``true``, not ``True``.
+    texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in device.attributes.items()}
+    attributes = " ".join(f"{name}={text}" for name, text in texts.items() if len(text) <= LONGEST) or "-"
+    return (resource.name, device.id, _health(device), reason, numa, str(resource.shares.count), attributes)
 
 
 def _print(found: list[DriverAnswer]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dpgateway.cli.control_client import asked
 from dpgateway.cli.group import Telling
@@ -63,10 +62,6 @@ def holders(control_socket: Path, names: Sequence[str]) -> Mapping[str, Sequence
             raise NotServed(f"the running gateway has no list of devices for {name}; `dpgateway status` says why")
         for device in known[name]["devices"]:
             if device["held"]:
-                held.setdefault(device["device"], []).append(_text(name, device["holders"]))
+                pods = [f"{one['namespace']}/{one['pod']}" for one in device["holders"] if one["pod"]]
+                held.setdefault(device["device"], []).append(f"{', '.join(pods) or 'a container'} as {name}")
     return held
-
-
-def _text(name: str, holders: Sequence[Mapping[str, Any]]) -> str:
-    pods = [f"{one['namespace']}/{one['pod']}" for one in holders if one["pod"]]
-    return f"{', '.join(pods) or 'a container'} as {name}"

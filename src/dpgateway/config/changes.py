@@ -64,23 +64,19 @@ def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Cha
         # Unchanged options of a driver that isn't loaded yet compare equal: they take the present resource's driver.
         resource = given if was is None or given.load is None else given.loaded_as(was)
         different = tuple(dict.fromkeys(_KEYS.get(key, key) for key in _differing(was, resource))) if was else ()
-        fate = _fate(was, resource, different)
+        if was is None:
+            fate = "added"
+        elif resource.failure and resource.load is None and not was.failure:
+            fate = "unusable"
+        elif not IN_PLACE.issuperset(different) or (different and was.failure):  # a failed one has no driver to keep
+            fate = "restarted"
+        else:
+            fate = "amended" if different else "same"
         found[fate].append(resource)
         if fate in {"restarted", "amended"}:
             keys[resource.name] = different
     fates = {fate: tuple(which) for fate, which in found.items()}
     return Changes(**fates, removed=tuple(before.values()), keys=keys)
-
-
-def _fate(old: ResourceConfig | None, new: ResourceConfig, different: tuple[str, ...]) -> str:
-    """The field of Changes for one resource. ``different``: the keys that differ."""
-    if old is None:
-        return "added"
-    if new.failure and new.load is None and not old.failure:
-        return "unusable"
-    if not IN_PLACE.issuperset(different) or (different and old.failure):  # a failed resource has no driver to keep
-        return "restarted"
-    return "amended" if different else "same"
 
 
 def _differing(old: Any, new: Any) -> Iterator[str]:  # noqa: ANN401  two dataclasses of one kind

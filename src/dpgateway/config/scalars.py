@@ -67,23 +67,18 @@ def frozen(kind: type) -> bool:
 
 def _exactly(kind: type, written: Written) -> object:
     """The value if it is of this very type: bool is a subclass of int, and "2" is no integer."""
-    if type(written.value) is kind:
-        return written.value
+    value, hint = written.value, ""
+    if type(value) is kind:
+        return value
+    if kind is str and isinstance(value, int | float):
+        hint = f'put it in quotes: "{written.shown}"'
+    elif kind is int and isinstance(value, str) and value.isdecimal():
+        hint = f"write {value}, without quotes"
+    elif kind is bool and str(value).lower() in YES | NO:
+        hint = f"write {'true' if str(value).lower() in YES else 'false'}"
     word = name_kind(kind)
     article = "" if kind is bool else "an " if word == "integer" else "a "
-    raise Wrong(written.shown, article + word, _as_a(kind, written))
-
-
-def _as_a(kind: type, written: Written) -> str:
-    """A hint for a value of another type."""
-    value = written.value
-    if kind is str and isinstance(value, int | float):
-        return f'put it in quotes: "{written.shown}"'
-    if kind is int and isinstance(value, str) and value.isdecimal():
-        return f"write {value}, without quotes"
-    if kind is bool and str(value).lower() in YES | NO:
-        return f"write {'true' if str(value).lower() in YES else 'false'}"
-    return ""
+    raise Wrong(written.shown, article + word, hint)
 
 
 def _number(written: Written) -> float:

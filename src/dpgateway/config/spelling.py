@@ -103,10 +103,6 @@ def _faults(name: str) -> Iterator[str]:
         yield f"the part before '/' is a domain: {rule}"
     if not _DOMAIN.fullmatch(domain):
         yield f"the part before '/' must be lower case: {domain.lower()}"
-    yield from _thing_faults(thing)
-
-
-def _thing_faults(thing: str) -> Iterator[str]:
     if not 1 <= len(thing) <= LONGEST_THING:
         yield f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
     if not _THING.fullmatch(thing):

@@ -59,9 +59,15 @@ class _Reader:
         if written.problems and written.value is None:
             return None
 
-        # A check assumes a valid value, so it runs only if the inner values had no errors.
+        # The short form of a value is expanded: see ``dpgateway.config.values``. A check assumes a valid value, so it
+        # runs only if the inner values had no errors.
         try:
-            result = self._read(_in_full(written, about), kind)
+            full = written
+            if about.get("single") and not isinstance(written.value, list | None):
+                full = Written([written], written.place)
+            elif "expand" in about:
+                full = about["expand"](written)
+            result = self._read(full, kind)
             if result is not None and "check" in about and len(self.problems) == before:
                 return about["check"](result)
         except Wrong as wrong:
@@ -85,13 +91,16 @@ class _Reader:
         if origin in MAPPINGS:
             return MAPPINGS[origin](dict(self._pairs(written, kind)))
         if is_dataclass(kind):
-            return self._object(_as_mapping(written, kind), kind)
+            return self._object(written, kind)
         raise TypeError(name_kind(kind))
 
     def _items(self, written: Written, kind: Kind) -> Iterator[object]:
         item = get_args(kind)[0]
         if not isinstance(written.value, list | None):
-            raise Wrong(written.shown, f"a {name_kind(kind)}", _as_a_list(written, item))
+            hint = "begin each of its items with '- '" if isinstance(written.value, dict) else ""
+            if isinstance(written.value, str | int | float) and item is not Any:
+                hint = f"write [{written.shown}]"
+            raise Wrong(written.shown, f"a {name_kind(kind)}", hint)
         for inner in written.value or ():
             yield self.read(inner, item)
 
@@ -103,16 +112,18 @@ class _Reader:
             yield key, self.read(inner, get_args(kind)[1])
 
     def _object(self, written: Written, kind: Any) -> object:  # noqa: ANN401
-        known = {field.name: field for field in fields(kind) if field.init}
+        # The short form of a dataclass is the value of its field ``short_form``.
+        known, short = {field.name: field for field in fields(kind) if field.init}, getattr(kind, "short_form", None)
+        if short is not None and not isinstance(written.value, dict | None):
+            written = Written({short: written}, written.place)
         if not isinstance(written.value, dict | None):
             keys = f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping"
             raise Wrong(written.shown, keys, missing_space(written.value) or getattr(kind, "unknown_key", ""))
         before = len(self.problems)
-        self.problems += [
-            _unknown(key, kind, list(known)).at(value.place)
-            for key, value in (written.value or {}).items()
-            if key not in known
-        ]
+        for key, value in (written.value or {}).items():
+            if key not in known:
+                hint = missing_space(key) or did_you_mean(key, known) or getattr(kind, "unknown_key", "")
+                self.problems.append(Wrong("an unknown key", f"one of {', '.join(known)}", hint).at(value.place))
 
         # With errors the object is still made, from the valid keys, only to collect the constructor's errors as well.
         given = self._given(written, kind, known)
@@ -162,22 +173,6 @@ class _Reader:
             return None
 
 
-def _in_full(written: Written, about: Mapping[str, Any]) -> Written:
-    """Expands the short form of a value: see ``dpgateway.config.values``."""
-    if about.get("single") and not isinstance(written.value, list | None):
-        return Written([written], written.place)
-    expanded: Written = about["expand"](written) if "expand" in about else written
-    return expanded
-
-
-def _as_mapping(written: Written, kind: Any) -> Written:  # noqa: ANN401
-    """Expands the short form of a dataclass: the value of its field ``short_form``."""
-    name = getattr(kind, "short_form", None)
-    if name is None or isinstance(written.value, dict | None):
-        return written
-    return Written({name: written}, written.place)
-
-
 @cache
 def _kinds(kind: type) -> dict[str, Kind]:
     """The types of a dataclass's fields. Cached, because annotations are strings, compiled at each call."""
@@ -186,18 +181,6 @@ def _kinds(kind: type) -> dict[str, Kind]:
 
 def _is_required(field: Field[Any]) -> bool:
     return field.default is field.default_factory is MISSING
-
-
-def _unknown(key: str, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
-    hint = missing_space(key) or did_you_mean(key, known) or getattr(kind, "unknown_key", "")
-    return Wrong("an unknown key", f"one of {', '.join(known)}", hint)
-
-
-def _as_a_list(written: Written, item: Kind) -> str:
-    """A hint for a value that isn't a list."""
-    if isinstance(written.value, str | int | float) and item is not Any:
-        return f"write [{written.shown}]"
-    return "begin each of its items with '- '" if isinstance(written.value, dict) else ""
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
