@@ -108,12 +108,15 @@ async def _asked(
     claimed, unread_claims = front_facts.claimed(configuration.state_dir)
     answers = await ask_all(configuration.resources, settings.node_name)
     span = detect_version.present(found)
+    # The resources that a gateway serves now, or has granted according to its journals.
+    serves = {one["name"] for one in gateway["resources"]} if gateway else set()
+    journals, _ = entries_of_others(configuration.state_dir, directory, {one.name for one in configuration.resources})
     facts = Facts(
         span if to is not None else Span(span.newest, span.newest),  # without an upgrade nothing comes or goes
         to or span.newest,
         held,
         tuple(map(_served, answers)),
-        _ours(gateway, configuration, directory),
+        frozenset(serves | journals.keys()),
         configuration.kubelet.apis,
         runtime,
         no_runtime,
@@ -182,14 +185,6 @@ def _clues(gateway: Any, pods: str | None) -> Iterator[Clue]:  # noqa: ANN401  J
         yield detect_version.registered(api)
     if pods is not None:
         yield detect_version.lists_pods(pods)
-
-
-def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozenset[str]:  # noqa: ANN401  JSON
-    """Resources that a gateway serves now, or has granted according to its journals."""
-    serves = {one["name"] for one in gateway["resources"]} if gateway else set()
-    names = {one.name for one in configuration.resources}
-    journals, _ = entries_of_others(configuration.state_dir, directory, names)
-    return frozenset(serves | journals.keys())
 
 
 async def _runtime(socket: Path | None, cdi_dirs: Iterable[Path]) -> tuple[RuntimeFacts | None, str]:

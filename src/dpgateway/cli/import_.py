@@ -113,7 +113,10 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     """
     importers = installed()
     if plugin is None:
-        _list(importers, output)
+        if output == "json":
+            print_json([{"name": one.name, "distribution": one.distribution} for one in importers.values()])
+        else:
+            print_table(("plugin", "distribution"), [(one.name, one.distribution) for one in importers.values()])
         return
     if file is None:
         raise ConfigurationError(f"FILE: found nothing, expected the file that has the configuration of {plugin}")
@@ -179,13 +182,6 @@ def _problems(one: ImportedResource, driver: Found | None) -> list[str]:
     except InvalidConfiguration as error:
         problems = tuple(error.problems)
     return [str(one).partition("resources[0].")[2] or str(one) for one in problems]
-
-
-def _list(importers: dict[str, Importer], output: str) -> None:
-    if output == "json":
-        print_json([{"name": one.name, "distribution": one.distribution} for one in importers.values()])
-    else:
-        print_table(("plugin", "distribution"), [(one.name, one.distribution) for one in importers.values()])
 
 
 def _named(plugin: str, importers: dict[str, Importer]) -> Importer:

@@ -47,7 +47,12 @@ class FileWatch:
         while True:
             # Fresh watches after each change, because a directory may have been replaced.
             with Watch() as watch:
-                while await self._watched_look(watch) == self._last:
+                while True:
+                    # Watches come before the look, also on new directories: later changes make events.
+                    for directory in await self._on_thread(lambda: set(_directories(self._path))):
+                        watch.add(directory, _WATCHED)
+                    if await self._on_thread(partial(_look, self._path)) != self._last:
+                        break
                     await watch.next(aligned(self._poll))
             before = None
             while (now := await self._on_thread(partial(_look, self._path))) != before:
@@ -55,12 +60,6 @@ class FileWatch:
                 await asyncio.sleep(SETTLING)
             self._last = now
             changed()
-
-    async def _watched_look(self, watch: Watch) -> _Found:
-        """A look, with watches set first, also on new directories: later changes make events."""
-        for directory in await self._on_thread(lambda: set(_directories(self._path))):
-            watch.add(directory, _WATCHED)
-        return await self._on_thread(partial(_look, self._path))
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         return await self._threads.call("look at the configuration", function)

@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dpgateway.config import Document, InvalidConfiguration, Place, Problem, from_json
@@ -107,13 +108,10 @@ class Keeping:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK):
                         await gateway.changed.wait(gateway.changed.version)
-            await self._keep(gateway.configuration(reloading.web.value))
-
-    async def _keep(self, served: Mapping[str, object]) -> None:
-        try:
-            saving = self._threads.call("keep the configuration", lambda: self._file.save(served))
-            await wait_for(saving, PATIENCE, "the disk")
-        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
-            self._complaint.say(describe(error))
-        else:
-            self._complaint.over()
+            save = partial(self._file.save, gateway.configuration(reloading.web.value))
+            try:
+                await wait_for(self._threads.call("keep the configuration", save), PATIENCE, "the disk")
+            except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
+                self._complaint.say(describe(error))
+            else:
+                self._complaint.over()

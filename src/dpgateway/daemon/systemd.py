@@ -66,7 +66,13 @@ class Notifier:
             if now.ready and not self._ready:
                 self.send("READY=1")
             self._ready, status = self._ready or now.ready, now.text
-            await (_next_look(changed, seen) if self._ready else asyncio.sleep(STARTING))
+            if not self._ready:
+                await asyncio.sleep(STARTING)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(aligned(SLOW)):
+                    await changed.wait(seen)
+                    await asyncio.sleep(GATHERING)
 
     async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
         """Feeds the watchdog, if any, while this event loop runs and ``works`` returns in time."""
@@ -93,10 +99,3 @@ class Notifier:
 
     def close(self) -> None:
         self._socket.close()
-
-
-async def _next_look(changed: Signal, seen: int) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(aligned(SLOW)):
-            await changed.wait(seen)
-            await asyncio.sleep(GATHERING)

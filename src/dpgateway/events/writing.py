@@ -120,7 +120,11 @@ class EventWriter:
             looked, version = time.monotonic(), self._about.changed.version
             self._book.see(self._about.look(), looked)
             if (todo := self._book.due(looked)) is None:
-                await self._wait(version, looked)
+                due = self._book.next()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if due == float("inf") else max(0.0, due - time.monotonic())):
+                        await self._about.changed.wait(version)
+                await asyncio.sleep(max(0.0, min(looked + self._every, due) - time.monotonic()))
                 continue
             self._book.begin(todo[0])
             await self._save()
@@ -144,14 +148,6 @@ class EventWriter:
             self._book.wrote(*todo, time.monotonic())
             await self._save()
             await asyncio.sleep(min(PAUSE, self._every))
-
-    async def _wait(self, version: int, looked: float) -> None:
-        """Returns when there may be something to say."""
-        due = self._book.next()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if due == float("inf") else max(0.0, due - time.monotonic())):
-                await self._about.changed.wait(version)
-        await asyncio.sleep(max(0.0, min(looked + self._every, due) - time.monotonic()))
 
     async def _tell(self, subject: Subject, condition: Condition) -> None:
         """Writes the event, or counts it once more if it is there. Raises ClusterError."""

@@ -61,7 +61,8 @@ def _owner(pod: Object) -> Object:
 def _release(store: Store, claim: Object, pods: dict[str, Object]) -> None:
     """Frees a claim that no pod uses any more."""
     status, metadata = claim.get("status", {}), claim["metadata"]
-    users = [it for it in status.get("reservedFor", ()) if _runs(pods.get(it["uid"]))]
+    running = {uid for uid, pod in pods.items() if pod["status"]["phase"] not in ENDED}
+    users = [it for it in status.get("reservedFor", ()) if it["uid"] in running]
     if "reservedFor" not in status or users == status["reservedFor"]:
         return
 
@@ -77,10 +78,6 @@ def _release(store: Store, claim: Object, pods: dict[str, Object]) -> None:
     owned = any(it.get("controller") for it in metadata.get("ownerReferences", ()))
     if owned and not users and key in store.objects:
         store.delete(key)
-
-
-def _runs(pod: Object | None) -> bool:
-    return pod is not None and pod["status"]["phase"] not in ENDED
 
 
 def _is_garbage(store: Store, one: Object, pods: dict[str, Object]) -> bool:

@@ -72,7 +72,9 @@ class Scheduler:
             store.update(key, lambda it: it["status"].update({"extendedResourceClaimStatus": said}))
             todo[-1] = extended
         for claim, allocation in zip(todo, allocations, strict=True):
-            _write(store, claim, {"allocation": {**allocation, **_on(name)}})
+            field = {"key": "metadata.name", "operator": "In", "values": [name]}
+            on = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+            _write(store, claim, {"allocation": {**allocation, **on}})
         for claim in (*claims, *([extended] if extended else [])):
             _reserve(store, claim, pod)
         store.update(key, lambda it: (it["spec"].update({"nodeName": name}), it["status"].pop("conditions", None)))
@@ -110,11 +112,6 @@ def _allocation(claim: Object) -> dict[str, Any]:
         fields = [it for term in terms for it in term.get("matchFields", ())]
         found |= {"nodeName": fields[0]["values"][0]} if fields else {}
     return found
-
-
-def _on(node: str) -> Object:
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    return {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
 
 
 def _write(store: Store, claim: Object, status: Object) -> None:

@@ -7,7 +7,6 @@ Requests coalesce: one read serves all that came before it began, and a later re
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -99,7 +98,11 @@ class Reader:
         notes: Mapping[str, Note] | None = None
         try:
             raw, found = await self._threads.call("read the checkpoint", partial(read_checkpoint, self._directory))
-            written = self._written(found)
+            # Its time on the monotonic clock is fixed at the first sight, because the wall clock may be set later.
+            file = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if file != self._last[0]:
+                self._last = file, stamped(found.st_mtime)
+            written = self._last[1]
             content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
             notes = content.notes
             self.registered.set((content.registered, written))
@@ -124,13 +127,6 @@ class Reader:
         # While the file can't be read, every note is None, so that no id is dropped.
         now = time.monotonic()
         self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now), wanted)
-
-    def _written(self, found: os.stat_result) -> float:
-        """The time of the write on the monotonic clock, fixed at the first sight: the wall clock may be set later."""
-        file = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if file != self._last[0]:
-            self._last = file, stamped(found.st_mtime)
-        return self._last[1]
 
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
