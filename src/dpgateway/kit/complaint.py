@@ -73,7 +73,9 @@ class Reminder:
         """``text``: the present problem; empty if there is none. A change of the text doesn't reset ``since``."""
         self._text = "" if self._closed else text
         if not self._text:
-            self._stop()
+            if self._timer is not None:
+                self._timer.cancel()
+            self.since = self._timer = None
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             self.since, self._timer = loop.time(), loop.call_later(EVERY, self._repeat)
@@ -81,12 +83,7 @@ class Reminder:
     def close(self) -> None:
         """Stops repeating."""
         self._closed = True
-        self._stop()
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self.since = self._timer = None
+        self.set("")
 
     def _repeat(self) -> None:
         loop = asyncio.get_running_loop()

@@ -82,32 +82,31 @@ class PodResources:
 
         The answer is parsed on a thread, because 10,000 devices take 20 ms.
         """
-        async with Channel(self._socket, LARGEST) as channel:  # a new one, because the next question is seconds away
-            raw = await self._answer(channel)
+        raw = await self._answer()
         return await self._threads.call("read the answer to List", partial(holders, raw, tuple(resources)))
 
     async def claims(self) -> ListedClaims:
         """The claims of all pods that the kubelet lists: those with a container that isn't an ordinary init container.
         Kubelets before 1.36 list none. Raises KubeletError or OSError if the kubelet doesn't answer.
         """
-        async with Channel(self._socket, LARGEST) as channel:
-            raw = await self._answer(channel)
+        raw = await self._answer()
         return await self._threads.call("read the claims in the answer to List", partial(claims, raw))
 
-    async def _answer(self, channel: Channel) -> bytes:
+    async def _answer(self) -> bytes:
         """List's answer, in the newest version that the kubelet serves."""
-        while self._apis:
-            call = channel.unary_unary(f"/{self._apis[0]}.PodResourcesLister/List")
-            try:
-                answer: bytes = await call(b"", timeout=self._deadline)
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                    why = (error.details() or "").rpartition(" error: ")[2]  # behind gRPC's own words
-                    raise KubeletError(f"{self._socket}: {error.code().name}: {why}") from error
-                self._apis = self._apis[1:]  # until the next kubelet
-            else:
-                self.api = self._apis[0]
-                return answer
+        async with Channel(self._socket, LARGEST) as channel:  # a new one, because the next question is seconds away
+            while self._apis:
+                call = channel.unary_unary(f"/{self._apis[0]}.PodResourcesLister/List")
+                try:
+                    answer: bytes = await call(b"", timeout=self._deadline)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                        why = (error.details() or "").rpartition(" error: ")[2]  # behind gRPC's own words
+                        raise KubeletError(f"{self._socket}: {error.code().name}: {why}") from error
+                    self._apis = self._apis[1:]  # until the next kubelet
+                else:
+                    self.api = self._apis[0]
+                    return answer
         raise KubeletError(f"{self._socket}: the kubelet serves none of {', '.join(APIS)}")
 
 

@@ -162,14 +162,10 @@ class Names:
             return possible[0]
         if (name := self._had.get(possible)) is None:
             name = next((one for one in possible if counted[one] == 1), possible[-1])
-            self._give(name, possible)
+            if (before := self._owners.pop(name, None)) is not None:  # it is gone, else the name would be counted twice
+                del self._had[before]
+            elif len(self._had) >= MOST:
+                oldest = next(iter(self._had))
+                del self._owners[self._had.pop(oldest)]
+            self._had[possible], self._owners[name] = name, possible
         return name
-
-    def _give(self, name: str, possible: Possible) -> None:
-        if (before := self._owners.pop(name, None)) is not None:  # it is gone, else the name would be counted twice
-            del self._had[before]
-        elif len(self._had) >= MOST:
-            oldest = next(iter(self._had))
-            del self._owners[self._had.pop(oldest)]
-        self._had[possible] = name
-        self._owners[name] = possible
