@@ -115,18 +115,6 @@ class Inventory:
             if self.list.value is not None:
                 self._publish()
 
-    def _offers(self) -> Offers:
-        if self._offered:
-            return self.ledger.offers()
-        if self._empty:
-            return {}
-        if self._emptying is None and not self._closed:
-            self._empty_later()
-        # Held ids stay as they are: containers with an Unhealthy one aren't started again.
-        taken, away = self.usage.value.last_known, Health.unhealthy("another front is going to offer it")
-        found = self.ledger.offers().items()
-        return {id_: one if id_ in taken else replace(one, health=away, taken=True) for id_, one in found}
-
     def _empty_later(self) -> None:
         self._uses = self.usage.version
         self._emptying = asyncio.get_running_loop().call_later(QUIET, self._empty_now)
@@ -395,7 +383,14 @@ class Inventory:
 
     def _publish(self) -> None:
         self._settling = _cancelled(self._settling)
-        offers = self._offers()
+        offers: Offers = {} if self._empty else self.ledger.offers()
+        if not self._offered and not self._empty:
+            if self._emptying is None and not self._closed:
+                self._empty_later()
+            # Held ids stay as they are: containers with an Unhealthy one aren't started again.
+            taken, away = self.usage.value.last_known, Health.unhealthy("another front is going to offer it")
+            found = offers.items()
+            offers = {id_: one if id_ in taken else replace(one, health=away, taken=True) for id_, one in found}
         self.had_healthy = self.had_healthy or any(offer.health.ok for offer in offers.values())
         if self.list.set(offers):
             self.published = self.clock.monotonic()
