@@ -5,14 +5,14 @@ server doesn't answer dpgateway.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dpgateway_simulator.apiserver import Object, SimulatedApiServer
-from dpgateway_simulator.cluster.controllers import Controllers
-from dpgateway_simulator.cluster.scheduler import NAMESPACE, Scheduler
+from dpgateway_simulator.apiserver import Object, SimulatedApiServer, Store
+from dpgateway_simulator.cluster.controllers import control
+from dpgateway_simulator.cluster.scheduler import NAMESPACE, schedule
 from dpgateway_simulator.cluster.view import ClusterView
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode, KubeletPauses
 from dpgateway_simulator.kubelet.kubelet import Kubelet
@@ -47,10 +47,17 @@ class SimulatedCluster(ClusterView):
 
     async def __aenter__(self) -> Self:
         await self.server.up(self._port)
-        for name, part in (("scheduler", Scheduler(self.server)), ("controllers", Controllers(self.server))):
-            self._tasks.append(task := asyncio.create_task(part.run(), name=f"cluster: {name}"))
+        for name, look in (("scheduler", schedule), ("controllers", control)):
+            self._tasks.append(task := asyncio.create_task(self._follow(look), name=f"cluster: {name}"))
             task.add_done_callback(lambda _: self.server.store.wake())
         return self
+
+    async def _follow(self, look: Callable[[Store], None]) -> None:
+        """Looks at the objects now and after each change, while there is a server; never returns."""
+        while True:
+            if self.server.serving:
+                look(self.server.store)
+            await self.server.store.changed()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,36 +7,23 @@ object that is gone is deleted: slices with their Node (seen after 0.1 s).
 
 from typing import Any
 
-from dpgateway_simulator.apiserver import ApiRefusal, Object, SimulatedApiServer, Store
+from dpgateway_simulator.apiserver import ApiRefusal, Object, Store
 from dpgateway_simulator.cluster.scheduler import ENDED, FINALIZER, NAMESPACE
 
 
-class Controllers:
-    """The controllers of one cluster."""
-
-    def __init__(self, server: SimulatedApiServer) -> None:
-        self._server = server
-
-    async def run(self) -> None:
-        """Never returns."""
-        while True:
-            if self._server.serving:
-                self.look(self._server.store)
-            await self._server.store.changed()
-
-    def look(self, store: Store) -> None:
-        """Does what is to be done now."""
-        for pod in store.list("pods"):
-            if pod["spec"].get("resourceClaims") and pod["status"]["phase"] not in ENDED:
-                _from_templates(store, pod)
-        pods = {one["metadata"]["uid"]: one for one in store.list("pods")}
-        for claim in store.list("resourceclaims"):
-            _release(store, claim, pods)
-        for plural in ("resourceslices", "resourceclaims"):
-            for one in store.list(plural):
-                if _is_garbage(store, one, pods):
-                    metadata = one["metadata"]
-                    store.delete((plural, metadata.get("namespace", ""), metadata["name"]))
+def control(store: Store) -> None:
+    """Does what is to be done now."""
+    for pod in store.list("pods"):
+        if pod["spec"].get("resourceClaims") and pod["status"]["phase"] not in ENDED:
+            _from_templates(store, pod)
+    pods = {one["metadata"]["uid"]: one for one in store.list("pods")}
+    for claim in store.list("resourceclaims"):
+        _release(store, claim, pods)
+    for plural in ("resourceslices", "resourceclaims"):
+        for one in store.list(plural):
+            if _is_garbage(store, one, pods):
+                metadata = one["metadata"]
+                store.delete((plural, metadata.get("namespace", ""), metadata["name"]))
 
 
 def _from_templates(store: Store, pod: Object) -> None:

@@ -9,7 +9,7 @@ import copy
 from collections import Counter
 from typing import Any
 
-from dpgateway_simulator.apiserver import Object, SimulatedApiServer, Store
+from dpgateway_simulator.apiserver import Object, Store
 from dpgateway_simulator.cluster import requesting
 from dpgateway_simulator.cluster.allocating import Allocator, Unallocatable
 from dpgateway_simulator.cluster.inventory import inventory
@@ -20,64 +20,52 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 ENDED = ("Failed", "Succeeded")
 
 
-class Scheduler:
-    """The scheduler of one cluster."""
+def schedule(store: Store) -> None:
+    """Binds what can be bound."""
+    pods = [one for key, one in store.objects.items() if key[0] == "pods"]  # in the order of their creation
+    for pod in [one for one in pods if not one["spec"].get("nodeName") and not _ending(one)]:
+        refusals: Counter[str] = Counter()
+        nodes = [one for one in store.list("nodes") if _selects(pod, one)]
+        for node in nodes:
+            try:
+                _bind(store, pod, node)
+                break
+            except (Unallocatable, SelectorError) as error:
+                refusals[str(error)] += 1
+        else:
+            reasons = ", ".join(f"{n} {text}" for text, n in refusals.items()) or "no nodes available"
+            _waits(store, pod, f"0/{len(nodes)} nodes are available: {reasons}.")
 
-    def __init__(self, server: SimulatedApiServer) -> None:
-        self._server = server
 
-    async def run(self) -> None:
-        """Never returns."""
-        while True:
-            if self._server.serving:
-                self.look(self._server.store)
-            await self._server.store.changed()
+def _bind(store: Store, pod: Object, node: Object) -> None:
+    """Raises Unallocatable, SelectorError, and has changed nothing then."""
+    name, key = node["metadata"]["name"], ("pods", NAMESPACE, pod["metadata"]["name"])
+    others = [one for one in store.list("pods", "", {"spec.nodeName": name}) if one["status"]["phase"] not in ENDED]
+    found = requesting.ways(pod, node, others, requesting.by_resource(store.list("deviceclasses")))
+    if found.insufficient:
+        raise Unallocatable(", ".join(f"Insufficient {one}" for one in found.insufficient))
+    claims = _claims(store, pod)
+    extended, mappings = requesting.claim_of(pod, found.claimed) if found.claimed else (None, [])
+    todo = [one for one in claims if not _allocation(one)] + ([extended] if extended else [])
+    for one in claims:
+        if _allocation(one) and _allocation(one).get("nodeName", name) != name:
+            raise Unallocatable("resourceclaim not available on the node")
+    classes = {one["metadata"]["name"]: one for one in store.list("deviceclasses")}
+    allocator = Allocator(inventory(name, store.list("resourceslices"), store.list("resourceclaims")), classes)
+    allocations = allocator.allocate(todo)
 
-    def look(self, store: Store) -> None:
-        """Binds what can be bound."""
-        pods = [one for key, one in store.objects.items() if key[0] == "pods"]  # in the order of their creation
-        for pod in [one for one in pods if not one["spec"].get("nodeName") and not _ending(one)]:
-            refusals: Counter[str] = Counter()
-            nodes = [one for one in store.list("nodes") if _selects(pod, one)]
-            for node in nodes:
-                try:
-                    self._bind(store, pod, node)
-                    break
-                except (Unallocatable, SelectorError) as error:
-                    refusals[str(error)] += 1
-            else:
-                reasons = ", ".join(f"{n} {text}" for text, n in refusals.items()) or "no nodes available"
-                _waits(store, pod, f"0/{len(nodes)} nodes are available: {reasons}.")
-
-    def _bind(self, store: Store, pod: Object, node: Object) -> None:
-        """Raises Unallocatable, SelectorError, and has changed nothing then."""
-        name, key = node["metadata"]["name"], ("pods", NAMESPACE, pod["metadata"]["name"])
-        others = [one for one in store.list("pods", "", {"spec.nodeName": name}) if one["status"]["phase"] not in ENDED]
-        found = requesting.ways(pod, node, others, requesting.by_resource(store.list("deviceclasses")))
-        if found.insufficient:
-            raise Unallocatable(", ".join(f"Insufficient {one}" for one in found.insufficient))
-        claims = _claims(store, pod)
-        extended, mappings = requesting.claim_of(pod, found.claimed) if found.claimed else (None, [])
-        todo = [one for one in claims if not _allocation(one)] + ([extended] if extended else [])
-        for one in claims:
-            if _allocation(one) and _allocation(one).get("nodeName", name) != name:
-                raise Unallocatable("resourceclaim not available on the node")
-        classes = {one["metadata"]["name"]: one for one in store.list("deviceclasses")}
-        allocator = Allocator(inventory(name, store.list("resourceslices"), store.list("resourceclaims")), classes)
-        allocations = allocator.allocate(todo)
-
-        if extended is not None:
-            extended = store.create("resourceclaims", NAMESPACE, extended)
-            said = {"resourceClaimName": extended["metadata"]["name"], "requestMappings": mappings}
-            store.update(key, lambda it: it["status"].update({"extendedResourceClaimStatus": said}))
-            todo[-1] = extended
-        for claim, allocation in zip(todo, allocations, strict=True):
-            field = {"key": "metadata.name", "operator": "In", "values": [name]}
-            on = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
-            _write(store, claim, {"allocation": {**allocation, **on}})
-        for claim in (*claims, *([extended] if extended else [])):
-            _reserve(store, claim, pod)
-        store.update(key, lambda it: (it["spec"].update({"nodeName": name}), it["status"].pop("conditions", None)))
+    if extended is not None:
+        extended = store.create("resourceclaims", NAMESPACE, extended)
+        said = {"resourceClaimName": extended["metadata"]["name"], "requestMappings": mappings}
+        store.update(key, lambda it: it["status"].update({"extendedResourceClaimStatus": said}))
+        todo[-1] = extended
+    for claim, allocation in zip(todo, allocations, strict=True):
+        field = {"key": "metadata.name", "operator": "In", "values": [name]}
+        on = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+        _write(store, claim, {"allocation": {**allocation, **on}})
+    for claim in (*claims, *([extended] if extended else [])):
+        _reserve(store, claim, pod)
+    store.update(key, lambda it: (it["spec"].update({"nodeName": name}), it["status"].pop("conditions", None)))
 
 
 def _ending(pod: Object) -> bool:
