@@ -58,6 +58,7 @@ def drive(tree):
     def drive(name):
         (resource,) = YAML(typ="safe", pure=True).load(PAGE.files[name])["resources"]
         options = resource["options"] | {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
+        options["udev"] = str(tree.at("/run/udev"))
         made.append(CharDevices(from_plain(options, CharDevices.Options), Recorder().context(resource["name"])))
         return made[-1]
 
@@ -106,6 +107,22 @@ def test_the_modems_that_are_explained(tree, tmp_path):
     command = [*COMMAND, "devices", "--config", str(config), "--explain"]
     assert shown
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == shown[1]
+
+
+def test_the_console_by_its_links(tree, drive):
+    links = ("input/by-id/usb-Acme-event-kbd", "input/event3"), ("serial/by-path/pci-1-usb-0:1:1.0", "ttyUSB0")
+    for number, (link, name) in enumerate(links):
+        here = f"/sys/devices/virtual/{name.rpartition('/')[2]}"
+        tree.write(f"""
+            {here}/uevent = MAJOR=240\\nMINOR={number}\\nDEVNAME={name}
+            /sys/class/{("input", "tty")[number]}/{name.rpartition("/")[2]} -> {here}
+            /run/udev/data/c240:{number} = S:{link}
+            c /dev/{name} 240:{number}
+            /dev/{link} -> /dev/{name}
+        """)
+    driver = drive("console.yaml")
+    (device,) = driver.devices()
+    assert driver.allocate([device]).device_nodes == tuple(DeviceNode(f"/dev/{link}") for link, _ in links)
 
 
 def test_the_functions_with_uio(tree, drive):

@@ -33,13 +33,15 @@ from dpgateway.sysfs import Look, Match, Mismatch, Object, Test
             "attrs.idVendor: found '==0403', expected the value alone",
         ),
         ({"subsystem": "tty", "kernel": "/dev/ttyUSB0"}, "kernel: found '/dev/ttyUSB0', expected a name without /dev/"),
+        ({"subsystem": "tty", "symlink": "/dev/a|gps"}, "symlink: found 'gps', expected paths below /dev, such as /dev/"),
+        ({"subsystem": "tty", "symlink": {"none_of": "by-id/*"}}, "symlink: found 'by-id/*', expected paths below /dev"),
         ({"subsystem": "usb", "attr": {"x": {"absent": True}}}, "an unknown key"),
         ({"subsystem": "usb", "file": {"uevent": "x"}}, "file: found {file:uevent}, expected a file and a key"),
         ({"subsystem": "usb", "file": {"/proc/{kernels}#x": "x"}}, "expected a test of the ancestor"),
     ],
 )
 def test_wrong_match_names_its_key(match, problem):
-    with pytest.raises(ValueError, match=r"subsystem|kernel|attr|file") as caught:
+    with pytest.raises(ValueError, match=r"subsystem|kernel|attr|file|symlink") as caught:
         from_plain(match, Match)
     assert problem in str(caught.value)
 
@@ -161,3 +163,37 @@ def test_virtual_function_number(tree, roots):
     look = Look(roots)
     found = [one.kernel for one in look.objects("pci") if isinstance(rule.look(look, one), Object)]
     assert found == ["0000:18:02.10", "0000:18:02.11", "0000:18:02.9"]
+
+
+LINKS = ("serial/by-id/usb-FTDI_A1-if00", "serial/by-path/pci-1-usb-0:1:1.0"), ("serial/by-id/usb-FTDI_B2-if00",), ()
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("/dev/serial/by-id/*", ["ttyUSB0", "ttyUSB1"]),
+        ("/dev/serial/by-id/*A1*|/dev/gps", ["ttyUSB0"]),
+        ({"exact": ["/dev/serial/by-path/pci-1-usb-0:1:1.0"]}, ["ttyUSB0"]),
+        ({"regex": ".*_B[0-9].*"}, ["ttyUSB1"]),
+        ({"none_of": "*/by-path/*"}, ["ttyUSB1"]),
+        ({"none_of": "*/by-path/*", "or_absent": True}, ["ttyUSB1", "ttyUSB2"]),
+        ({"glob": "/dev/serial/by-id/*", "none_of": "*A1*"}, ["ttyUSB1"]),
+        ({"present": False}, ["ttyUSB2"]),
+    ],
+)
+def test_links_of_udev(stick, tree, roots, test, found):
+    """One of them has to pass, and none of them may be one of none_of."""
+    for number, links in enumerate(LINKS):
+        stick(f"1-{number + 1}", f"ttyUSB{number}", minor=number)
+        tree.write(f"/run/udev/data/c188:{number} = " + "\\n".join(f"S:{link}" for link in links))
+    assert names(roots, symlink=test) == found
+
+
+def test_no_link_that_passes_is_named(stick, tree, roots):
+    stick("1-1", "ttyUSB0")
+    look = Look(roots)
+    (thing,) = look.objects("tty")
+    rule = from_plain({"subsystem": "tty", "symlink": "/dev/gps"}, Match)
+    assert str(rule.look(look, thing)) == "symlink: found nothing, expected /dev/gps"
+    tree.write("/run/udev/data/c188:0 = S:serial/by-id/usb-A\\nS:modem")
+    assert str(rule.look(Look(roots), thing)) == "symlink: found '/dev/modem', expected /dev/gps"

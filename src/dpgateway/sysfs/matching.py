@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 from dpgateway.errors import cut, refuse
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.identity import virtual_function
 from dpgateway.sysfs.objects import Look, Object, wrong_path
+from dpgateway.sysfs.patterns import value_matches
 from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import NoValue, Value
@@ -82,6 +84,9 @@ class Match:
         default_factory=dict,
         metadata=_about("what text files say, by PATH or PATH#KEY, templates, also in /proc and elsewhere in /sys"),
     )
+    symlink: Test | None = field(
+        default=None, metadata=_about("udev's links to its node, one of which passes: /dev/serial/by-id/*")
+    )
     vf: Test | None = field(
         default=None, metadata=_about("which of its physical function's virtual functions a PCI function is: 0, 1, ...")
     )
@@ -102,6 +107,10 @@ class Match:
             for text in (*test.glob, *test.exact) if test else ():
                 if text.startswith("/"):
                     yield f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}"
+        for text in (*self.symlink.glob, *self.symlink.exact, *self.symlink.none_of) if self.symlink else ():
+            for path in text.split("|"):
+                if not path.startswith(("/dev/", "*")):
+                    yield f"symlink: expected paths below /dev, such as /dev/serial/by-id/*, found {path!r}"
         for place in self.file:
             try:
                 if why := self.never(template(f"{{file:{place}}}")):
@@ -156,6 +165,8 @@ class Match:
             yield f"attr.{path}", look.value(thing, path), test
         for key, test in self.env.items():
             yield f"env.{key}", look.env(thing, key), test
+        if self.symlink:
+            yield "symlink", _link(look, thing, self.symlink), self.symlink
         if self.vf:
             yield "vf", virtual_function(look, thing), self.vf
 
@@ -173,6 +184,14 @@ class Match:
         for place, test in self.file.items():
             filled = template(f"{{file:{place}}}").fill(look, matched)
             yield f"file.{place}", filled.value if isinstance(filled, Unfilled) else filled, test
+
+
+def _link(look: Look, thing: Object, test: Test) -> Value:
+    """Of udev's links to its node the one that decides: that of ``none_of``, else one that passes, else the first."""
+    links = look.symlinks(thing)
+    refused = (one for one in links if any(value_matches(one, glob) for glob in test.none_of))
+    decisive = chain(refused, filter(test.passes, links), links)
+    return next(decisive, NoValue("isn't there: udev knows no link to it", absent=True))
 
 
 def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:

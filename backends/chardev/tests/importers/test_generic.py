@@ -427,11 +427,11 @@ def adapter(tree, number, serial, port):
     """)
     entry = tree.at(f"/run/udev/data/c188:{number}")
     entry.parent.mkdir(parents=True, exist_ok=True)
-    entry.write_text(f"E:ID_BUS=usb\nE:ID_SERIAL={serial}\nE:ID_USB_INTERFACE_NUM=00\n")
+    entry.write_text(f"S:serial/by-id/usb-{serial}-if00-port{port}\n")
 
 
 def test_a_group_of_links(imported, tree):
-    """The names of udev's links tell the objects; the id is what the plugin makes of the paths."""
+    """udev says whose links they are; the id is what the plugin makes of the paths."""
     for number, serial, port in ((0, "FTDI_A-1", 0), (1, "FTDI_A-1", 1), (2, "FTDI_B", 0)):
         adapter(tree, number, serial, port)
     links = [f"/dev/serial/by-id/usb-FTDI_{name}-if00-port{port}" for name, port in (("A-1", 1), ("B", 0))]
@@ -445,38 +445,60 @@ def test_a_group_of_links(imported, tree):
     assert set(imported(alone % tuple(links)).nodes("devic.es/pair")) == {"a", "ttyUSB2"}
 
 
+def linked(tree, name, number, link, subsystem):
+    """A node with a link of udev's."""
+    kind = "b" if subsystem == "block" else "c"
+    node(tree, name, number, kind, subsystem)
+    major, minor = number.split(":")
+    tree.write(f"""
+        /sys/devices/virtual/{subsystem}/{name.rpartition("/")[2]}/uevent = MAJOR={major}\\nMINOR={minor}\\nDEVNAME={name}
+        /dev/{link} -> /dev/{name}
+        /run/udev/data/{kind}{number} = S:{link}
+    """)
+
+
 @pytest.mark.parametrize(
-    ("link", "node", "udev"),
+    ("link", "name", "subsystem"),
     [
-        ("serial/by-path/pci-1-usb-0:1:1.0-port0", "ttyUSB0", "ID_PATH=pci-1-usb-0:1:1.0"),
-        ("serial/by-path/pci-1-usb-0:2:1.0", "ttyACM0", "ID_PATH=pci-1-usb-0:2:1.0"),
-        ("serial/by-path/pci-1-usbv2-0:2:1.0", "ttyACM0", "ID_PATH_WITH_USB_REVISION=pci-1-usbv2-0:2:1.0"),
-        ("v4l/by-path/pci-1-usb-0:3:1.0-video-index0", "video0", "ID_PATH=pci-1-usb-0:3:1.0"),
-        ("dri/by-path/pci-0000:00:02.0-render", "dri/renderD128", "ID_PATH=pci-0000:00:02.0"),
-        ("dri/by-path/platform-gpu-card", "dri/card1", "ID_PATH=platform-gpu"),
+        ("serial/by-path/pci-1-usb-0:1:1.0-port", "ttyUSB", "tty"),
+        ("v4l/by-id/usb-Acme_Cam_A1-video-index", "video", "video4linux"),
+        ("dri/by-path/pci-0000:00:0.0-card", "dri/card", "drm"),
+        ("input/by-id/usb-Acme_Keyboard-event-kbd", "input/event", "input"),
+        ("snd/by-path/pci-0000:00:1f.", "snd/controlC", "sound"),
+        ("disk/by-id/ata-Acme_S3Z8N", "sd", "block"),
+        ("mapper/vg-data", "dm-", "block"),
     ],
 )
-def test_a_group_of_links_by_path(imported, tree, link, node, udev):
-    """They have udev's ID_PATH in their names. A twin in another place is no device of the group."""
-    subsystem = {"serial": "tty", "v4l": "video4linux", "dri": "drm"}[link.partition("/")[0]]
-    for number, (name, path) in enumerate(((node, udev), (f"{node}1", f"{udev}1"))):
-        here = f"/sys/devices/pci0000:00/{name}"
-        tree.write(f"""
-            {here}/subsystem -> /sys/class/{subsystem}
-            {here}/dev = 90:{number}
-            {here}/index = 0
-            {here}/port_number = 0
-            {here}/uevent = MAJOR=90\\nMINOR={number}\\nDEVNAME={name}
-            /sys/class/{subsystem}/{name.rpartition("/")[2]} -> {here}
-            c /dev/{name} 90:{number}
-        """)
-        entry = tree.at(f"/run/udev/data/c90:{number}")
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        entry.write_text(f"E:{path}\n")
-    tree.write(f"/dev/{link} -> /dev/{node}\n/dev/input/by-id/a -> /dev/{node}")
-    written = imported(of(f"[{{paths: [{{path: '/dev/{link}'}}, {{path: /dev/input/by-id/a}}]}}]"))
+def test_groups_of_any_links(imported, tree, link, name, subsystem):
+    """A twin with another link is no device of the group."""
+    for number in range(3):
+        linked(tree, f"{name}{number}", f"90:{number}", f"{link}{number}", subsystem)
+    pair = f"{{path: '/dev/{link}0'}}, {{path: '/dev/{link}2', mountPath: /dev/two}}"
+    written = imported(of(f"[{{paths: [{pair}]}}]"))
     (given,) = written.nodes("a.b/it").values()
-    assert [host for host, _, _ in given] == [f"/dev/{link}", "/dev/input/by-id/a"]
+    assert given == [(f"/dev/{link}0", f"/dev/{link}0", "mrw"), (f"/dev/{link}2", "/dev/two", "mrw")]
+    assert (written.code, written.not_kept) == (0, [])
+
+
+def test_whichever_of_optional_links(imported, tree):
+    linked(tree, "sdb", "8:16", "disk/by-id/ata-B", "block")
+    optional = ", ".join(f"{{path: /dev/disk/by-id/ata-{one}, optional: true}}" for one in "AB")
+    written = imported(of(f"[{{paths: [{optional}]}}]"))
+    assert written.nodes("a.b/it") == {"it": [given("disk/by-id/ata-B")]}
+
+
+def test_links_with_a_node_that_all_share(imported, tree):
+    for number, name in enumerate("ab"):
+        linked(tree, f"input/event{number}", f"13:{64 + number}", f"input/by-id/usb-{name}-event-kbd", "input")
+    linked(tree, "input/event2", "13:66", "input/by-id/usb-a-event-mouse", "input")
+    node(tree, "uinput", "10:223")
+    paths = "{path: /dev/input/by-id/*-event-kbd}, {path: /dev/uinput, limit: 9}"
+    written = imported(of(f"[{{paths: [{paths}]}}]"))
+    assert written.nodes("a.b/it") == {
+        f"input/by-id/usb-{name}-event-kbd/dev/uinput": [given(f"input/by-id/usb-{name}-event-kbd"), given("uinput")]
+        for name in "ab"
+    }
+    assert written.code == 0  # the ids stay
 
 
 NOTHING = """\
@@ -604,7 +626,6 @@ def test_pattern_with_a_node_that_all_share(imported, tree):
 @pytest.mark.parametrize(
     ("groups", "why"),
     [
-        ("[{paths: [{path: /dev/serial/by-id/a}, {path: /dev/serial/by-id/b}]}]", "of udev's links only those"),
         ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}]", "combined in the order of their names"),
         ("[{paths: [{path: '/dev/a*'}, {path: /dev/b}]}]", "a path without limit joins only the first match"),
         ("[{paths: [{path: /dev/serial/by-id}]}]", "what is in it are links"),

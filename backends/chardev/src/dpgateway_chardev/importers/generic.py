@@ -31,11 +31,6 @@ _HOST = "kubernetes.io/hostname"
 _ALL = ("kubernetes.io/os", "kubernetes.io/arch")
 """Labels that say nothing of devices."""
 _SELECTED = "say `nodes` here, or let the gateway's pods have that selector"
-_LINKS_ONLY = (
-    "match finds a device by the kernel's name of its node, and of udev's links only those in serial/by-path, "
-    "v4l/by-path and dri/by-path tell it, and those to USB devices in serial/by-id and v4l/by-id; write a match of the "
-    'adapter\'s attributes, with group: "{attrs:serial}"'
-)
 
 
 def generic_device_plugin(source: Source) -> Imported:
@@ -173,7 +168,6 @@ class ResourceOfGroups:
             (whole, "; ".join(filter(None, map(_why_no_directory, whole))) or _DIRECTORY_BESIDE),
             (len(patterns) > 1, _SEVERAL_PATTERNS),
             (patterns, "there a path without limit joins only the first match of the pattern, whichever that is"),
-            (not any(generic_match.has_object(path, optional=path.optional) for path in paths), _LINKS_ONLY),
             (
                 not any(map(generic_match.has_object, paths)),
                 "match finds a device by a node that isn't optional and has an object in sysfs, and here is none",

@@ -11,11 +11,8 @@ from dpgateway_chardev.importers.generic_config import DevicePaths, Path
 from dpgateway_chardev.importers.paths import DIRECTORIES, directory_of, in_dev
 from dpgateway_chardev.patterns import is_lasting
 
-_SERIAL_LINK = re.compile(r"/dev/serial/by-id/usb-(?P<serial>.+)-if(?P<interface>[0-9a-f]{2})(-port(?P<port>\d+))?")
-_VIDEO_LINK = re.compile(r"/dev/v4l/by-id/usb-(?P<serial>.+)-video-index(?P<index>\d+)")
-_SERIAL_PATH = re.compile(r"/dev/serial/by-path/(?P<path>.+?)(-port(?P<port>\d+))?")
-_VIDEO_PATH = re.compile(r"/dev/v4l/by-path/(?P<path>.+)-video-index(?P<index>\d+)")
-_DRM_PATH = re.compile(r"/dev/dri/by-path/(?P<path>.+)-(?P<kind>card|render)")
+_OF_LINKS = {"disk": "block", "mapper": "block", "serial": "tty", "v4l": "video4linux"}
+"""The subsystems of what udev's links in these directories lead to (systemd, rules.d)."""
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -83,7 +80,7 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     alike = len({len(group.paths) for group in groups}) == 1 and all(len(set(map(_kind, one))) == 1 for one in columns)
     if not alike or any(is_glob(one.path) for column in columns for one in column):
         return None
-    anchors = next((column for column in columns if all(map(has_object, column))), None)
+    anchors = next((column for column in columns if all(map(_by_name, column))), None)
     if anchors is None:
         return None
     first = [one.path.strip() for one in anchors]
@@ -104,8 +101,7 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
 
 def apart(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     """Options for groups of several paths that have nothing in common: an alternative of match for each group, whose
-    first node with an object that isn't optional stands for it, else its first link whose name tells the object; None
-    if there is none.
+    first node with an object that isn't optional stands for it, else its first link of udev; None if there is none.
     """
     if any(is_glob(one.path) or one.type == "Mount" for group in groups for one in group.paths):
         return None
@@ -129,53 +125,27 @@ def apart(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
 
 
 def _anchor(group: DevicePaths) -> str:
-    nodes = (one.path.strip() for one in group.paths if has_object(one))
+    nodes = (one.path.strip() for one in group.paths if _by_name(one))
     links = (path for one in group.paths if not one.optional and of_link(path := one.path.strip()))
     return next(nodes, "") or next(links, "")
 
 
 def of_link(path: str) -> dict[str, Any] | None:
-    """The match of the object whose node udev's link leads to; None for a link whose name doesn't tell it. Source:
-    systemd, rules.d/60-serial.rules, 60-persistent-v4l.rules, 60-drm.rules.
-    """
-    if found := _SERIAL_LINK.fullmatch(path):
-        return _tty(_of_usb(found["serial"], ID_USB_INTERFACE_NUM=found["interface"]), found["port"])
-    if found := _SERIAL_PATH.fullmatch(path):
-        return _tty(_of_path(found["path"]), found["port"])
-    if found := _VIDEO_LINK.fullmatch(path):
-        return _video(_of_usb(found["serial"]), found["index"])
-    if found := _VIDEO_PATH.fullmatch(path):
-        return _video(_of_path(found["path"]), found["index"])
-    if found := _DRM_PATH.fullmatch(path):
-        # connectors have the path of their card, and no node
-        name = {"card": "dri/card*", "render": "dri/renderD*"}[found["kind"]]
-        return {"subsystem": "drm", "env": _of_path(found["path"]) | {"DEVNAME": name}}
-    return None
-
-
-def _tty(env: dict[str, Any], port: str | None) -> dict[str, Any]:
-    return {"subsystem": "tty", "env": env} | ({"attrs": {"port_number": {"exact": port}}} if port else {})
-
-
-def _video(env: dict[str, Any], index: str) -> dict[str, Any]:
-    return {"subsystem": "video4linux", "kernel": "video*", "env": env, "attr": {"index": {"exact": index}}}
-
-
-def _of_path(path: str) -> dict[str, Any]:
-    return {"ID_PATH_WITH_USB_REVISION" if "-usbv" in path else "ID_PATH": {"exact": path}}
-
-
-def _of_usb(serial: str, **more: str) -> dict[str, Any]:
-    return {key: {"exact": value} for key, value in {"ID_BUS": "usb", "ID_SERIAL": serial, **more}.items()}
+    """The match of the objects whose nodes have a link of udev at this path or pattern; None for another path."""
+    directory, _, name = path.removeprefix("/dev/").partition("/")
+    if not in_dev(path) or not (is_lasting(path) or (directory == "mapper" and name != "control")):
+        return None
+    subsystem = _OF_LINKS.get(directory, DIRECTORIES.get(directory_of(path), "*"))
+    return {"subsystem": subsystem, "symlink": path.replace("[^", "[!") if is_glob(path) else {"exact": path}}
 
 
 def whichever(group: DevicePaths, name: str) -> dict[str, Any] | None:
     """Options for a device of those of its paths that are there, all of which are optional; None if it has others."""
     if not all(one.optional and has_object(one, optional=True) and not is_glob(one.path) for one in group.paths):
         return None
-    nodes = [_given(one, "{devnode}", _literal(one.mountPath.strip() and _inside(one))) for one in group.paths]
+    nodes = [_given(one, _host(one), _literal(one.mountPath.strip() and _inside(one))) for one in group.paths]
     matches = [
-        _match([one.path.strip()])
+        _matched(one)
         | {"nodes": [{key: value for key, value in node.items() if value and key != "optional"}]}
         for one, node in zip(group.paths, nodes, strict=True)
     ]
@@ -190,20 +160,47 @@ def beside(group: DevicePaths) -> dict[str, Any] | None:
         return None
     nodes, name = list[Any](), ""
     for one in group.paths:
-        host = "{devnode}" if one is patterns[0] else _literal(one.path.strip())
-        name += "/dev/{env:DEVNAME}" if one is patterns[0] else host
+        host = _host(one) if one is patterns[0] else _literal(one.path.strip())
+        name += _name(one) if one is patterns[0] else host
         inside = one.mountPath.strip() + ("{name}" if one.mountPath.strip().endswith("/") else "")
         nodes.append(_given(one, host, inside or host))
     return {
-        "match": _match([patterns[0].path.strip().replace("[^", "[!")]),
+        "match": _matched(patterns[0]),
         "id": name.removeprefix("/dev/"),
         "nodes": nodes,
     }
 
 
 def has_object(one: Path, *, optional: bool = False) -> bool:
-    """Whether match can find the node's object, by the kernel's name: udev's links have none."""
-    return one.type != "Mount" and one.optional == optional and in_dev(one.path) and not is_lasting(one.path.strip())
+    """Whether match can find the node's object: by the kernel's name, or by udev's link."""
+    return one.type != "Mount" and one.optional == optional and in_dev(one.path)
+
+
+def _by_name(one: Path) -> bool:
+    return has_object(one) and of_link(one.path.strip()) is None
+
+
+def _matched(one: Path) -> dict[str, Any]:
+    """The match of the object of a path, or of each object of a pattern."""
+    path = one.path.strip()
+    return of_link(path) or _match([path.replace("[^", "[!")])
+
+
+def _host(one: Path) -> str:
+    """The node of an object that is matched by this path, by the name that the plugin gives it."""
+    path = one.path.strip()
+    if of_link(path) is None:
+        return "{devnode}"
+    return _symlink(path) if is_glob(path) else _literal(path)
+
+
+def _name(one: Path) -> str:
+    path = one.path.strip()
+    return "/dev/{env:DEVNAME}" if of_link(path) is None else f"/dev/{{regex:{_symlink(path)}#/dev/(.*)}}"
+
+
+def _symlink(pattern: str) -> str:
+    return f"{{symlink:{_literal(pattern.replace('[^', '[!'))}}}"
 
 
 def _match(paths: Sequence[str]) -> dict[str, Any]:
