@@ -77,6 +77,21 @@ async def test_pods_through_restarts_of_the_kubelet(process, directory, version)
     assert warnings(process) == []
 
 
+async def test_a_link_to_the_kubelets_directory(process, short_path):
+    """/var/lib/kubelet is a link on MicroK8s."""
+    (short_path / "snap").mkdir()
+    (short_path / "lib").symlink_to(short_path / "snap")
+    process.device_plugins_dir = short_path / "lib/device-plugins"
+    async with Kubelet("1.34", short_path / "snap/device-plugins") as one:
+        await process.start(SIMULATED)
+        await offered(one)
+        assert (await one.admit("p", {"c": {R: 1}}))["ok"]
+        await one.restart()
+        await offered(one)
+        await ends_in_order(process)
+    assert warnings(process) == []
+
+
 async def test_modules_that_it_never_loads(process, directory):
     """Together they take 6 MB, and what only DRA and events need takes 25: this is on every node, for ever."""
     process.environment["NEEDLESS"] = needless = (
