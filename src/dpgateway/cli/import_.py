@@ -26,7 +26,9 @@ from dpgateway.importing import (
     NotKept,
     Source,
     explained,
+    for_nodes,
     installed,
+    needed,
     refused,
     without_variables,
 )
@@ -37,9 +39,7 @@ _BY_KIND_OF_NODE = (
     "and a configuration has each name once: if they are for different nodes, make a configuration for each kind of "
     "node"
 )
-_IN_PROFILES = (
-    "make a configuration of each, and a profile of the chart with it, as docs/how-to/install-cluster.md says"
-)
+_IN_PROFILES = "a profile of the chart with it, as docs/how-to/install-cluster.md says"
 _OTHER_NAMES: Mapping[str, Set[str]] = {
     "akri": {"akri"},
     "generic-device-plugin": {"gdp", "squat", "microshift"},
@@ -100,10 +100,28 @@ class _Target:
     show_envvar=True,
     help="Where the node's /dev is seen, for a plugin that names resources after what is there.",
 )
+@click.option(
+    "--node-label",
+    "labels",
+    metavar="KEY=VALUE",
+    multiple=True,
+    envvar="DPGATEWAY_NODE_LABEL",
+    show_envvar=True,
+    help="Import what nodes with this label have, and leave out what nodeSelectors give to other nodes. Repeat it for "
+    "several labels.",
+)
 @click.argument("plugin", required=False, shell_complete=completed(installed))
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.pass_context
-def import_(context: click.Context, /, plugin: str | None, file: Path | None, output: str, **options: Any) -> None:  # noqa: ANN401
+def import_(
+    context: click.Context,
+    /,
+    plugin: str | None,
+    file: Path | None,
+    output: str,
+    labels: tuple[str, ...],
+    **options: Any,  # noqa: ANN401
+) -> None:
     """Make a configuration of another device plugin's.
 
     PLUGIN is a name that "dpgateway import" without any arguments lists. FILE is what you have of that plugin: its own
@@ -121,11 +139,11 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     if file is None:
         raise ConfigurationError(f"FILE: found nothing, expected the file that has the configuration of {plugin}")
     importer = _named(plugin, importers)
-    target = _Target(**options)
+    target, wanted = _Target(**options), dict(map(_label, labels))
     with apart():
         source = Source.read(file, target.dev)
         try:
-            imported = without_variables(importer.load()(source))
+            imported = for_nodes(without_variables(importer.load()(source)), wanted)
         except InvalidConfiguration as error:
             raise explained(error) from error
         imported = _accepted(imported, source)
@@ -134,6 +152,13 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)
     context.exit(1 if imported.not_kept else 0)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ConfigurationError(f"--node-label: found {text!r}, expected KEY=VALUE")
+    return key, value
 
 
 def _accepted(imported: Imported, source: Source) -> Imported:
@@ -170,9 +195,18 @@ def _both(first: ImportedResource, other: ImportedResource) -> ImportedResource 
 
 def _twice(first: ImportedResource, other: ImportedResource, source: Source) -> str:
     """Why another resource of one name isn't kept, and what to do."""
-    nodes = [source.nodes_at(one.place) or "all nodes" for one in (first, other)]
-    what = _BY_KIND_OF_NODE if nodes[0] == nodes[1] else f"for {nodes[0]}, and this is for {nodes[1]}: {_IN_PROFILES}"
-    return f"line {first.place.line} has a resource of this name, too, {what}"
+    nodes = [_nodes(one, source) for one in (first, other)]
+    labels = " ".join(f"--node-label={label}" for label in needed(other))
+    way = f"import it with {labels}, and make" if labels else "make a configuration of each, and"
+    what = f"for {nodes[0]}, and this is for {nodes[1]}: {way} {_IN_PROFILES}"
+    return f"line {first.place.line} has a resource of this name, too, " + (
+        _BY_KIND_OF_NODE if nodes[0] == nodes[1] else what
+    )
+
+
+def _nodes(one: ImportedResource, source: Source) -> str:
+    selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
+    return f"nodeSelector {selector}" if selector else source.nodes_at(one.place) or "all nodes"
 
 
 def _problems(one: ImportedResource, driver: Found | None) -> list[str]:

@@ -9,6 +9,7 @@ source     reads a file, and finds the other plugin's configuration in it
 entries    reads its entries, as the other plugin does
 variables  what isn't known until Flux or envsubst has run
 imported   the resulting resources, as a configuration of ours
+nodes      for which nodes they are
 installed  finds the importers
 """
 
@@ -18,10 +19,12 @@ from dpgateway.importing.commands import flags
 from dpgateway.importing.entries import Entries, refused
 from dpgateway.importing.imported import Imported, ImportedResource, NotKept
 from dpgateway.importing.installed import Importer, installed
+from dpgateway.importing.nodes import HOST, for_nodes, needed
 from dpgateway.importing.source import Source, in_any_case, items, text
 from dpgateway.importing.variables import explained, without_variables
 
 __all__ = [
+    "HOST",
     "Entries",
     "Imported",
     "ImportedResource",
@@ -34,9 +37,11 @@ __all__ = [
     "Written",
     "explained",
     "flags",
+    "for_nodes",
     "in_any_case",
     "installed",
     "items",
+    "needed",
     "refused",
     "text",
     "without_variables",

@@ -49,6 +49,8 @@ class ImportedResource:
     """Other keys of the resource: ``shares``, ``env``, ..."""
     warnings: Sequence[str] = ()
     """What its user has to know or to do: comments in the configuration, and on standard error."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """The labels of the nodes that have it; empty for all nodes."""
 
     def plain(self) -> dict[str, Any]:
         """The entry of the list ``resources``."""

@@ -107,10 +107,7 @@ class Match:
             for text in (*test.glob, *test.exact) if test else ():
                 if text.startswith("/"):
                     yield f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}"
-        for text in (*self.symlink.glob, *self.symlink.exact, *self.symlink.none_of) if self.symlink else ():
-            for path in text.split("|"):
-                if not path.startswith(("/dev/", "*")):
-                    yield f"symlink: expected paths below /dev, such as /dev/serial/by-id/*, found {path!r}"
+        yield from _wrong_links(self.symlink)
         for place in self.file:
             try:
                 if why := self.never(template(f"{{file:{place}}}")):
@@ -202,6 +199,13 @@ def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
             yield f"{key}: expected the name alone, or none_of for what udev's rules write as !=, found {path!r}"
         elif "{" in path:
             yield f"{key}: expected the name of an attribute without braces, such as idVendor, found {path!r}"
+
+
+def _wrong_links(test: Test | None) -> Iterator[str]:
+    for text in (*test.glob, *test.exact, *test.none_of) if test else ():
+        for path in text.split("|"):
+            if not path.startswith(("/dev/", "*")):
+                yield f"symlink: expected paths below /dev, such as /dev/serial/by-id/*, found {path!r}"
 
 
 _Row = tuple[str, Value, Test]

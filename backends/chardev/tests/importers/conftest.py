@@ -63,9 +63,9 @@ class Importing:
     directory: Path
     tree: FakeTree
 
-    def __call__(self, plugin, text):
+    def __call__(self, plugin, text, *more):
         ours = self.directory / "ours.yaml"
-        result = self.invoke(plugin, text, "--output", "json", "--output-file", str(ours), "--force")
+        result = self.invoke(plugin, text, *more, "--output", "json", "--output-file", str(ours), "--force")
         assert result.exit_code in {0, 1}, result.output
         told = json.loads(result.stdout)
         assert told["configuration"] == ours.read_text()
@@ -75,9 +75,9 @@ class Importing:
         assert list(resources) == told["resources"]
         return Written(result.exit_code, resources, told["not_kept"], told["configuration"], self.tree)
 
-    def refused(self, plugin, text):
+    def refused(self, plugin, text, *more):
         """The message about something that can't be understood."""
-        result = self.invoke(plugin, text)
+        result = self.invoke(plugin, text, *more)
         assert (result.exit_code, result.stdout) == (2, "")
         return result.stderr.replace(str(self.directory / "theirs"), "theirs").splitlines()
 

@@ -450,8 +450,9 @@ def linked(tree, name, number, link, subsystem):
     kind = "b" if subsystem == "block" else "c"
     node(tree, name, number, kind, subsystem)
     major, minor = number.split(":")
+    here = f"/sys/devices/virtual/{subsystem}/{name.rpartition('/')[2]}"
     tree.write(f"""
-        /sys/devices/virtual/{subsystem}/{name.rpartition("/")[2]}/uevent = MAJOR={major}\\nMINOR={minor}\\nDEVNAME={name}
+        {here}/uevent = MAJOR={major}\\nMINOR={minor}\\nDEVNAME={name}
         /dev/{link} -> /dev/{name}
         /run/udev/data/{kind}{number} = S:{link}
     """)
@@ -695,17 +696,46 @@ def daemon_set(name, path, selector):
     return f"---\nkind: DaemonSet\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {pods}}}}}\n"
 
 
-def test_daemon_sets_for_different_nodes(imported):
+def test_daemon_sets_for_different_nodes(imported, importing):
     """A configuration has a name once, so these are two of them, in profiles of the chart."""
-    affinity = "affinity: {nodeAffinity: {}}"
-    text = daemon_set("left", "/dev/a", "nodeSelector: {side: left}") + daemon_set("right", "/dev/b", affinity)
-    written = imported(text)
+    left = daemon_set("left", "/dev/a", "nodeSelector: {side: left, kubernetes.io/os: linux}")
+    right = daemon_set("right", "/dev/b", "nodeSelector: {side: right}") + daemon_set("all", "/dev/c", "x: y").replace(
+        "name: tty", "name: all"
+    )
+    written = imported(left + right)
     assert written.plain("a.example/tty")["paths"] == ("/dev/a",)
     (lost,) = written.not_kept
     assert (lost["line"], lost["what"]) == (8, "the resource")
+    nodes = "for nodeSelector side=left,kubernetes.io/os=linux, and this is for nodeSelector side=right: "
+    assert lost["why"].startswith(f"line 4 has a resource of this name, too, {nodes}import it with --node-label=side=")
+    assert "docs/how-to/install-cluster.md" in lost["why"]
+    for side, path in (("left", "/dev/a"), ("right", "/dev/b")):
+        one = imported(left + right, f"--node-label=side={side}", "--node-label=other=x")
+        assert (one.plain("a.example/tty")["paths"], set(one.resources)) == (
+            (path,),
+            {"a.example/tty", "a.example/all"},
+        )
+        assert (one.code, one.not_kept) == (0, [])
+        assert "odeSelector" not in one.text
+    (told,) = importing.refused(PLUGIN, left, "--node-label=side=right")
+    assert told.endswith("expected one of side=left, for which this file has devices")
+    (told,) = importing.refused(PLUGIN, left, "--node-label=side")
+    assert told.endswith("--node-label: found 'side', expected KEY=VALUE")
+
+
+def test_what_a_node_of_other_labels_loses(imported):
+    """It isn't told of what other nodes' DaemonSets lose."""
+    left = daemon_set("left", "/dev/a", "nodeSelector: {side: left}").replace("groups: [{", "groups: [{count: 2000, ")
+    right = daemon_set("right", "/dev/b", "nodeSelector: {side: right}")
+    assert [one["what"] for one in imported(left + right, "--node-label=side=left").not_kept] == ["a count of 2000"]
+    assert imported(left + right, "--node-label=side=right").not_kept == []
+
+
+def test_daemon_sets_with_affinity(imported):
+    left, right = "nodeSelector: {side: left}", "affinity: {nodeAffinity: {}}"
+    (lost,) = imported(daemon_set("left", "/dev/a", left) + daemon_set("right", "/dev/b", right)).not_kept
     nodes = "for nodeSelector side=left, and this is for nodeAffinity: make a configuration of each, "
     assert lost["why"].startswith(f"line 4 has a resource of this name, too, {nodes}")
-    assert "docs/how-to/install-cluster.md" in lost["why"]
 
 
 def test_daemon_sets_that_offer_the_same(imported):
@@ -726,8 +756,12 @@ def test_nodes_by_name(imported):
     everywhere = imported(left + daemon_set("right", "/dev/a", "nodeSelector: {side: right}"))
     assert (everywhere.resources["a.example/tty"].nodes, everywhere.code) == (("*",), 0)
     assert "NodeSelector has side: say `nodes` here, or let the gateway's pods have" in everywhere.text
-    other = imported(left + daemon_set("right", "/dev/b", host % "w2"))
+    right = daemon_set("right", "/dev/b", host % "w2")
+    other = imported(left + right)
     assert (other.resources["a.example/tty"].nodes, [one["line"] for one in other.not_kept]) == (("w1",), [8])
+    assert "import it with --node-label=kubernetes.io/hostname=w2" in other.not_kept[0]["why"]
+    only = imported(left + right, "--node-label=kubernetes.io/hostname=w2")
+    assert (only.plain("a.example/tty")["paths"], only.resources["a.example/tty"].nodes) == (("/dev/b",), ("w2",))
 
 
 def test_one_name_twice_for_the_same_nodes(imported):

@@ -324,7 +324,10 @@ def test_a_file_for_each_node(imported):
     """As the operator writes them: a name with other selectors on another node can't be in one configuration."""
     written = imported(OF_NODES)
     assert {name: one.nodes for name, one in written.resources.items()} == {"intel.com/nics": ("worker-0", "worker-1")}
-    assert [(one["line"], one["what"]) for one in written.not_kept] == [(7, "the pool of worker-2")]
+    assert [(one["line"], one["what"]) for one in written.not_kept] == [(7, "the resource")]
+    assert "import it with --node-label=kubernetes.io/hostname=worker-2" in written.not_kept[0]["why"]
+    other = imported(OF_NODES, "--node-label=kubernetes.io/hostname=worker-2")
+    assert (other.resources["intel.com/nics"].nodes, other.code) == (("worker-2",), 0)
 
 
 def test_keys_as_the_plugin_reads_them(imported):

@@ -7,7 +7,7 @@ the same ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -27,10 +27,6 @@ _SEVERAL_PATTERNS = (
     "there the matches of patterns are combined in the order of their names, which each plug changes; write a match, "
     'with group: "{attrs:serial}" or another property that they have in common'
 )
-_HOST = "kubernetes.io/hostname"
-_ALL = ("kubernetes.io/os", "kubernetes.io/arch")
-"""Labels that say nothing of devices."""
-_SELECTED = "say `nodes` here, or let the gateway's pods have that selector"
 
 
 def generic_device_plugin(source: Source) -> Imported:
@@ -41,16 +37,8 @@ def generic_device_plugin(source: Source) -> Imported:
         for written, device, domain in whole.devices
     ]
     found = (resource for one in converted if (resource := one.resource()) is not None)
-    resources = tuple(_for_nodes(one, source.selector_at(one.place)) for one in found)
+    resources = tuple(replace(one, selector=source.selector_at(one.place)) for one in found)
     return Imported(resources, (*whole.not_kept, *(not_kept for one in converted for not_kept in one.not_kept)))
-
-
-def _for_nodes(one: ImportedResource, labels: Mapping[str, str]) -> ImportedResource:
-    """For the nodes that have the labels, of which one may be a node's name."""
-    others = ", ".join(label for label in labels if label not in {_HOST, *_ALL})
-    warnings = (f"nodeSelector has {others}: {_SELECTED}",) if others else ()
-    nodes = {"nodes": [labels[_HOST]]} if _HOST in labels else {}
-    return replace(one, more=nodes | dict(one.more), warnings=(*one.warnings, *warnings))
 
 
 class ResourceOfGroups:

@@ -145,8 +145,7 @@ def whichever(group: DevicePaths, name: str) -> dict[str, Any] | None:
         return None
     nodes = [_given(one, _host(one), _literal(one.mountPath.strip() and _inside(one))) for one in group.paths]
     matches = [
-        _matched(one)
-        | {"nodes": [{key: value for key, value in node.items() if value and key != "optional"}]}
+        _matched(one) | {"nodes": [{key: value for key, value in node.items() if value and key != "optional"}]}
         for one, node in zip(group.paths, nodes, strict=True)
     ]
     return {"match": matches, "group": name}

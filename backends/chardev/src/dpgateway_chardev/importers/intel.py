@@ -83,6 +83,8 @@ _IDXD = ["0x0b25", "0x11fb", "0x1212"]
 _FILES = ("valuesFrom", "valueFiles", "valuesFile")
 """Where releases of Flux, of Argo CD and of Kustomizations name other values."""
 _ELSEWHERE = "these values aren't in this file, so the counts may be others: give both, with a line --- between them"
+_HAS_IT = "intel.feature.node.kubernetes.io/"
+"""Labels that a node has with the hardware, whose devices are found anyway."""
 _PREFERENCES = {"balanced": "spread", "packed": "packed"}
 _SET_UP = "it sets the devices up before the plugin starts, and the gateway changes none: do that by other means"
 _BALANCED = "there it takes functions of different PFs, and the gateway doesn't know which belong together"
@@ -131,13 +133,14 @@ def intel_device_plugins(source: Source) -> Imported:
     for written, one in entries.read:
         plugin = plugins[id(written)]
         made = list(_TRANSLATORS[plugin](one))
-        more: dict[str, Any] = {"nodes": [node]} if (node := one.nodeSelector.get("kubernetes.io/hostname")) else {}
+        more: dict[str, Any] = {}
+        nodes = {key: value for key, value in one.nodeSelector.items() if not key.startswith(_HAS_IT)}
         if plugin == "gpu" and one.preferredAllocationPolicy in _PREFERENCES:
             more["preference"] = _PREFERENCES[one.preferredAllocationPolicy]
         for name, options, shares in made:
             counts: dict[str, Any] = {"shares": shares} if shares else {}
             warnings = tuple(_warnings(one))
-            resources.append(ImportedResource(name, written.place, DRIVER, options, more | counts, warnings))
+            resources.append(ImportedResource(name, written.place, DRIVER, options, more | counts, warnings, nodes))
         first = made[0][0] if made else ""
         for key, why in _lost(plugin, one):
             place = (written.below(key) or written).place
@@ -423,8 +426,5 @@ def _lost(plugin: str, one: IntelPlugin) -> Iterator[tuple[str, str]]:
 
 
 def _warnings(one: IntelPlugin) -> Iterator[str]:
-    own = ("intel.feature.node.kubernetes.io/", "kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os")
-    if labels := [key for key in one.nodeSelector if not key.startswith(own)]:
-        yield f"nodeSelector has {', '.join(labels)}: say `nodes` here, or let the gateway's pods have that selector"
     if one.enableMonitoring and not one.monitoringMode:
         yield "monitoring is one resource since 0.36, and i915_monitoring and xe_monitoring before"

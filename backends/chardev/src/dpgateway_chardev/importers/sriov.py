@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from dpgateway.importing import (
+    HOST,
     Entries,
     Imported,
     ImportedResource,
@@ -41,7 +42,6 @@ _ASKED = {
     "auxNetDevice": _OF_ALL | _OF_NETWORK | {"auxTypes"},
 }
 """The keys of selectors that the plugin reads, by the type of device."""
-_BY_KIND_OF_NODE = "make a configuration for each kind of node"
 _OF_ALL_NODES = re.compile(r"(?i).*config.*|.*\.(json|ya?ml|conf|cfg|txt)")
 """The names of files in a ConfigMap that aren't nodes' names, as which the operator has one for each node."""
 
@@ -66,24 +66,22 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     given = [value.value for words in source.commands() for name, value in flags(words) if name == "resource-prefix"]
     not_kept: list[NotKept] = []
     policies = sriov_policy.pools(source, prefixed=bool(given), not_kept=not_kept)
-    converted: list[tuple[str, _SriovResource]] = []
+    converted: list[_SriovResource] = []
     for one in policies:
         pool = SriovPool(one.name, excludeTopology=one.excludeTopology, selectors=(one.selector,))
         prefix = given[0] if given else sriov_policy.PREFIX
-        converted.append((one.node, _SriovResource(pool, one.written, prefix, one.warnings)))
+        converted.append(_SriovResource(pool, one.written, prefix, one.warnings, one.nodes))
     if pools or not (policies or not_kept):
         entries = Entries.of(pools, SriovPool, source.nothing(_EXPECTED))
         not_kept += entries.not_kept
         prefix, warnings = (given[0], ()) if given else (_PREFIX, (_NO_PREFIX,))
         files_of = list(_files(source))
         converted += [
-            (_node(files_of, written), _SriovResource(pool, written, prefix, warnings))
-            for written, pool in entries.read
+            _SriovResource(pool, written, prefix, warnings, _nodes(files_of, written)) for written, pool in entries.read
         ]
     alone = len(converted) == 1
-    made = [(node, made) for node, one in converted if (made := one.resource(alone=alone)) is not None]
-    resources, other = _of_nodes(made)
-    return Imported(resources, (*not_kept, *(lost for _, one in converted for lost in one.not_kept), *other))
+    resources = tuple(made for one in converted if (made := one.resource(alone=alone)) is not None)
+    return Imported(resources, (*not_kept, *(lost for one in converted for lost in one.not_kept)))
 
 
 def _of_charts(source: Source) -> Iterator[Written]:
@@ -107,37 +105,20 @@ def _files(source: Source) -> Iterator[tuple[int, str]]:
         yield from ((file.place.line, name) for name, file in data.items()) if isinstance(data, dict) else ()
 
 
-def _node(files: Sequence[tuple[int, str]], pool: Written) -> str:
-    """The node whose file the pool is in; empty for all nodes."""
+def _nodes(files: Sequence[tuple[int, str]], pool: Written) -> Mapping[str, str]:
+    """The label of the node whose file the pool is in; empty for all nodes."""
     name = max((one for one in files if one[0] <= pool.place.line), default=(0, "config"))[1]
-    return "" if _OF_ALL_NODES.fullmatch(name) else name
-
-
-def _of_nodes(
-    resources: Sequence[tuple[str, ImportedResource]],
-) -> tuple[tuple[ImportedResource, ...], Sequence[NotKept]]:
-    """One resource for each name, with the nodes whose files have it."""
-    kept: dict[str, ImportedResource] = {}
-    not_kept: list[NotKept] = []
-    for node, one in resources:
-        first = kept.get(one.name)
-        if first is None:
-            kept[one.name] = replace(one, more={"nodes": [node], **one.more} if node else one.more)
-        elif first.options == one.options and bool(node) == ("nodes" in first.more):
-            nodes = {"nodes": list(dict.fromkeys([*first.more["nodes"], node]))} if node else {}
-            warnings = tuple(dict.fromkeys((*first.warnings, *one.warnings)))
-            kept[one.name] = replace(first, more=dict(first.more) | nodes, warnings=warnings)
-        else:
-            why = f"line {first.place.line} has other selectors under this name: {_BY_KIND_OF_NODE}"
-            not_kept.append(NotKept(one.place, f"the pool of {node}" if node else "the pool", why, one.name))
-    return tuple(kept.values()), not_kept
+    return {} if _OF_ALL_NODES.fullmatch(name) else {HOST: name}
 
 
 class _SriovResource:
     """A pool, and what of it is ``not_kept``."""
 
-    def __init__(self, pool: SriovPool, written: Written, prefix: str, warnings: tuple[str, ...]) -> None:
+    def __init__(
+        self, pool: SriovPool, written: Written, prefix: str, warnings: tuple[str, ...], nodes: Mapping[str, str]
+    ) -> None:
         self.pool, self.written, self._warnings = pool, written, () if pool.resourcePrefix else warnings
+        self._nodes = nodes
         self.not_kept: list[NotKept] = []
         self._prefix = pool.resourcePrefix or prefix
         self._name = f"{self._prefix}/{pool.resourceName}"
@@ -163,7 +144,7 @@ class _SriovResource:
             options["numa"] = ""
         warnings = (*self._warnings, *((_PROC,) if pool.deviceType == "netDevice" else ()))
         more = {} if alone else {"pool": "sriov"}
-        return ImportedResource(self._name, self.written.place, DRIVER, options, more, warnings)
+        return ImportedResource(self._name, self.written.place, DRIVER, options, more, warnings, self._nodes)
 
     def _kinds(self, selectors: Sequence[FunctionSelector]) -> Iterator[dict[str, Any]]:
         for one in selectors:

@@ -25,7 +25,7 @@ _SET_UP = (
     "as long as the policy is there the operator sets these functions up, and its own device plugin offers them: set "
     "them up by other means, and delete the policy, before the gateway offers them"
 )
-_HOST, _CAPABLE = "kubernetes.io/hostname", "feature.node.kubernetes.io/network-sriov.capable"
+_CAPABLE = "feature.node.kubernetes.io/network-sriov.capable"
 _NETWORKS = "only the operator knows the networks of cards: write their pfNames or rootDevices"
 _IGNORED = "default"
 """The name of a policy that the operator ignores."""
@@ -85,13 +85,6 @@ class SriovPolicy:
             virtual=self.numVfs > 0,
         )
 
-    @property
-    def warnings(self) -> Iterator[str]:
-        yield _SET_UP
-        if labels := [label for label in self.nodeSelector if label not in {_HOST, _CAPABLE}]:
-            have = "say `nodes` here, or let the gateway's pods have that selector"
-            yield f"nodeSelector has {', '.join(labels)}: {have}"
-
 
 @dataclass(frozen=True, slots=True)
 class PolicySelector(FunctionSelector):
@@ -130,11 +123,6 @@ class PolicyPool:
     excludeTopology: bool
     warnings: tuple[str, ...]
 
-    @property
-    def node(self) -> str:
-        """The name of the node, if the selector has it; empty for several nodes."""
-        return self.nodes.get(_HOST, "")
-
 
 def pools(source: Source, *, prefixed: bool, not_kept: list[NotKept]) -> Sequence[PolicyPool]:
     """The resources of the policies in the file; none if there are no policies. ``prefixed``: whether the prefix is
@@ -151,9 +139,10 @@ def pools(source: Source, *, prefixed: bool, not_kept: list[NotKept]) -> Sequenc
             at = written.at("nicSelector", "netFilter")
             not_kept.append(NotKept(at, f"the policy for {one.nicSelector.netFilter}", _NETWORKS, one.resourceName))
             continue
-        warnings = (*one.warnings, *(() if prefixed else (_NO_PREFIX,)))
-        new = PolicyPool(written, one.resourceName, one.nodeSelector, one.selector, one.excludeTopology, warnings)
-        key = one.resourceName, str(sorted(one.nodeSelector.items()))
+        warnings = (_SET_UP, *(() if prefixed else (_NO_PREFIX,)))
+        nodes = {key: value for key, value in one.nodeSelector.items() if key != _CAPABLE}
+        new = PolicyPool(written, one.resourceName, nodes, one.selector, one.excludeTopology, warnings)
+        key = one.resourceName, str(sorted(nodes.items()))
         first = made.get(key)
         if first is not None:
             new = replace(first, selector=first.selector.beside(new.selector), excludeTopology=one.excludeTopology)

@@ -1,0 +1,52 @@
+"""Nodes: for which of them another plugin's pods are, by their labels, and what one kind of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dpgateway.errors import ConfigurationError
+from dpgateway.importing.imported import Imported, ImportedResource, NotKept
+
+HOST = "kubernetes.io/hostname"
+_ALL = {"kubernetes.io/os", "kubernetes.io/arch"}
+"""Labels that say nothing of devices."""
+_SELECTED = "say `nodes` here, or let the gateway's pods have that selector"
+
+
+def for_nodes(imported: Imported, labels: Mapping[str, str]) -> Imported:
+    """What nodes with these labels have; all of it without labels. A node's name becomes ``nodes``, and of other labels
+    that aren't given there are warnings. Raises ConfigurationError if nothing is for such nodes.
+    """
+    kept = [one for one in imported.resources if not labels or _needed(one).items() <= labels.items()]
+    if imported.resources and not kept:
+        others = dict.fromkeys(label for one in imported.resources for label in needed(one))
+        told = f"{', '.join(f'{key}={value}' for key, value in labels.items())}"
+        raise ConfigurationError(
+            f"--node-label: found {told}, expected one of {', '.join(others)}, for which this file has devices"
+        )
+    not_kept = tuple(one for one in imported.not_kept if _owner(one, imported) in [None, *kept])
+    return replace(imported, resources=tuple(_told(one, labels) for one in kept), not_kept=not_kept)
+
+
+def needed(one: ImportedResource) -> list[str]:
+    """The labels that a node needs to have the resource, as ``KEY=VALUE``."""
+    return [f"{key}={value}" for key, value in _needed(one).items()]
+
+
+def _needed(one: ImportedResource) -> dict[str, str]:
+    return {key: value for key, value in one.selector.items() if key not in _ALL}
+
+
+def _owner(lost: NotKept, imported: Imported) -> ImportedResource | None:
+    """The resource that lacks something, of several under its name the last one above it; None for all."""
+    named = [one for one in imported.resources if one.name == lost.resource]
+    above = [one for one in named if one.place.line <= lost.place.line]
+    return max(above or named, key=lambda one: one.place.line, default=None)
+
+
+def _told(one: ImportedResource, labels: Mapping[str, str]) -> ImportedResource:
+    others = ", ".join(label for label in _needed(one) if label != HOST and label not in labels)
+    warnings = (f"nodeSelector has {others}: {_SELECTED}",) if others else ()
+    nodes = {"nodes": [one.selector[HOST]]} if HOST in one.selector else {}
+    return replace(one, more=nodes | dict(one.more), warnings=(*one.warnings, *warnings))
