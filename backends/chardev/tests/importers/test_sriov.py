@@ -204,8 +204,25 @@ def test_nodes_per_driver(imported):
     given = written.given("intel.com/a")
     nodes = {id_: [node.host_path for node in one.device_nodes] for id_, one in given.items()}
     assert nodes == {"0000:17:02.0": [], "0000:17:02.11": ["/dev/vfio/vfio", "/dev/vfio/1"]}
-    assert [one["what"] for one in written.not_kept] == ["PCIDEVICE_INTEL_COM_A_INFO"]
-    assert list(given["0000:17:02.0"].env) == ["PCIDEVICE_INTEL_COM_A"]
+    assert written.not_kept == []
+    vfio = {"mount": "/dev/vfio/vfio", "dev-mount": "/dev/vfio/1"}
+    both = allocation("PCIDEVICE_INTEL_COM_A", "0000:17:02.0") | allocation(
+        "PCIDEVICE_INTEL_COM_A", "0000:17:02.11", "/dev/vfio/vfio", "/dev/vfio/1", vfio=vfio
+    )
+    assert {id_: one.env for id_, one in given.items()} == {id_: one.env for id_, one in both.items()}
+
+
+@pytest.mark.usefixtures("card")
+def test_information_per_driver(imported):
+    """As the nodes differ; what else differs is lost."""
+    board, rdma = '{"drivers": ["igb_uio"]}', '{"pfNames": ["enp0s0f0"], "isRdma": true}'
+    pool = '{"resourceList": [{"resourceName": "a", "deviceType": "accelerator", "selectors": [{}, %s]}]}\n' % board
+    assert imported(pool).given("intel.com/a") == allocation(
+        "PCIDEVICE_INTEL_COM_A", "0000:20:00.0", "/dev/uio4", uio={"mount": "/dev/uio4"}
+    )
+    pool = '{"resourceList": [{"resourceName": "a", "selectors": [{"pfNames": ["enp0s0f0"]}, %s]}]}\n' % rdma
+    lost = ["PCIDEVICE_INTEL_COM_A_INFO", "device-info files"]
+    assert [one["what"] for one in imported(pool).not_kept] == lost
 
 
 @pytest.fixture
@@ -296,7 +313,7 @@ def test_pool_of_any_driver(imported, tree):
         "0000:17:00.2": [(path, path, "rw") for path in ("/dev/vfio/vfio", "/dev/vfio/2")],
         "0000:17:00.3": [],
     }
-    assert [one["what"] for one in written.not_kept] == ["PCIDEVICE_INTEL_COM_A_INFO"]
+    assert written.not_kept == []
     rdma = imported('{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": ["enp0s0f0"], "isRdma": true}}]}')
     assert list(rdma.given("intel.com/a")) == ["0000:17:00.3"]
     assert rdma.code == 0

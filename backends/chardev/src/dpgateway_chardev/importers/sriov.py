@@ -25,7 +25,7 @@ from dpgateway.importing import (
 )
 from dpgateway_chardev.importers import DRIVER, sriov_auxiliary, sriov_policy
 from dpgateway_chardev.importers.rdma_shared import deployed_by_charts
-from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector
+from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector, of_any_driver
 
 _PREFIX, _CHARTS_PREFIX = "intel.com", "nvidia.com"
 _EXPECTED = f"a mapping with the key resourceList, or an object of the kind {sriov_policy.KIND}"
@@ -156,9 +156,12 @@ class _SriovResource:
                 )
 
     def _info(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
-        """The variable with JSON: one template for all functions, so it is lost if their values differ."""
+        """The variable with JSON: one template for all functions, so it is lost if their values differ otherwise than by
+        the driver.
+        """
         told = [one.info(drivers) for one in selectors for drivers in ([()] if self._auxiliary else one.by_driver)]
-        if any(one != told[0] for one in told):
+        whole = of_any_driver(told)
+        if whole is None:
             self._lose(
                 "selectors", "it holds for all functions, and these need different ones", f"{self._variable}_INFO"
             )
@@ -168,7 +171,7 @@ class _SriovResource:
         if more:
             why = "only what it says of all functions (*) is kept, because the template is the same for all of them"
             self._lose("additionalInfo", why)
-        return {f"{self._variable}_INFO": {ID: told[0] | extra}}
+        return {f"{self._variable}_INFO": {ID: whole | extra}}
 
     def _file(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
         if any(one.file != selectors[0].file for one in selectors):

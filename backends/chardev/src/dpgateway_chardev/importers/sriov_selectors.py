@@ -26,6 +26,12 @@ HAS_RDMA = "infiniband_verbs/*"
 """Not infiniband/*, which is absent while a pod has the RDMA device to itself: ib_class is tied to network namespaces
 (drivers/infiniband/core/device.c), uverbs_class isn't."""
 _RDMA_DEVICE = f"{{attr:{HAS_RDMA}/ibdev}}"
+_OF_DRIVER = {
+    # the expression finds nothing, which is no text, unless it is this driver: then an empty group
+    "vfio": {"mount": "/dev/vfio/vfio{regex:{driver}#^vfio-pci()$}", "dev-mount": _GROUP},
+    "uio": {"mount": _UIO_NODE},
+}
+"""What PCIDEVICE_..._INFO says of functions with these drivers, and can't be filled for others."""
 _RDMA: list[Any] = [
     "/dev/infiniband/rdma_cm",
     "/dev/infiniband/{each:infiniband_verbs/*}",
@@ -171,6 +177,19 @@ class FunctionSelector:
         path = {"path": _VDPA_NODE} if self.vdpaType == "vhost" else {}
         vdpa = {"parent-device": "{entry:vdpa*}", "driver": self.vdpaType} | path | {"pci-address": ID}
         return {"type": "vdpa", "version": _VERSION, "vdpa": vdpa}
+
+
+def of_any_driver(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """One template of what several say, with keys that only functions of some drivers have; None if there is none."""
+    whole: dict[str, Any] = {}
+    for key in dict.fromkeys(key for one in infos for key in one):
+        if all(one.get(key) == infos[0].get(key) for one in infos):
+            whole[key] = infos[0][key]
+        elif key in _OF_DRIVER:
+            whole[f"{key}?"] = _OF_DRIVER[key]
+        else:
+            return None
+    return whole
 
 
 def both(one: Any, other: Any) -> Any:  # noqa: ANN401
