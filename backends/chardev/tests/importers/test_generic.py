@@ -624,11 +624,28 @@ def test_pattern_with_a_node_that_all_share(imported, tree):
     assert written.code == 0
 
 
+def test_patterns_that_are_combined(imported, tree):
+    """The first matches of all patterns are a device, then the second ones. Here they stay together."""
+    for number in (0, 1):
+        node(tree, f"tpm{number}", f"10:{224 + number}", subsystem="tpm")
+        node(tree, f"tpmrm{number}", f"253:{number}", subsystem="tpmrm")
+    linked(tree, "ttyACM0", "166:0", "serial/by-id/usb-Acme-if00", "tty")
+    patterns = "{path: /dev/tpm?}, {path: '/dev/tpmrm[^9]', mountPath: /dev/in/, permissions: r}"
+    written = imported(of(f"[{{count: 3, paths: [{patterns}]}}]"))
+    assert sorted(written.nodes("a.b/it").values()) == [
+        [given(f"tpm{number}"), (f"/dev/tpmrm{number}", f"/dev/in/tpmrm{number}", "r")] for number in (0, 1)
+    ]
+    assert [one["what"] for one in written.not_kept] == ["the order of matches", "the ids"]
+    assert written.resources["a.b/it"].shares.count == 3
+    one = imported(of("[{paths: [{path: /dev/serial/by-id/usb-*}, {path: /dev/tpm1}]}]"))
+    assert list(one.nodes("a.b/it").values()) == [[given("serial/by-id/usb-Acme-if00"), given("tpm1")]]
+
+
 @pytest.mark.parametrize(
     ("groups", "why"),
     [
-        ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}]", "combined in the order of their names"),
-        ("[{paths: [{path: '/dev/a*'}, {path: /dev/b}]}]", "a path without limit joins only the first match"),
+        ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*', limit: 2}]}]", "combined in the order of their names"),
+        ("[{paths: [{path: '/dev/a*'}, {path: /dev/b, optional: true}]}]", "a path joins as many matches"),
         ("[{paths: [{path: /dev/serial/by-id}]}]", "what is in it are links"),
         ("[{paths: [{path: /dev/a, optional: true}, {path: /opt/a, type: Mount}]}]", "by a node that isn't optional"),
     ],

@@ -23,6 +23,9 @@ _IDS = "{sha1:{share}/dev/{id}}"
 
 _EMPTY = "it has neither paths nor usb with vendor and product, so the plugin finds no device for it"
 _DIRECTORY_BESIDE = "a directory is one device, and the other groups have other ones: write a resource of its own"
+_ORDER = (
+    "there the first match of each pattern by path is in one device, here the first one by serial number or address"
+)
 _SEVERAL_PATTERNS = (
     "there the matches of patterns are combined in the order of their names, which each plug changes; write a match, "
     'with group: "{attrs:serial}" or another property that they have in common'
@@ -69,6 +72,8 @@ class ResourceOfGroups:
         count = min(*counts, MOST_SHARES)
         if min(counts) > MOST_SHARES:
             self._lose(self._at("groups"), f"a count of {min(counts)}", TOO_MANY)
+        if options.get("group") == {"each": True}:
+            self._lose(self._at("groups"), "the order of matches", _ORDER)
         if why := self._other_ids(options):
             more: dict[str, Any] = {"shares": count} if count > 1 else {}
             self._lose(self._at(), "the ids", f"{why}; {RUNNING}")
@@ -84,6 +89,8 @@ class ResourceOfGroups:
             return "there they are made of the numbers that USB devices get anew at each plug"
         if any(path.optional for group in self._groups.values() for path in group.paths):
             return "there they are made of what is there, so they change when an optional path comes or goes"
+        if options.get("group") == {"each": True}:
+            return "there they are made of paths that are combined anew at each plug"
         if isinstance(options["match"], list) and options.get("id"):
             return "there they are made of each group's paths, and one template can't say different ones"
         return ""
@@ -113,7 +120,9 @@ class ResourceOfGroups:
             return None
         options = generic_match.together(groups)
         if options is None and len(groups) == 1:
-            options = generic_match.whichever(groups[0], self._short) or generic_match.beside(groups[0])
+            ways = (generic_match.beside, generic_match.combined)
+            found = (one for way in ways if (one := way(groups[0])))
+            options = generic_match.whichever(groups[0], self._short) or next(found, None)
         if options is None and not any(is_directory(path.path, self._dev) for group in groups for path in group.paths):
             options = generic_match.apart(groups)
         return options and options | self._type_of([path for group in groups for path in group.paths])
@@ -155,7 +164,7 @@ class ResourceOfGroups:
         reasons: Sequence[tuple[object, str]] = (
             (whole, "; ".join(filter(None, map(_why_no_directory, whole))) or _DIRECTORY_BESIDE),
             (len(patterns) > 1, _SEVERAL_PATTERNS),
-            (patterns, "there a path without limit joins only the first match of the pattern, whichever that is"),
+            (patterns, "there a path joins as many matches as it has a limit, and here none or all of them"),
             (
                 not any(map(generic_match.has_object, paths)),
                 "match finds a device by a node that isn't optional and has an object in sysfs, and here is none",

@@ -161,13 +161,30 @@ def beside(group: DevicePaths) -> dict[str, Any] | None:
     for one in group.paths:
         host = _host(one) if one is patterns[0] else _literal(one.path.strip())
         name += _name(one) if one is patterns[0] else host
-        inside = one.mountPath.strip() + ("{name}" if one.mountPath.strip().endswith("/") else "")
-        nodes.append(_given(one, host, inside or host))
+        nodes.append(_given(one, host, _inside_of_match(one) if one.mountPath.strip() else host))
     return {
         "match": _matched(patterns[0]),
         "id": name.removeprefix("/dev/"),
         "nodes": nodes,
     }
+
+
+def combined(group: DevicePaths) -> dict[str, Any] | None:
+    """Options for devices of the first matches of all paths, the second ones and so on; None for others. Each match has
+    to be there, and to be in one device only.
+    """
+    if not any(is_glob(one.path) for one in group.paths):
+        return None
+    if any(one.limit > 1 or not has_object(one) for one in group.paths):
+        return None
+    nodes = [_given(one, _host(one), _inside_of_match(one)) for one in group.paths]
+    matches = [_matched(one) | {"nodes": [node]} for one, node in zip(group.paths, nodes, strict=True)]
+    return {"match": matches, "group": {"each": True}}
+
+
+def _inside_of_match(one: Path) -> str:
+    inside = _literal(one.mountPath.strip())
+    return f"{inside}{{name}}" if inside.endswith("/") else inside or _host(one)
 
 
 def has_object(one: Path, *, optional: bool = False) -> bool:
