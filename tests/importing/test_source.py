@@ -219,6 +219,54 @@ def test_texts_for_people(read):
     assert source.broken == ()
 
 
+ASCIIDOC = """\
+= Title
+
+.Example
+[source,yaml]
+----
+a: <name> <1>
+b:
+- c # <2>
+----
+<1> The name.
+
+[source,terminal]
+----
+$ oc apply -f x.yaml
+----
+"""
+SPHINX = """\
+Title
+=====
+
+  .. code-block:: yaml
+     :substitutions:
+
+     a:
+       image: |image-of-it|
+       b: |
+         c
+
+Not: it: is
+
+.. code-block:: json
+
+  {"d": 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (ASCIIDOC, [(6, {"a": "<name>", "b": ["c"]})]),
+        (SPHINX, [(7, {"a": {"image": "image-of-it", "b": "c\n"}}), (16, {"d": 1})]),
+    ],
+)
+def test_blocks_of_asciidoc_and_sphinx(read, text, found):
+    assert [(one.place.line, one.plain()) for one in read(text).documents] == found
+
+
 def test_scripts(read):
     script = "#!/bin/bash\nset -e\nkubectl apply -f - <<EOF\na: 1\nEOF\n"
     assert [one.plain() for one in read(script).documents] == [{"a": 1}]
@@ -236,7 +284,7 @@ def test_manifests_with_scripts_stay_what_they_are(read):
 
 def test_time_grows_with_blocks(read):
     """Of blocks and here-documents without an end, too."""
-    once = "# x\n\n```\n<<A\nhelm install a b --set a=b\n\n\n"
+    once = "# x\n\n```\n<<A\nhelm install a b --set a=b\n\n\n.. code::\n\n  \n    \n[source]\n----\n"
     assert cost(read, once * 4_000) < 30 * cost(read, once * 400)
 
 

@@ -5,6 +5,7 @@ An *importer* converts the configuration of one other plugin. It is a function f
 importers for the plugins that the driver replaces, because it knows the driver's options.
 
 commands   reads command lines
+prose      finds blocks of code
 source     reads a file, and finds the other plugin's configuration in it
 entries    reads its entries, as the other plugin does
 variables  what isn't known until Flux or envsubst has run

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from textwrap import dedent
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
 from dpgateway.importing.commands import FLAG, flags, is_command_line, releases, split
+from dpgateway.importing.prose import blocks, has_blocks
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -47,11 +47,6 @@ _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
-_FENCE = re.compile(r"^[ \t]*(?P<end>```+|~~~+)[^`\n]*$")
-"""The line above a block of code in Markdown."""
-_MARKDOWN = re.compile(_FENCE.pattern, re.MULTILINE)
-_HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
-"""In the line above a here-document of a shell, or of Terraform."""
 _FLAGS_OF_FILES = {"config", "config-file", "values", "f"}
 _OF_VALUES = ("valuesFile", "valueFiles")
 _OF_OBJECTS = ("metadata", "spec", "data")
@@ -105,9 +100,7 @@ class Source:
                 documents += [one] if one is not None else []
             except InvalidConfiguration as error:
                 broken += (replace(problem, hint=_hint(part) or problem.hint) for problem in error.problems)
-        is_prose = not any(isinstance(one.value, dict | list) for one in documents) or (
-            broken and _MARKDOWN.search(text)
-        )
+        is_prose = not any(isinstance(one.value, dict | list) for one in documents) or (broken and has_blocks(text))
         if is_prose and (found := tuple(_within_prose(text, str(path)))):
             return cls(path, text, found, dev)
         if broken and not documents:
@@ -287,7 +280,7 @@ def _parse(text: str, file: str, above: int) -> Written | None:
 
 def _within_prose(text: str, file: str) -> Iterator[Written]:
     """The mappings and lists of a text's blocks and here-documents, and the releases of its helm commands."""
-    for line, block in chain(_blocks(text, _FENCE), _blocks(text, _HERE)):
+    for line, block in blocks(text):
         for more, part in _parts(block):
             try:
                 one = _parse(part, file, line + more)
@@ -296,19 +289,6 @@ def _within_prose(text: str, file: str) -> Iterator[Written]:
             if one is not None and isinstance(one.value, dict | list):
                 yield one
     yield from releases(text, file)
-
-
-def _blocks(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """What is between a line with ``opening`` and the line that it names, each with the number of lines above it."""
-    end, begin, taken = "", 0, list[str]()
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
-        if end and line.strip() == end:
-            yield begin, dedent("".join(taken))
-            end = ""
-        elif end:
-            taken.append(line)
-        elif match := opening.search(line):
-            end, begin, taken = match["end"], number, []
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:

@@ -136,6 +136,22 @@ def test_expressions_of_go(imported, expression):
     assert "smarter-devices/ttyUSB0" in imported(f"- {{devicematch: '{expression}', nummaxdevices: 1}}\n").resources
 
 
+@pytest.mark.parametrize("expression", [r"^serial/by-id/usb-A\.B_1-if0$", "^serial/by-id/usb-A.B_1-if0$"])
+def test_names_with_dots(imported, expression):
+    """They needn't be there either, and mean themselves whether or not somebody has thought of what a dot is."""
+    written = imported(f"- {{devicematch: '{expression}', nummaxdevices: 3}}\n")
+    assert {name: one.options.paths for name, one in written.resources.items()} == {
+        "smarter-devices/serial_by-id_usb-A_B_1-if0": ("/dev/serial/by-id/usb-A.B_1-if0",)
+    }
+    assert written.not_kept == []
+
+
+def test_dots_that_match_other_names(imported):
+    written = imported("- {devicematch: ^ttyUSB.$, nummaxdevices: 1}\n")
+    assert set(written.resources) == {"smarter-devices/ttyUSB0", "smarter-devices/ttyUSB1"}
+    assert [one["what"] for one in written.not_kept] == ["devices that ^ttyUSB.$ will find"]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -215,14 +215,13 @@ def test_nodes_per_driver(imported):
 @pytest.mark.usefixtures("card")
 def test_information_per_driver(imported):
     """As the nodes differ; what else differs is lost."""
-    board, rdma = '{"drivers": ["igb_uio"]}', '{"pfNames": ["enp0s0f0"], "isRdma": true}'
-    pool = '{"resourceList": [{"resourceName": "a", "deviceType": "accelerator", "selectors": [{}, %s]}]}\n' % board
-    assert imported(pool).given("intel.com/a") == allocation(
+    board = {"resourceName": "a", "deviceType": "accelerator", "selectors": [{}, {"drivers": ["igb_uio"]}]}
+    assert imported(json.dumps({"resourceList": [board]})).given("intel.com/a") == allocation(
         "PCIDEVICE_INTEL_COM_A", "0000:20:00.0", "/dev/uio4", uio={"mount": "/dev/uio4"}
     )
-    pool = '{"resourceList": [{"resourceName": "a", "selectors": [{"pfNames": ["enp0s0f0"]}, %s]}]}\n' % rdma
-    lost = ["PCIDEVICE_INTEL_COM_A_INFO", "device-info files"]
-    assert [one["what"] for one in imported(pool).not_kept] == lost
+    other = {"resourceName": "a", "selectors": [{"pfNames": ["enp0s0f0"]}, {"vendors": ["8086"], "isRdma": True}]}
+    lost = imported(json.dumps({"resourceList": [other]})).not_kept
+    assert [one["what"] for one in lost] == ["PCIDEVICE_INTEL_COM_A_INFO", "device-info files"]
 
 
 @pytest.fixture

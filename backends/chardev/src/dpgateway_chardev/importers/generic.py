@@ -120,9 +120,7 @@ class ResourceOfGroups:
             return None
         options = generic_match.together(groups)
         if options is None and len(groups) == 1:
-            ways = (generic_match.beside, generic_match.combined)
-            found = (one for way in ways if (one := way(groups[0])))
-            options = generic_match.whichever(groups[0], self._short) or next(found, None)
+            options = generic_match.alone(groups[0], self._short)
         if options is None and not any(is_directory(path.path, self._dev) for group in groups for path in group.paths):
             options = generic_match.apart(groups)
         return options and options | self._type_of([path for group in groups for path in group.paths])

@@ -139,6 +139,11 @@ def of_link(path: str) -> dict[str, Any] | None:
     return {"subsystem": subsystem, "symlink": path.replace("[^", "[!") if is_glob(path) else {"exact": path}}
 
 
+def alone(group: DevicePaths, name: str) -> dict[str, Any] | None:
+    """Options for the only group of a resource, whose paths are patterns or optional; None for another one."""
+    return whichever(group, name) or beside(group) or combined(group)
+
+
 def whichever(group: DevicePaths, name: str) -> dict[str, Any] | None:
     """Options for a device of those of its paths that are there, all of which are optional; None if it has others."""
     if not all(one.optional and has_object(one, optional=True) and not is_glob(one.path) for one in group.paths):

@@ -36,7 +36,10 @@ _GPU = "nvidia-gpu"
 _EXPECTED = "a list of mappings with the keys devicematch, nummaxdevices"
 _CLASSES = {"digit": r"\d", "alpha": "A-Za-z", "alnum": "0-9A-Za-z", "lower": "a-z", "upper": "A-Z", "word": r"\w"}
 _REPEATED_ANCHOR = re.compile(r"(?<![\\[])([$^])([*+?])")
-_LITERAL = re.compile(r"\^([\w/-]+)\$")
+_LETTER = r"(?:[^\\.+*?()|\[\]{}^$]|\\\W)"
+_LITERAL = re.compile(rf"\^({_LETTER}+)\$")
+_LINK = re.compile(rf"\^({_LETTER}*/by-[a-z]+/(?:{_LETTER}|\.)+)\$")
+"""One of udev's links, in whose name people mean a dot by a dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +133,23 @@ def _found(one: Desired, names: list[str]) -> list[str]:
     """The names that match. A literal name needn't exist."""
     if one.devicematch == _GPU:
         return []
-    if literal := _LITERAL.fullmatch(one.devicematch):
-        return [literal[1]]
+    name = _literal(one)
+    if name and _LITERAL.fullmatch(one.devicematch):
+        return [name]
     pattern = _compiled(one.devicematch)
-    return [name for name in names if pattern.search(name)]
+    return [each for each in names if pattern.search(each)] or ([name] if name else [])
+
+
+def _literal(one: Desired) -> str:
+    """The only name that is meant; empty for several names."""
+    found = _LITERAL.fullmatch(one.devicematch) or _LINK.fullmatch(one.devicematch)
+    return re.sub(r"\\(.)", r"\1", found[1]) if found else ""
 
 
 def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[NotKept]:
     if one.devicematch == _GPU:
         yield NotKept(written.place, _GPU, "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES")
-    elif not _LITERAL.fullmatch(one.devicematch):
+    elif not _literal(one):
         why = f"each device is a resource of its own, and these are the ones in {dev} now: do this on each kind of node"
         yield NotKept(written.place, f"devices that {one.devicematch} will find", why)
 

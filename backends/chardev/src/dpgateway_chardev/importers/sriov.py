@@ -156,9 +156,7 @@ class _SriovResource:
                 )
 
     def _info(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
-        """The variable with JSON: one template for all functions, so it is lost if their values differ otherwise than by
-        the driver.
-        """
+        """The variable with JSON: one template for all functions, so it is lost if more differs than the driver."""
         told = [one.info(drivers) for one in selectors for drivers in ([()] if self._auxiliary else one.by_driver)]
         whole = of_any_driver(told)
         if whole is None:

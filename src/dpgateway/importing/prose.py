@@ -1,0 +1,59 @@
+"""Blocks of code in scripts, and in texts for people: Markdown, AsciiDoc, Sphinx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from textwrap import dedent
+
+_FENCE = re.compile(r"^[ \t]*(?P<end>```+|~~~+)[^`\n]*$")
+"""The line above a block of code in Markdown."""
+_HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
+"""In the line above a here-document of a shell, or of Terraform."""
+_LISTING = re.compile(r"^(?P<end>-{4,})[ \t]*$")
+"""The line above a block in AsciiDoc."""
+_ASCIIDOC = re.compile(r"^\[source\b", re.MULTILINE)
+_CALLOUT = re.compile(r"([ \t]+(# ?)?<\d+>)+[ \t]*$", re.MULTILINE)
+"""AsciiDoc's numbers of notes at the end of lines."""
+_DIRECTIVE = re.compile(
+    r"^(?P<indent>[ \t]*)\.\. (?:code-block|code|sourcecode)::.*\n"
+    r"(?P<options>(?:(?P=indent)[ \t]+:.*\n)*)(?P<block>(?:(?P=indent)[ \t]+.*\n|[ \t]*\n)*)",
+    re.MULTILINE,
+)
+_SUBSTITUTION = re.compile(r"(?<=: )\|([\w.-]+)\|(?=[ \t]*$)", re.MULTILINE)
+"""A value that Sphinx fills in."""
+_MARKED = re.compile(rf"{_FENCE.pattern}|{_ASCIIDOC.pattern}|^[ \t]*\.\. code", re.MULTILINE)
+
+
+def has_blocks(text: str) -> bool:
+    """Whether it is a text for people with blocks of code, although parts of it may be YAML."""
+    return _MARKED.search(text) is not None
+
+
+def blocks(text: str) -> Iterator[tuple[int, str]]:
+    """The blocks, each with the number of lines above it."""
+    yield from chain(_between(text, _FENCE), _between(text, _HERE), _of_sphinx(text))
+    if _ASCIIDOC.search(text):
+        yield from ((line, _CALLOUT.sub("", block)) for line, block in _between(text, _LISTING))
+
+
+def _between(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """What is between a line with ``opening`` and the line that it names."""
+    end, begin, taken = "", 0, list[str]()
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if end and line.strip() == end:
+            yield begin, dedent("".join(taken))
+            end = ""
+        elif end:
+            taken.append(line)
+        elif match := opening.search(line):
+            end, begin, taken = match["end"], number, []
+
+
+def _of_sphinx(text: str) -> Iterator[tuple[int, str]]:
+    counted = above = 0
+    for match in _DIRECTIVE.finditer(text):
+        above += text.count("\n", counted, match.start("block"))
+        counted = match.start("block")
+        yield above, _SUBSTITUTION.sub(r"\1", dedent(match["block"]))
