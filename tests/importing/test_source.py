@@ -106,6 +106,16 @@ def test_broken_document_costs_no_other_one(read):
     assert problem.hint.startswith("it looks like a chart's template")
 
 
+def test_values_of_a_template(read):
+    """They are texts, also without quotes, and in a text that is YAML itself."""
+    text = 'a: {{ one }}\nb: [{{two}}, \'x{{ three }}\']\nc:\n- {{- include "d" . | quote }}\ne: |\n  {"f": {{ g }}, "h": 1}\n'
+    (one,) = read(text).documents
+    whole = {"a": "{{ one }}", "b": ["{{two}}", "x{{ three }}"], "c": ['{{- include "d" . | quote }}']}
+    assert {key: one.part(key).plain() for key in whole} == whole
+    (inner,) = read(text).holding("f")
+    assert (inner.plain(), inner.place.line) == ({"f": "{{ g }}", "h": 1}, 6)
+
+
 def test_local_variables_of_a_shell(read):
     """They aren't Jsonnet's."""
     with pytest.raises(InvalidConfiguration) as caught:

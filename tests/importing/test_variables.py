@@ -40,13 +40,32 @@ def test_variables_of_terraform():
     assert lost.what == "the variable ${var.domain}"
 
 
+def test_variables_of_templates():
+    """Helm's and Jinja's; a template of ours has braces twice that are literal."""
+    whole = Imported(
+        (
+            resource("a.b/serial", 3, paths=["/dev/{{ tty }}"]),
+            resource("a.b/both", 5, match={"kernel": ["{{- .Values.b -}}"]}, group="x/{{{{ a | default('b') }}}}"),
+            resource("a.b/c", 7, match={"attr": {"x": {"present": True}}}, nodes=["/dev/{each:a/{attr:b}}"]),
+        )
+    )
+    kept = without_variables(whole)
+    assert [one.name for one in kept.resources] == ["a.b/c"]
+    assert [(one.what, one.why.partition("it is in ")[2]) for one in kept.not_kept] == [
+        ("the variable {{ tty }}", "a.b/serial"),
+        ("the variable {{ .Values.b }}", "a.b/both"),
+        ("the variable {{ a | default('b') }}", "a.b/both"),
+    ]
+    assert "`helm template`" in kept.not_kept[0].why
+
+
 def test_losses_of_a_resource_that_is_not_there():
     """They would be told of a resource that the variable has taken."""
     whole = Imported((resource("devic.es/a", 3, paths=["/dev/${TTY}"]),), (lost(3, "the ids", name="devic.es/a"),))
     assert [one.what for one in without_variables(whole).not_kept] == ["the variable ${TTY}"]
 
 
-@pytest.mark.parametrize("text", ["^tty$", "{kernels}", "$(NODE_NAME)", "a${1,2}", "$HOME"])
+@pytest.mark.parametrize("text", ["^tty$", "{kernels}", "$(NODE_NAME)", "a${1,2}", "$HOME", "{{}}", "{a:{b}}"])
 def test_what_is_no_variable(text):
     whole = Imported((resource("devic.es/a", 3, paths=[text]),), (lost(3, text),))
     assert without_variables(whole) == whole

@@ -56,6 +56,8 @@ _OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevi
 _AFFINITY = ("affinity", "nodeAffinity")
 _REPEATED = ("annotations", "managedFields")
 _ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
+_OF_TEMPLATE = re.compile(r"(?:(?<=[:,-][ \t])|(?<=\[))\{\{[^{}\n]*\}\}(?=[ \t]*(?:[,\]}]|#.*|$))", re.MULTILINE)
+"""A value that is a template's: without quotes it would be a mapping as the key of another one."""
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
 """A text without it has no mapping, and no list."""
 
@@ -268,6 +270,8 @@ def items(written: Written | None) -> list[Written]:
 def _parse(text: str, file: str, above: int) -> Written | None:
     """Parses YAML or JSON. JSON is YAML except for tabs in its indentation; JSON strings contain none."""
     text = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
+    if "{{" in text:
+        text = _OF_TEMPLATE.sub(lambda match: "'" + match[0].replace("'", "''") + "'", text)
     try:
         return parse(text, file, above)
     except InvalidConfiguration:

@@ -1,4 +1,5 @@
-"""Variables in another plugin's configuration, ``${SECRET_DOMAIN}``, in whose place Flux or envsubst puts a value.
+"""Variables in another plugin's configuration, in whose place a program puts a value: ``${SECRET_DOMAIN}`` of Flux or
+envsubst, ``{{ domain }}`` of Helm or Ansible.
 
 No value is known here, not even the default of ``${COUNT:=4}``, which the cluster may override. So what a variable is
 in is *not kept*, and each variable is told once.
@@ -8,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dpgateway.config import InvalidConfiguration, Place
 from dpgateway.importing.imported import Imported, NotKept
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][\w.]*)")
-_GIVE = "its value isn't here: give what `kubectl get -o yaml`, `flux build kustomization` or `envsubst` prints"
+_VARIABLE = re.compile(r"\$\{(?P<shell>[A-Za-z_][\w.]*)|\{\{-?\s*(?P<template>[^{}\s-][^{}]*?)\s*-?\}\}")
+_GIVE = (
+    "its value isn't here: give what `kubectl get -o yaml`, `flux build kustomization`, `envsubst` or `helm template` "
+    "prints"
+)
 
 
 def without_variables(imported: Imported) -> Imported:
@@ -22,22 +27,35 @@ def without_variables(imported: Imported) -> Imported:
     places = defaultdict[str, list[tuple[Place, str]]](list)
     resources, not_kept, taken = [], [], set()
     for resource in imported.resources:
-        if names := _VARIABLE.findall(str(resource.plain())):
+        if names := _names(_strings(resource.plain())):
             taken.add(resource.name)
         else:
             resources.append(resource)
         for name in names:
             places[name].append((resource.place, resource.name))
     for one in imported.not_kept:
-        names = _VARIABLE.findall(str(one))
+        names = _names(str(one))
         if not names and one.resource not in taken:
             not_kept.append(one)
         for name in names:
             places[name].append((one.place, one.resource or one.what))
     for name, found in places.items():
         where = ", ".join(dict.fromkeys(what for _, what in found))
-        not_kept.append(NotKept(found[0][0], f"the variable ${{{name}}}", f"{_GIVE}; it is in {where}"))
+        not_kept.append(NotKept(found[0][0], f"the variable {name}", f"{_GIVE}; it is in {where}"))
     return replace(imported, resources=tuple(resources), not_kept=tuple(not_kept))
+
+
+def _strings(value: object) -> str:
+    """All texts of a plain value."""
+    if isinstance(value, Mapping):
+        return "\n".join(_strings(one) for pair in value.items() for one in pair)
+    return "\n".join(map(_strings, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _names(text: str) -> list[str]:
+    """The variables of a text, as they are written."""
+    found = _VARIABLE.finditer(text)
+    return [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {one['template']} }}}}" for one in found]
 
 
 def explained(error: InvalidConfiguration) -> InvalidConfiguration:

@@ -701,6 +701,18 @@ def test_variables_of_flux(imported):
     assert set(imported(f"domain: example.com\ndevices: [{VIDEO}, {one}]\n").resources) == {"example.com/video"}
 
 
+def test_templates(imported):
+    """Of Helm, Ansible or Jinja: what has no variable is kept."""
+    tty = "{name: tty, groups: [{paths: [{path: '/dev/{{ tty }}'}]}]}"
+    count = "\n    - name: few\n      groups:\n      - count: {{ few }}\n        paths: [{path: /dev/b}]\n"
+    written = imported(f"data:\n  config.yaml: |\n    domain: a.b\n    devices:\n    - {VIDEO}\n    - {tty}{count}")
+    assert set(written.resources) == {"a.b/video"}
+    assert [(one["line"], one["what"]) for one in written.not_kept] == [
+        (6, "the variable {{ tty }}"),
+        (9, "the variable {{ few }}"),
+    ]
+
+
 def test_variables_where_nothing_else_is(importing):
     (told,) = importing.refused(PLUGIN, "devices: [{name: tty, groups: [{count: '${N}', paths: [{path: /dev/a}]}]}]\n")
     assert told.startswith('theirs:1: devices[0].groups[0].count: found "${N}", expected an integer; ')
