@@ -108,7 +108,8 @@ def test_broken_document_costs_no_other_one(read):
 
 def test_values_of_a_template(read):
     """They are texts, also without quotes, and in a text that is YAML itself."""
-    text = 'a: {{ one }}\nb: [{{two}}, \'x{{ three }}\']\nc:\n- {{- include "d" . | quote }}\ne: |\n  {"f": {{ g }}, "h": 1}\n'
+    text = "a: {{ one }}\nb: [{{two}}, 'x{{ three }}']\nc:\n- {{- include \"d\" . | quote }}\n"
+    text += 'e: |\n  {"f": {{ g }}, "h": 1}\n'
     (one,) = read(text).documents
     whole = {"a": "{{ one }}", "b": ["{{two}}", "x{{ three }}"], "c": ['{{- include "d" . | quote }}']}
     assert {key: one.part(key).plain() for key in whole} == whole
@@ -128,6 +129,8 @@ def test_local_variables_of_a_shell(read):
     [
         ('resource "kubernetes_daemonset" "gdp" {\n  metadata {\n    name = "gdp"\n  }\n}\n', "Terraform's language"),
         ('{lib, ...}: {\n  values.image = "gdp";\n}\n', "Nix"),
+        ('package kube\n\ndaemonSet: gdp: {\n\targs: ["--device={\\"name\\": 1}"]\n}\n', "CUE"),
+        ('import { Chart } from "cdk8s";\nexport class A extends Chart {\n  b = { c: [1] };\n}\n', "TypeScript"),
         ("spec:\n{% if wanted %}\n  a: {{ b }}\n{% endif %}\n", "Jinja"),
         ('a: \'{{hub fromConfigMap "" "b" "c" hub}}\'\n', "a policy's template"),
         ("local k = import 'k.libsonnet';\nk.daemonSet.new('gdp') + {\n  spec+: {},\n}\n", "Jsonnet"),

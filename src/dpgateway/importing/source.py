@@ -39,6 +39,8 @@ _LANGUAGES = (
         re.compile(r"^\s*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
     ),
     ("Nix", re.compile(r"^\s*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
+    ("CUE", re.compile(r"^package\s+\w+\s*$", re.MULTILINE)),
+    ("TypeScript", re.compile(r"^import\s.+\sfrom\s+['\"]", re.MULTILINE)),
     ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s+=\s|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
 )
 """What a line of other languages looks like, in the order in which they are tried."""
