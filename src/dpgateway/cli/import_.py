@@ -45,6 +45,7 @@ _OTHER_NAMES: Mapping[str, Set[str]] = {
     "generic-device-plugin": {"gdp", "squat", "microshift"},
     "intel-device-plugins": {"intel", "gpudeviceplugin", "qat", "sgx", "dsa", "iaa", "dlb", "npu"},
     "k8s-host-device-plugin": {"everpeace"},
+    "k8s-hostdev-plugin": {"hostdev", "honkiko"},
     "k8s-rdma-shared-dev-plugin": {"rdma", "nicclusterpolicy", "nicnodepolicy"},
     "kubevirt": {"hco", "hyperconverged"},
     "smarter-device-manager": {"smarter", "sdm"},

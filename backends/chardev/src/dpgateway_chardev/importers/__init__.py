@@ -6,6 +6,7 @@ generic_config   generic-device-plugin's configuration format
 generic_match    generic-device-plugin's groups that need a match
 paths            what a path in /dev is
 host_device      k8s-host-device-plugin
+hostdev          k8s-hostdev-plugin
 intel            Intel's device plugins
 kubevirt         KubeVirt's permitted host devices
 rdma_shared      k8s-rdma-shared-dev-plugin
