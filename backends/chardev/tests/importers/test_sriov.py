@@ -449,3 +449,23 @@ def test_what_a_pool_says_beside_its_selectors(imported, tree):
 def test_what_makes_no_sense_is_refused(importing, text, told):
     lines = importing.refused("sriov-network-device-plugin", text)
     assert any(line.startswith(told) for line in lines), lines
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ('"sriovMode": true, "deviceType": "netdevice"', ["0000:17:00.1", "0000:17:00.2", "0000:17:00.3"]),
+        ('"sriovMode": true, "deviceType": "vfio"', ["0000:17:00.2"]),
+        ('"sriovMode": true, "deviceType": "uio"', []),
+        ('"deviceType": "netdevice"', ["0000:17:00.0"]),
+        ('"sriovMode": false', ["0000:17:00.0"]),
+    ],
+)
+def test_pools_before_selectors(imported, tree, more, found):
+    """As the versions before 3.0 had them."""
+    if "true" not in more:
+        tree.write("/sys/devices/pci0000:17/0000:17:00.0/sriov_numvfs = 0")
+    pool = f'{{"resourceName": "old", "rootDevices": ["17:00.0", "0000:18:00.0"], {more}}}'
+    written = imported(f'{{"resourceList": [{pool}]}}\n')
+    assert (list(written.given("intel.com/old")), written.not_kept) == (found, [])

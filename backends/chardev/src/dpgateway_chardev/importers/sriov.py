@@ -22,10 +22,11 @@ from dpgateway.importing import (
     flags,
     in_any_case,
     items,
+    text,
 )
 from dpgateway_chardev.importers import DRIVER, sriov_auxiliary, sriov_policy
 from dpgateway_chardev.importers.rdma_shared import deployed_by_charts
-from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector, of_any_driver
+from dpgateway_chardev.importers.sriov_selectors import ID, UIO, FunctionSelector, of_any_driver
 
 _PREFIX, _CHARTS_PREFIX = "intel.com", "nvidia.com"
 _EXPECTED = f"a mapping with the key resourceList, or an object of the kind {sriov_policy.KIND}"
@@ -42,6 +43,9 @@ _ASKED = {
     "auxNetDevice": _OF_ALL | _OF_NETWORK | {"auxTypes"},
 }
 """The keys of selectors that the plugin reads, by the type of device."""
+_TYPES = {"vfio": ("vfio-pci",), "uio": UIO}
+"""The drivers of earlier types of devices."""
+_BEFORE_SELECTORS = {"rootdevices", "sriovmode", "devicetype"}
 _OF_ALL_NODES = re.compile(r"(?i).*config.*|.*\.(json|ya?ml|conf|cfg|txt)")
 """The names of files in a ConfigMap that aren't nodes' names, as which the operator has one for each node."""
 
@@ -62,7 +66,7 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     files = list(source.holding("resourceList"))
     pools = [one for file in files for one in ([file] if file.problems else items(in_any_case(file, "resourceList")))]
-    pools += _of_charts(source)
+    pools = [*map(_with_selectors, pools), *_of_charts(source)]
     given = [value.value for words in source.commands() for name, value in flags(words) if name == "resource-prefix"]
     not_kept: list[NotKept] = []
     policies = sriov_policy.pools(source, prefixed=bool(given), not_kept=not_kept)
@@ -82,6 +86,24 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     alone = len(converted) == 1
     resources = tuple(made for one in converted if (made := one.resource(alone=alone)) is not None)
     return Imported(resources, (*not_kept, *(lost for one in converted for lost in one.not_kept)))
+
+
+def _with_selectors(pool: Written) -> Written:
+    """A pool of the versions before 3.0, which had devices and a type in place of selectors (2.0.0, README.md)."""
+    roots = in_any_case(pool, "rootDevices")
+    if roots is None:
+        return pool
+    mode, kind = in_any_case(pool, "sriovMode"), text(in_any_case(pool, "deviceType"))
+    addresses = [replace(one, value=_with_domain(text(one))) for one in items(roots)]
+    of_devices = "rootDevices" if mode is not None and mode.value is True else "pciAddresses"
+    drivers = [Written(driver, pool.place) for driver in _TYPES.get(kind, ())]
+    selector = {of_devices: replace(roots, value=addresses), "drivers": Written(drivers, pool.place)}
+    rest = {key: value for key, value in pool.value.items() if key.lower() not in _BEFORE_SELECTORS}
+    return replace(pool, value=rest | {"selectors": Written(selector, roots.place)})
+
+
+def _with_domain(address: str) -> str:
+    return f"0000:{address}" if address.count(":") == 1 else address
 
 
 def _of_charts(source: Source) -> Iterator[Written]:

@@ -19,8 +19,8 @@ _VFIO: list[Any] = [
     {"host_path": [_GROUP, "/dev/vfio/noiommu-{attr:iommu_group}"], "container_path": _GROUP},
 ]
 _UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
-_UIO = ("uio_pci_generic", "igb_uio")
-KERNEL = {"none_of": ["vfio-pci", *_UIO]}
+UIO = ("uio_pci_generic", "igb_uio")
+KERNEL = {"none_of": ["vfio-pci", *UIO]}
 """A test of drivers: those of the kernel, with which a function is an interface."""
 HAS_RDMA = "infiniband_verbs/*"
 """Not infiniband/*, which is absent while a pod has the RDMA device to itself: ib_class is tied to network namespaces
@@ -110,7 +110,7 @@ class FunctionSelector:
     def by_driver(self) -> list[Any]:
         """The drivers, grouped by the nodes that their functions need; tests of all drivers if none is named."""
         if not self.drivers:
-            return [KERNEL] if self.isRdma or self.vdpaType else [["vfio-pci"], list(_UIO), KERNEL]
+            return [KERNEL] if self.isRdma or self.vdpaType else [["vfio-pci"], list(UIO), KERNEL]
         alike: dict[str, list[str]] = {}
         for driver in self.drivers:
             alike.setdefault(_kind(driver), []).append(driver)
@@ -148,7 +148,7 @@ class FunctionSelector:
     def nodes(self, drivers: Any) -> list[Any]:  # noqa: ANN401  one of ``by_driver``
         """The nodes of functions with such a driver."""
         nodes = list(_VFIO) if "vfio-pci" in drivers else []
-        nodes += [_UIO_NODE] if set(drivers) & set(_UIO) else []
+        nodes += [_UIO_NODE] if set(drivers) & set(UIO) else []
         nodes += _RDMA if self.isRdma else []
         nodes += ["/dev/{each:vdpa*/vhost-vdpa-*}"] if self.vdpaType == "vhost" else []
         return nodes + (["/dev/vhost-net", "/dev/net/tun"] if self.needVhostNet else [])
@@ -158,7 +158,7 @@ class FunctionSelector:
         info: dict[str, Any] = {"generic": {"deviceID": ID}}
         if "vfio-pci" in drivers:
             info["vfio"] = {"mount": "/dev/vfio/vfio", "dev-mount": _GROUP}
-        if set(drivers) & set(_UIO):
+        if set(drivers) & set(UIO):
             info["uio"] = {"mount": _UIO_NODE}
         if self.isRdma:
             info["rdma"] = _RDMA_INFO
@@ -212,4 +212,4 @@ def meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(driver: str) -> str:
-    return "uio" if driver in _UIO else driver if driver == "vfio-pci" else "kernel"
+    return "uio" if driver in UIO else driver if driver == "vfio-pci" else "kernel"
