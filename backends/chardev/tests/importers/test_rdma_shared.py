@@ -109,3 +109,11 @@ def test_a_plugin_that_the_chart_does_not_deploy(importing, key):
 def test_nothing_of_it(importing):
     (told,) = importing.refused("k8s-rdma-shared-dev-plugin", "kind: NicClusterPolicy\nspec: {}\n")
     assert told.startswith("theirs: found nothing of it, expected a mapping with the key configList, or a chart's ")
+
+
+def test_a_model_that_is_none(imported):
+    """No function has it, so it isn't offered in silence."""
+    pool = "{resourceName: it, rdmaHcaMax: 4, selectors: {vendors: [15b3], deviceIDs: [<device>]}}"
+    written = imported(f"configList: [{pool}]\n")
+    assert (written.resources, [one["what"] for one in written.not_kept]) == ({}, ["selectors"])
+    assert written.not_kept[0]["why"].endswith("expected hexadecimal digits, found <device>")

@@ -469,3 +469,27 @@ def test_pools_before_selectors(imported, tree, more, found):
     pool = f'{{"resourceName": "old", "rootDevices": ["17:00.0", "0000:18:00.0"], {more}}}'
     written = imported(f'{{"resourceList": [{pool}]}}\n')
     assert (list(written.given("intel.com/old")), written.not_kept) == (found, [])
+
+
+@pytest.mark.parametrize(
+    ("selector", "key", "why"),
+    [
+        (
+            '"rootDevices": ["$pci_string"]',
+            "rootDevices",
+            "expected PCI addresses such as 0000:3b:00.0, found $pci_string",
+        ),
+        (
+            '"pciAddresses": ["<address>"]',
+            "pciAddresses",
+            "expected PCI addresses such as 0000:3b:00.0, found <address>",
+        ),
+        ('"vendors": ["<vendor>"]', "vendors", "expected hexadecimal digits, found <vendor>"),
+        ('"devices": ["1018", ""]', "devices", "expected hexadecimal digits, found nothing"),
+    ],
+)
+def test_what_no_function_has(imported, selector, key, why):
+    """Somebody has to write it yet, so it isn't offered in silence."""
+    written = imported(f'{{"resourceList": [{{"resourceName": "a", "selectors": {{{selector}}}}}]}}\n')
+    assert written.resources == {}
+    assert [(one["what"], one["why"]) for one in written.not_kept] == [(key, f"{why}; what it selects is left out")]

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, Written, in_any_case, items
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, TOO_MANY
-from dpgateway_chardev.importers.sriov_selectors import LINKS
+from dpgateway_chardev.importers.sriov_selectors import HEXADECIMAL, LINKS
 
 _PREFIX = "rdma"
 _CHARTS_MOST = 63
@@ -119,6 +119,9 @@ def _reasons(pool: RdmaPool) -> Iterator[tuple[str, str]]:
         yield "rdmaHcaMax", TOO_MANY
     if not pool.devices and pool.selectors == RdmaSelectors():
         yield "selectors", "the plugin ends if a resource has neither selectors nor devices"
+    for text in (*pool.selectors.vendors, *pool.selectors.deviceIDs):
+        if not HEXADECIMAL.fullmatch(text):
+            yield "selectors", f"vendors and deviceIDs: expected hexadecimal digits, found {text or 'nothing'}"
     if set(pool.selectors.linkTypes) - LINKS.keys():
         yield "linkTypes", f"only {' and '.join(LINKS)} are known"
 

@@ -19,7 +19,7 @@ def unknown(selector: FunctionSelector) -> Iterator[tuple[str, str]]:
     """The keys that can't be converted, with reasons."""
     if set(selector.auxTypes) != {"sf"}:
         yield "auxTypes", "expected sf, because the plugin itself takes nothing else"
-    yield from selector.wrong_links_or_numbers
+    yield from selector.wrong_values
 
 
 def matches(selector: FunctionSelector) -> Iterator[dict[str, Any]]:

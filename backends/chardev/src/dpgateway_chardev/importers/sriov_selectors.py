@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 ID = "{kernel}"
@@ -45,6 +45,15 @@ _RDMA_INFO = {
     "rdma_dev": _RDMA_DEVICE,
 }
 _VERSION = "1.1.0"  # of the device-info specification
+HEXADECIMAL = re.compile("(0x)?[0-9A-Fa-f]{1,4}")
+_FORMS = (
+    (("vendors", "devices"), HEXADECIMAL, "hexadecimal digits"),
+    (
+        ("pciAddresses", "rootDevices"),
+        re.compile(r"([0-9A-Fa-f]{4,}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7](#.*)?"),
+        "PCI addresses such as 0000:3b:00.0",
+    ),
+)
 _FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
 LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
 _VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
@@ -84,10 +93,13 @@ class FunctionSelector:
         yield from ((key, text) for key, text in why.items() if getattr(self, key))
         if self.vdpaType not in {"", *_VDPA}:
             yield "vdpaType", f"only {' and '.join(_VDPA)} are known"
-        yield from self.wrong_links_or_numbers
+        yield from self.wrong_values
 
     @property
-    def wrong_links_or_numbers(self) -> Iterator[tuple[str, str]]:
+    def wrong_values(self) -> Iterator[tuple[str, str]]:
+        for keys, form, expected in _FORMS:
+            wrong = ((key, text) for key in keys for text in getattr(self, key) if not form.fullmatch(text))
+            yield from ((key, f"expected {expected}, found {text or 'nothing'}") for key, text in islice(wrong, 1))
         if set(self.linkTypes) - LINKS.keys():
             yield "linkTypes", f"only {' and '.join(LINKS)} are known"
         for key in ("pfNames", "rootDevices"):
