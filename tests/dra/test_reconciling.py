@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNo
 from tests.node.lister import Lister
 from tests.support.resources import NAME
 from tests.support.specs import own
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 AT_ONCE, LATER = Pauses(600, 0), Pauses(600, 600)
 """How long something must be seen until it is believed."""
@@ -283,6 +284,90 @@ async def test_it_looks_by_itself_and_after_a_registration(
     reconciling.look_soon()
     await until(lambda: not node.records)
     running.cancel()
+
+
+# claims of pods that were deleted while no kubelet ran
+
+
+@asynccontextmanager
+async def looking(reconciling: Reconciling) -> AsyncIterator[None]:
+    task = asyncio.create_task(reconciling.run())
+    yield
+    task.cancel()
+
+
+@pytest.fixture
+async def extended(node: ClaimNode, claims: NodeClaims, kubelet: Kubelet) -> ClaimRecord:
+    """A claim of a pod's extended resources that was prepared. The pod has its directory."""
+    node.make_class("things", NAME)
+    asked = node.allocate("c", "a")
+    node.extend("c", "things")
+    await claims.prepare([asked])
+    (kubelet.pods / "uid-c").mkdir()
+    return claims.records[asked.uid]
+
+
+async def test_a_removed_directory_ends_the_claim_of_its_pod(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, resource: ClaimedResource
+) -> None:
+    """Neither a registration nor a second look is awaited."""
+    async with looking(kubelet.compares(claims, LATER)):
+        await until(lambda: kubelet.lister.calls)
+        delete(node)
+        (kubelet.pods / "uid-c").rmdir()
+        await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"]
+
+
+async def test_a_claim_that_goes_later_than_its_pod(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+) -> None:
+    async with looking(kubelet.compares(claims, Pauses(600, 600, 0.01))):
+        (kubelet.pods / "uid-c").rmdir()
+        await until(lambda: len([one for one in node.api.asked if one == "GET resourceclaims c"]) > 3)
+        delete(node)
+        await until(lambda: not node.records)
+
+
+async def test_a_container_that_runs_keeps_the_claim_of_a_pod_that_is_gone(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+) -> None:
+    delete(node)
+    (kubelet.pods / "uid-c").rmdir()
+    reconciling, runs = kubelet.compares(claims), frozenset({"uid-c"})
+
+    async def running(pods: frozenset[str]) -> frozenset[str]:
+        return pods & runs
+
+    claims.running = running
+    for _ in range(3):
+        await reconciling.look()
+    assert "c" in node.records
+    runs = frozenset()
+    await reconciling.look()
+    assert node.records == {}
+
+
+async def test_a_claim_that_others_may_share_waits_for_a_second_look(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    reconciling = kubelet.compares(claims, LATER)
+    delete(node)
+    assert await reconciling.look()
+    assert "c" in node.records
+
+
+async def test_pods_that_come_and_go_cost_the_api_server_nothing(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+) -> None:
+    async with looking(kubelet.compares(claims)):
+        await until(lambda: kubelet.lister.calls)
+        await node.api.down()
+        for number in range(3):
+            (kubelet.pods / f"uid-{number}").mkdir()
+            (kubelet.pods / f"uid-{number}").rmdir()
+        await turns()
+    assert len(kubelet.lister.calls) == 1
 
 
 # claims without their records

@@ -164,3 +164,16 @@ async def test_slices_of_an_earlier_gateway_stay_until_it_is_known_what_pods_hol
     await gateway.start()
     await cluster.until("next", "Running", within=BUSY)
     assert slices(cluster) == before
+
+
+async def test_devices_of_a_pod_that_was_deleted_while_its_kubelet_was_away(cluster, gateway, kubelet):
+    """The kubelet itself asks for the end of such a claim after a minute only."""
+    await gateway.start(thing("dra"))
+    await cluster.run("claim", {"c": {THING: 4}}, within=BUSY)
+    await kubelet.kill()
+    cluster.delete("claim", force=True)
+    cluster.create("next", {"c": {THING: 4}})
+    since = len(kubelet.events)
+    await kubelet.start()
+    await cluster.until("next", "Running", within=BUSY)
+    assert not [one for one in kubelet.events[since:] if one.kind == "unprepare"]

@@ -1,5 +1,5 @@
 """Compares the records of claims with the kubelet and the API server: at the start, after each registration by a
-kubelet, and every PERIOD.
+kubelet, once the directories of a claim's pods have gone, and every ``Pauses.usual``.
 
 Theory of operation. Two things can be wrong, and each is believed only after a second look, because a kubelet that has
 just started lists no pods, and a claim may come or go during a look:
@@ -8,7 +8,11 @@ just started lists no pods, and a claim may come or go during a look:
     a claim without its record   the record was lost, with ``state_dir`` for example. It is made again, of what kubelet
                                  and API server say; until then no claim gets devices
 
-Where records were never compared before (a new ``state_dir``), a claim without a record is believed at once.
+Where records were never compared before (a new ``state_dir``), a claim without a record is believed at once. So is the
+end of a claim that was made for one pod, once the API server has neither (``claims.staleness.over``): a pod was deleted
+by force while no kubelet ran, and the next kubelet asks for the end of such claims after 60 s only (reconcileLoop in
+pkg/kubelet/cm/dra/manager.go), while the scheduler has given the devices away. It removes the directory of such a pod
+within 2 s of the end of its containers.
 
 A node without doubtful claims asks the kubelet alone: the API server gets no request.
 """
@@ -27,11 +31,13 @@ from dpgateway.cluster.server import ObjectKind
 from dpgateway.dra.claims.choosing import chosen
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
-from dpgateway.dra.claims.staleness import NodeEvidence, given_up, unused
+from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unused
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.tasks import backoff
 from dpgateway.node.podresources import ListedClaim, PodResources
+from dpgateway.node.pods import PodDirectories
 
 Key = tuple[str, str]
 """The namespace and the name of a claim."""
@@ -45,6 +51,9 @@ class Pauses(NamedTuple):
     usual: float = 600.0
     doubtful: float = 30.0
     """While something is in doubt; a doubt is believed after so long."""
+    first: float = 1.0
+    """After a failure, and while the API server still has a claim that nothing on the node uses; then twice as long
+    each time."""
 
 
 PAUSES = Pauses()
@@ -57,8 +66,13 @@ class Reconciling:
         """``pods``: the kubelet's directory with a directory for each pod."""
         self._claims, self._store, self._log = claims, claims.store, claims.parts.log
         self._pod_resources, self._pods, self._pauses = pod_resources, pods, pauses
+        self._directories = PodDirectories(pods, self._hint)
         self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
-        self._wake = asyncio.Event()
+        self._wake, self._hinted = asyncio.Event(), asyncio.Event()
+        self._unused: dict[str, ClaimRecord] = {}
+        """`_unused` contains the records that nothing on the node used at the last look, keyed by uid."""
+        self._again = 0
+        """The number of looks in a row that failed, or left the same records unused."""
         self._stale: dict[str, tuple[ClaimRecord, float]] = {}
         """`_stale` contains the records that look stale, and since when on the loop's clock, keyed by uid."""
         self._missing: dict[Key, float] = {}
@@ -69,26 +83,60 @@ class Reconciling:
         self._pod_resources.new_kubelet()
         self._wake.set()
 
+    def _hint(self) -> None:
+        """The directory of a pod has come or gone."""
+        self._hinted.set()
+
     async def run(self) -> None:
         """Never returns. Begins once the records were read."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._directories.run(), name="watch the directories of claims' pods")
+            group.create_task(self._follow_directories(), name="find claims without pods")
+            while True:
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(await self._look()):
+                        await self._wake.wait()
+
+    async def _follow_directories(self) -> None:
+        """The claims of a pod that ends with its kubelet have ended before its directory goes, so a look is rare."""
         while True:
-            self._wake.clear()
-            doubtful = True
-            try:
-                doubtful = await self.look()
-                self._complaint.over()
-            except (GatewayError, OSError) as error:
-                self._complaint.say(str(error))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pauses.doubtful if doubtful else self._pauses.usual):
-                    await self._wake.wait()
+            await self._hinted.wait()
+            self._hinted.clear()
+            with contextlib.suppress(GatewayError, OSError):
+                there = await self._store.on_disk(self._seen)
+                if any(unused(one, NodeEvidence((), there)) for one in self._unseen()):
+                    self._wake.set()
+
+    def _unseen(self) -> Sequence[ClaimRecord]:
+        """The records that something on the node used at the last look, or that came since."""
+        return [one for uid, one in self._store.records.items() if self._unused.get(uid) is not one]
+
+    async def _look(self) -> float:
+        """Looks, and returns the seconds until the next look."""
+        before = self._unused
+        try:
+            doubtful = await self.look()
+        except (GatewayError, OSError) as error:
+            self._complaint.say(str(error))
+            self._again += 1
+            return backoff(self._again, self._pauses.doubtful, self._pauses.first)
+        self._complaint.over()
+        if not self._unused or self._unused.keys() - before.keys():
+            self._again = 0
+        if doubtful:
+            return self._pauses.doubtful
+        if not self._unused:
+            return self._pauses.usual
+        self._again += 1
+        return backoff(self._again, self._pauses.usual, self._pauses.first)
 
     async def look(self) -> bool:
         """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
         await self._store.look_for_damage()
         before = self._recorded()
         found = await self._pod_resources.claims()
-        directories = await self._store.on_disk(self._directories)
+        directories = await self._store.on_disk(self._seen)
         ours = {
             (one.namespace, one.name): one
             for one in found.claims
@@ -112,7 +160,7 @@ class Reconciling:
     def _recorded(self) -> frozenset[Key]:
         return frozenset((one.namespace, one.name) for one in self._store.records.values())
 
-    def _directories(self) -> frozenset[str] | None:
+    def _seen(self) -> frozenset[str] | None:
         """The uids of the pods that have a directory; None if it can't be seen: there is always one. Blocks."""
         try:
             return frozenset(path.name for path in self._pods.iterdir()) or None
@@ -194,23 +242,35 @@ class Reconciling:
                 await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._end, record)))
 
     async def _end_stale(self, node: NodeEvidence) -> None:
-        """Ends the records that were stale at two looks."""
+        """Ends the records that were stale at two looks, or are certain to be."""
         before, self._stale, now = self._stale, {}, asyncio.get_running_loop().time()
-        for record in [one for one in self._store.records.values() if unused(one, node)]:
+        self._unused = {uid: one for uid, one in self._store.records.items() if unused(one, node)}
+        certain = []
+        for record in tuple(self._unused.values()):
             found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
             if not (why := given_up(record, found, self._claims.driver)):
                 continue
             same, since = before.get(record.uid, (None, now))
-            if same is not record or now - since < self._pauses.doubtful:
+            if over(record, found) or (same is record and now - since >= self._pauses.doubtful):
+                certain.append((record, why))
+            else:
                 self._stale[record.uid] = record, since if same is record else now
-                continue
-            ended = await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._end, record)))
+
+        # Together: a driver may take its time to release one of them.
+        calls = [self._claims.lanes.call(one.uid, partial(self._end, one)) for one, _ in certain]
+        for (record, why), ended in zip(certain, await asyncio.shield(asyncio.gather(*calls)), strict=True):
             if ended:
+                self._unused.pop(record.uid, None)
                 self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
 
     async def _end(self, record: ClaimRecord) -> bool:
-        """Unless something has happened to the claim since the look."""
-        if self._store.records.get(record.uid) is not record:
+        """Unless something has happened to the claim since the look, or a container of its pods runs."""
+        same = self._store.records.get(record.uid) is record
+        if not same or (record.phase is not Phase.ENDING and await self._runs(record)):
             return False
         await self._claims.ends.end(record)
         return True
+
+    async def _runs(self, record: ClaimRecord) -> bool:
+        """Whether a container of the claim's pods runs, as far as anybody says."""
+        return bool(await self._claims.running(frozenset(uid for uid, _ in record.pods)))

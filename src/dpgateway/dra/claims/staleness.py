@@ -45,3 +45,13 @@ def given_up(record: ClaimRecord, claim: Mapping[str, Any] | None, driver: str) 
     if had and had.isdisjoint((one.pool, one.device, one.share_id) for one in now.results):
         return f"{record} is allocated to other devices"
     return ""
+
+
+def over(record: ClaimRecord, claim: Mapping[str, Any] | None) -> bool:
+    """Whether an unused claim that was given up can't come back into use: the scheduler made it for one pod, and it is
+    gone at the API server, as that pod is. A kubelet reads a claim there before it prepares it. Another claim may be in
+    use by pods of which the record doesn't know. One that is there still may be allocated again, and a kubelet that has
+    it prepared doesn't ask for that once more.
+    """
+    gone = claim is None or str(claim["metadata"]["uid"]) != record.uid
+    return gone and bool(record.pods and record.given) and all(one.extended for one in record.given)
