@@ -148,7 +148,8 @@ class Listed(PodResources):
             listed = tuple([ListedDevice(DRIVER, POOL, device, (cdi,), "") for device, cdi in devices.items()])
             if name not in self._node.forced:  # no longer an active pod
                 found.append(ListedClaim("default", name, frozenset([f"pod-{name}"]), listed))
-        return ListedClaims(tuple(found), len(found) + 1)
+        pods = {(one.namespace, pod) for one in found for pod in one.pods}
+        return ListedClaims(tuple(found), frozenset({("default", "other"), *pods}))
 
 
 class LivingNode:

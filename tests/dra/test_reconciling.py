@@ -329,23 +329,65 @@ async def test_a_claim_that_goes_later_than_its_pod(
         await until(lambda: not node.records)
 
 
-async def test_a_container_that_runs_keeps_the_claim_of_a_pod_that_is_gone(
-    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+class Runtime:
+    """Which pods have containers, as the container runtime says."""
+
+    def __init__(self, *pods: str) -> None:
+        self.pods: frozenset[str] | None = frozenset(pods)
+
+    async def running(self, pods: frozenset[str]) -> frozenset[str] | None:
+        return None if self.pods is None else self.pods & pods
+
+
+@pytest.mark.parametrize("directory", [True, False])
+async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, *, directory: bool
 ) -> None:
+    """One that was deleted by force is in no sum of the scheduler; one that failed keeps its directory."""
+    runtime, reconciling = Runtime("uid-c"), kubelet.compares(claims)
+    claims.running = runtime.running
     delete(node)
-    (kubelet.pods / "uid-c").rmdir()
-    reconciling, runs = kubelet.compares(claims), frozenset({"uid-c"})
+    if not directory:
+        (kubelet.pods / "uid-c").rmdir()
+    for _ in range(3):
+        await reconciling.look()
+    in_use = claims.usage(NAME).value
+    assert in_use.held == frozenset("a")
+    assert in_use.counted == {}
+    assert in_use.holder("a") == "claim default/c, whose pod is gone"
+    runtime.pods = frozenset()
+    await reconciling.look()
+    assert (node.records, claims.store.gone) == ({}, frozenset())
 
-    async def running(pods: frozenset[str]) -> frozenset[str]:
-        return pods & runs
 
-    claims.running = running
+@pytest.mark.parametrize("sign", ["nobody knows what runs", "it is listed", "the kubelet lists no pods"])
+async def test_a_pod_with_a_directory_is_not_gone(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, sign: str
+) -> None:
+    runtime, reconciling = Runtime(), kubelet.compares(claims)
+    claims.running = runtime.running
+    delete(node)
+    if sign == "nobody knows what runs":
+        runtime.pods = None
+    elif sign == "it is listed":
+        kubelet.lists(("other", {}), pod="pod-c")  # kubelets before 1.36 don't list the claim
+    else:
+        kubelet.lists_no_pods()
     for _ in range(3):
         await reconciling.look()
     assert "c" in node.records
-    runs = frozenset()
+
+
+async def test_a_pod_that_is_not_listed_once_costs_no_request(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+) -> None:
+    """A kubelet that has just started lists its static pods first."""
+    reconciling = kubelet.compares(claims)
+    await node.api.down()
     await reconciling.look()
-    assert node.records == {}
+    kubelet.lists(("c", {"a": "x"}))
+    await reconciling.look()
+    assert claims.usage(NAME).value.counted == {"a": NAME}
 
 
 async def test_a_claim_that_others_may_share_waits_for_a_second_look(

@@ -149,7 +149,10 @@ async def test_claims_name_their_pods_and_devices(kubelet, asked):
         ListedDevice("dra.example.com", "n1/pool", "a", ("vendor.com/a=1",), "share-1"),
         ListedDevice("other.example.com", "n1", "b", (), ""),
     )
-    assert await asked.claims() == ((ListedClaim("team", "c", frozenset("pq"), devices),), 2)
+    assert await asked.claims() == (
+        (ListedClaim("team", "c", frozenset("pq"), devices),),
+        frozenset({("team", "p"), ("team", "q")}),
+    )
 
 
 NAMES = st.text(max_size=5)

@@ -129,6 +129,8 @@ def test_claims_of_a_resource_that_is_not_offered_any_more():
     text = "not offered by DRA any more, but claim d/c (pod p) has x"
     assert found(replace(GOOD, resources=())) == [("warning", NAME, text, dra_troubles.AWAIT_CLAIM)]
     assert found(replace(GOOD, resources=()), only="example.com/b") == []
+    gone = replace(GOOD, resources=(), claims=(replace(CLAIM, gone=True),))
+    assert "(pod p, gone: the claim ends once no container of it runs)" in found(gone)[0][2]
 
 
 def test_without_a_kubelet_that_is_the_trouble():

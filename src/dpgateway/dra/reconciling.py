@@ -31,7 +31,7 @@ from dpgateway.cluster.server import ObjectKind
 from dpgateway.dra.claims.choosing import chosen
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
-from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unused
+from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unlisted, unused
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.complaint import Complaint
@@ -52,11 +52,15 @@ class Pauses(NamedTuple):
     doubtful: float = 30.0
     """While something is in doubt; a doubt is believed after so long."""
     first: float = 1.0
-    """After a failure, and while the API server still has a claim that nothing on the node uses; then twice as long
-    each time."""
+    """After a failure, after a registration, and while the API server still has a claim that nothing on the node uses;
+    then twice as long each time."""
+    soon: float = 10.0
+    """While a pod that is gone has claims, or may have some that another front lists by that pod."""
 
 
 PAUSES = Pauses()
+SETTLING = 6
+"""Looks after a registration, within a minute, at which a kubelet may still be ending pods that it knows no more."""
 
 
 class Reconciling:
@@ -71,8 +75,14 @@ class Reconciling:
         self._wake, self._hinted = asyncio.Event(), asyncio.Event()
         self._unused: dict[str, ClaimRecord] = {}
         """`_unused` contains the records that nothing on the node used at the last look, keyed by uid."""
+        self._unlisted: dict[str, ClaimRecord] = {}
+        """The same of the records whose pods the kubelet didn't list."""
+        self._asked: dict[str, ClaimRecord] = {}
+        """The same of the records that looked as if their pods were gone."""
         self._again = 0
-        """The number of looks in a row that failed, or left the same records unused."""
+        """The number of looks in a row that failed, or found the same records so."""
+        self._settled = SETTLING
+        """The number of looks since the last registration."""
         self._stale: dict[str, tuple[ClaimRecord, float]] = {}
         """`_stale` contains the records that look stale, and since when on the loop's clock, keyed by uid."""
         self._missing: dict[Key, float] = {}
@@ -81,6 +91,7 @@ class Reconciling:
     def look_soon(self) -> None:
         """A kubelet has registered the driver, perhaps one that has just started."""
         self._pod_resources.new_kubelet()
+        self._settled = 0
         self._wake.set()
 
     def _hint(self) -> None:
@@ -114,22 +125,35 @@ class Reconciling:
 
     async def _look(self) -> float:
         """Looks, and returns the seconds until the next look."""
-        before = self._unused
+        asked, listed, pauses = self._asked, self._unlisted, self._pauses
         try:
             doubtful = await self.look()
         except (GatewayError, OSError) as error:
             self._complaint.say(str(error))
             self._again += 1
-            return backoff(self._again, self._pauses.doubtful, self._pauses.first)
+            return backoff(self._again, pauses.doubtful, pauses.first)
         self._complaint.over()
-        if not self._unused or self._unused.keys() - before.keys():
-            self._again = 0
+        self._settled += 1
+        self._again = self._again + 1 if self._asked and self._asked.keys() <= asked.keys() else 1
+
+        # It takes two looks to ask about a pod that isn't listed.
+        if self._unlisted.keys() - listed.keys():
+            return pauses.first
         if doubtful:
-            return self._pauses.doubtful
-        if not self._unused:
-            return self._pauses.usual
-        self._again += 1
-        return backoff(self._again, self._pauses.usual, self._pauses.first)
+            return pauses.doubtful
+        longest = pauses.soon if self._store.gone or self._away else pauses.usual
+        if self._asked:
+            return backoff(self._again, longest, pauses.first)
+        # A new kubelet ends the containers of the pods that it refuses, and not their claims.
+        settles = self._store.records and self._settled <= SETTLING
+        return min(longest, backoff(self._settled, longest, pauses.first)) if settles else longest
+
+    @property
+    def _away(self) -> bool:
+        """Whether a claim has devices that another front lists as the scheduler counts its pod (``use.counted``)."""
+        store = self._store
+        given = (given for one in store.records.values() for given in one.given)
+        return any(one.extended and one.resource not in store.offerings for one in given)
 
     async def look(self) -> bool:
         """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
@@ -154,7 +178,7 @@ class Reconciling:
         listed = {(one.namespace, one.name): one for one in found.claims}
         await self._go_on()
         await self._follow_pods(listed, directories)
-        await self._end_stale(NodeEvidence(listed.keys(), directories))
+        await self._end_stale(NodeEvidence(listed.keys(), directories, found.pods))
         return bool(without or self._stale or self._store.doubt.value)
 
     def _recorded(self) -> frozenset[Key]:
@@ -243,34 +267,52 @@ class Reconciling:
 
     async def _end_stale(self, node: NodeEvidence) -> None:
         """Ends the records that were stale at two looks, or are certain to be."""
-        before, self._stale, now = self._stale, {}, asyncio.get_running_loop().time()
-        self._unused = {uid: one for uid, one in self._store.records.items() if unused(one, node)}
-        certain = []
-        for record in tuple(self._unused.values()):
-            found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
-            if not (why := given_up(record, found, self._claims.driver)):
+        before, self._stale = self._stale, {}
+        records, listed = self._store.records, self._unlisted
+        self._unused = {uid: one for uid, one in records.items() if unused(one, node)}
+        self._unlisted = {uid: one for uid, one in records.items() if unlisted(one, node)}
+        self._asked = self._unused | {uid: one for uid, one in self._unlisted.items() if listed.get(uid) is one}
+
+        certain, gone = [], set[str]()
+        for record in tuple(self._asked.values()):
+            claims, found = self._claims, None
+            if record.uid not in self._store.gone:
+                found = await claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
+            if not (why := given_up(record, found, claims.driver)):
                 continue
-            same, since = before.get(record.uid, (None, now))
-            if over(record, found) or (same is record and now - since >= self._pauses.doubtful):
-                certain.append((record, why))
-            else:
-                self._stale[record.uid] = record, since if same is record else now
+            if over(record, found):
+                gone.add(record.uid)
+            elif record.uid not in self._unused or not self._was_stale(record, before):
+                continue
+            certain.append((record, why))
+        self._store.pods_gone(frozenset(gone))
 
         # Together: a driver may take its time to release one of them.
         calls = [self._claims.lanes.call(one.uid, partial(self._end, one)) for one, _ in certain]
         for (record, why), ended in zip(certain, await asyncio.shield(asyncio.gather(*calls)), strict=True):
             if ended:
-                self._unused.pop(record.uid, None)
+                self._asked.pop(record.uid, None)
                 self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
+        self._store.pods_gone(self._store.gone & records.keys())
+
+    def _was_stale(self, record: ClaimRecord, before: Mapping[str, tuple[ClaimRecord, float]]) -> bool:
+        """Whether the record was stale at an earlier look, long enough ago."""
+        now = asyncio.get_running_loop().time()
+        same, since = before.get(record.uid, (None, now))
+        if same is record and now - since >= self._pauses.doubtful:
+            return True
+        self._stale[record.uid] = record, since if same is record else now
+        return False
 
     async def _end(self, record: ClaimRecord) -> bool:
-        """Unless something has happened to the claim since the look, or a container of its pods runs."""
-        same = self._store.records.get(record.uid) is record
-        if not same or (record.phase is not Phase.ENDING and await self._runs(record)):
+        """Unless something has happened to the claim since the look, or a container of its pods may run. Where nobody
+        knows what runs, the directories of the pods tell.
+        """
+        if self._store.records.get(record.uid) is not record:
             return False
+        if record.phase is not Phase.ENDING:
+            running = await self._claims.running(frozenset(uid for uid, _ in record.pods))
+            if running or (running is None and record.uid not in self._unused):
+                return False
         await self._claims.ends.end(record)
         return True
-
-    async def _runs(self, record: ClaimRecord) -> bool:
-        """Whether a container of the claim's pods runs, as far as anybody says."""
-        return bool(await self._claims.running(frozenset(uid for uid, _ in record.pods)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dpgateway.cluster.server import ApiServer, Object
@@ -102,7 +102,12 @@ class Reporting:
             parts.ownership.other.value or None,
             withdrawn,
             self._slices(found.get("slices")),
-            tuple([one.status for one in sorted(parts.claims.records.values(), key=str)]),
+            tuple(
+                [
+                    replace(one.status, gone=one.uid in parts.claims.store.gone)
+                    for one in sorted(parts.claims.records.values(), key=str)
+                ]
+            ),
             found.get("doubt"),
             found.get("refused"),
             ApiServerStatus(parts.server.url, found.get("api_server")),

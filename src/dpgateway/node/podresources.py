@@ -60,8 +60,8 @@ class ListedClaims(NamedTuple):
     """The claims of a kubelet's pods."""
 
     claims: tuple[ListedClaim, ...]
-    pods: int
-    """The number of pods, with and without claims: a kubelet that has just started lists none."""
+    pods: frozenset[tuple[str, str]]
+    """The namespace and the name of each pod, with and without claims: a kubelet that has just started lists none."""
 
 
 class PodResources:
@@ -140,7 +140,8 @@ def claims(raw: bytes) -> ListedClaims:
             pods.setdefault(key, set()).add(cut(pod.name, LONGEST_NAME))
             devices.setdefault(key, {}).update(dict.fromkeys(map(_device, one.claim_resources)))
     found = tuple([ListedClaim(*key, frozenset(names), tuple(devices[key])) for key, names in pods.items()])
-    return ListedClaims(found, len(answer.pod_resources))
+    names = ((cut(pod.namespace, LONGEST_NAME), cut(pod.name, LONGEST_NAME)) for pod in answer.pod_resources)
+    return ListedClaims(found, frozenset(names))
 
 
 def _device(one: wire.ClaimResource) -> ListedDevice:

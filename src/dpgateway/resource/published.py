@@ -73,6 +73,8 @@ class ClaimStatus:
     since: str | None
     pods: tuple[str, ...]
     given: tuple[GivenStatus, ...]
+    gone: bool = False
+    """Whether its pods are gone for the scheduler, but may still have running containers."""
 
 
 @dataclass(frozen=True, slots=True)

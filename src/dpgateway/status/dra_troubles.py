@@ -179,7 +179,8 @@ def _of_claims(dra: DraStatus, only: str) -> Iterator[Trouble]:
 
 
 def _named(claim: ClaimStatus) -> str:
-    pods = f" (pod {', '.join(claim.pods)})" if claim.pods else ""
+    gone = ", gone: the claim ends once no container of it runs" if claim.gone else ""
+    pods = f" (pod {', '.join(claim.pods)}{gone})" if claim.pods else ""
     return f"claim {claim.namespace}/{claim.name}{pods}"
 
 

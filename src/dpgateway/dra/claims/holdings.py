@@ -26,6 +26,8 @@ class ClaimHoldings(InUse):
     doubt: str = ""
     """Why claims without a record here may have devices; empty if none can. In doubt an id that only the journal knows
     is in use, and nothing is known to the pool."""
+    gone: frozenset[str] = frozenset()
+    """The claims, by uid, whose pods are gone for the scheduler, but may still have running containers."""
 
     @cached_property
     def by_id(self) -> Mapping[str, tuple[ClaimRecord, ...]]:
@@ -56,6 +58,8 @@ class ClaimHoldings(InUse):
         return {id_: tuple(map(_holder, claims)) for id_, claims in self.by_id.items()}
 
     def holder(self, id_: str) -> str:
+        if gone := [one for one in self.by_id.get(id_, ()) if one.uid in self.gone]:
+            return f"{gone[0]}, whose pod is gone"
         pods = {f"{one.namespace}/{name}" for one in self.by_id.get(id_, ()) for _, name in one.pods}
         return pods.pop() if len(pods) == 1 else ""
 
@@ -73,7 +77,10 @@ class ClaimHoldings(InUse):
     def counted(self) -> Mapping[str, str]:
         if self.doubt:
             return {}
-        asked = {id_: {one.counted(self.resource).get(id_, "") for one in claims} for id_, claims in self.by_id.items()}
+        asked = {
+            id_: {"" if one.uid in self.gone else one.counted(self.resource).get(id_, "") for one in claims}
+            for id_, claims in self.by_id.items()
+        }
         return {id_: name for id_, (name, *others) in asked.items() if name and not others}
 
     def numa_nodes(self, id_: str) -> tuple[int, ...]:
@@ -95,11 +102,18 @@ class ClaimHoldings(InUse):
 
     # events
 
-    def told(self, claims: Iterable[ClaimRecord], doubt: str = "", *, recalled: bool = False) -> Self:
+    def told(
+        self,
+        claims: Iterable[ClaimRecord],
+        doubt: str = "",
+        gone: frozenset[str] = frozenset(),
+        *,
+        recalled: bool = False,
+    ) -> Self:
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
         own = {one.uid: one for one in claims if any(given.resource == self.resource for given in one.given)}
-        new = replace(self, claims=own, doubt=doubt, looked=not doubt, granted={})
+        new = replace(self, claims=own, doubt=doubt, gone=gone & own.keys(), looked=not doubt, granted={})
         if not recalled:
             return new
         # The driver of an earlier gateway may have worked on these; the journal may be gone.
@@ -131,4 +145,4 @@ def _holder(one: ClaimRecord) -> str:
     return f"{one} (pod {pods})" if pods else str(one)
 
 
-_TOLD = operator.attrgetter("claims", "doubt", "looked", "remembers", "granted", "unreleased")
+_TOLD = operator.attrgetter("claims", "doubt", "gone", "looked", "remembers", "granted", "unreleased")

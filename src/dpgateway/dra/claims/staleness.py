@@ -22,6 +22,8 @@ class NodeEvidence(NamedTuple):
     """The namespace and the name of each claim that the kubelet's PodResources lists."""
     pods: frozenset[str] | None
     """The uids of the pods that have a directory."""
+    names: frozenset[tuple[str, str]] = frozenset()
+    """The namespace and the name of each pod that the kubelet's PodResources lists."""
 
 
 def unused(record: ClaimRecord, node: NodeEvidence) -> bool:
@@ -30,6 +32,17 @@ def unused(record: ClaimRecord, node: NodeEvidence) -> bool:
         return False
     # A pod that was deleted by force isn't listed, but has its directory while its containers run.
     return (record.namespace, record.name) not in node.listed and node.pods.isdisjoint(uid for uid, _ in record.pods)
+
+
+def unlisted(record: ClaimRecord, node: NodeEvidence) -> bool:
+    """Whether the kubelet, which lists pods, doesn't list that of a claim made for one pod any more: it was deleted by
+    force and its containers have their grace period, or it has failed and keeps its directory. Another pod may have its
+    name, so this finds not all of them.
+    """
+    if not node.names or not _of_one_pod(record) or record.phase is Phase.ENDING:
+        return False
+    names = {(record.namespace, name) for _, name in record.pods}
+    return (record.namespace, record.name) not in (node.listed or ()) and node.names.isdisjoint(names)
 
 
 def given_up(record: ClaimRecord, claim: Mapping[str, Any] | None, driver: str) -> str:
@@ -54,4 +67,8 @@ def over(record: ClaimRecord, claim: Mapping[str, Any] | None) -> bool:
     it prepared doesn't ask for that once more.
     """
     gone = claim is None or str(claim["metadata"]["uid"]) != record.uid
-    return gone and bool(record.pods and record.given) and all(one.extended for one in record.given)
+    return gone and _of_one_pod(record)
+
+
+def _of_one_pod(record: ClaimRecord) -> bool:
+    return bool(record.pods and record.given) and all(one.extended for one in record.given)

@@ -85,6 +85,8 @@ class ClaimStore:
         """Whether the records were compared with the kubelet's claims, by this gateway or an earlier one."""
         self.lost = ""
         """Why records are missing; empty if none is, as far as known."""
+        self.gone: frozenset[str] = frozenset()
+        """The claims, by uid, whose pods are gone for the scheduler, but may still have running containers."""
         self.doubt = Observable("")
         """Why claims without a record may have devices; empty if none can."""
 
@@ -209,6 +211,12 @@ class ClaimStore:
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self._files.folder, error)
 
+    def pods_gone(self, uids: frozenset[str]) -> None:
+        """The pods of these claims, and of no others, are known to be gone for the scheduler."""
+        if uids != self.gone:
+            self.gone = uids
+            self._tell()
+
     # doubts
 
     @property
@@ -276,7 +284,7 @@ class ClaimStore:
             return
         for name, usage in self.by_resource.items():
             if only in ("", name) and isinstance(value := usage.value, ClaimHoldings):
-                usage.set(value.told(self.records.values(), self.doubt.value, recalled=recalled))
+                usage.set(value.told(self.records.values(), self.doubt.value, self.gone, recalled=recalled))
         self._leave({name: one.value for name, one in self.by_resource.items() if name not in self.offerings})
 
     def _leave(self, left: Mapping[str, InUse]) -> None:
