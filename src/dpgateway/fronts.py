@@ -226,6 +226,11 @@ class NodeFronts:
         """The DRA driver, if the kubelet calls this gateway for it until the next one is registered."""
         return () if self.dra is None or not self.dra.instance.passing else (self.dra.us.driver,)
 
+    def told_to_end(self) -> None:
+        """The process was told to end; it may serve on until another gateway has taken over."""
+        if self.dra is not None:
+            self.dra.told_to_end()
+
     def ending(self) -> None:
         """The process is about to end."""
         if self.dra is not None:

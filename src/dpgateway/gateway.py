@@ -366,6 +366,7 @@ class Gateway:
     def say_ending(self, own: str) -> None:
         """Marks this gateway, in the pod ``own``, as terminating, so that no other terminating one waits for it."""
         self._lingers = True
+        self._fronts.told_to_end()
         with suppress(OSError):  # the other one waits for longer
             say_ending(self._pods, own)
 

@@ -329,6 +329,22 @@ async def test_a_driver_that_hangs_in_a_handover_holds_up_no_other_claims(node: 
     assert (await hanging).devices
 
 
+async def test_a_claim_that_the_older_gateway_may_not_read_any_more_is_prepared_by_the_newer(
+    node: Node, simulated: Simulated, make: Any
+) -> None:
+    """A pod that is deleted by force loses its account while its gateway still serves."""
+    older = make()
+    await node.register()
+    await until(lambda: "b" in node.devices)
+    simulated.token = "another"  # noqa: S105  of a simulated server
+    preparing = asyncio.create_task(node.prepare(node.allocate("c", "b")))
+    await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
+    make()
+    await until(lambda: older.front.claims.asked)
+    simulated.token = None
+    assert (await preparing).devices
+
+
 async def test_a_resource_that_begins_in_a_handover_goes_with_the_others(node: Node, make: Any, gate: Any) -> None:
     """It has its lock already, and waits for its driver's list while the newer gateway takes the driver over."""
     lists = gate([Device("a"), Device("b")])

@@ -68,6 +68,29 @@ async def test_another_gateway_answers_without_an_api_server(node: ClaimNode, si
     assert resource.lanes.allocated == []
 
 
+async def test_an_account_that_is_refused_for_a_moment(node: ClaimNode, simulated: Simulated) -> None:
+    """An API server that has just started knows no accounts yet."""
+    claims = await node.gateway(Resource(lanes(), Device("a")))
+    simulated.token = "another"  # noqa: S105  of a simulated server
+    preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
+    await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
+    simulated.token = None
+    assert (await one(await preparing))[0].device == "a"
+
+
+async def test_a_gateway_that_ends_without_its_account_says_so(node: ClaimNode, simulated: Simulated) -> None:
+    """Its pod was deleted by force, and its token is no good any more."""
+    claims = await node.gateway(Resource(lanes(), Device("a")))
+    simulated.token = "another"  # noqa: S105  of a simulated server
+    preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
+    await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
+    claims.end()
+    found = await one(await preparing)
+    assert "claim default/c" in found
+    assert "this gateway is ending" in found
+    assert "status 401" in found
+
+
 async def test_a_claim_that_was_allocated_anew_keeps_what_it_had_before(node: ClaimNode) -> None:
     """The node was away meanwhile, so nobody has ended it here."""
     asked = node.allocate("c", "a", "b")

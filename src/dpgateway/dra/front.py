@@ -262,9 +262,14 @@ class DraFront:
         """The kubelet ended: nothing is published before the next one has registered the driver."""
         self.instance.kubelet_gone()
 
+    def told_to_end(self) -> None:
+        """The process was told to end; it may serve on until another gateway has taken over."""
+        self.claims.end()
+
     def ending(self) -> None:
         """The process is about to end: its slices stay, and the kubelet turns to a successor."""
         self._ending = True
+        self.claims.end()
         self.instance.ending()
 
     async def drain(self, grace: float) -> None:

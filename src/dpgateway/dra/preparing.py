@@ -19,6 +19,7 @@ after a kill, has to do::
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.dra.claims.choosing import NotYet, Offering, all_known, chosen, same
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.lanes import ClaimLanes
@@ -47,6 +48,8 @@ from dpgateway.resource.front import Usage
 PATIENCE = 40.0
 """Seconds that a call waits for the driver, or for another claim's end. The kubelet waits 45
 (pkg/kubelet/cm/dra/plugin)."""
+AGAIN = 0.5
+"""Seconds until an API server that doesn't accept the account is asked again."""
 
 
 class Asked(NamedTuple):
@@ -95,6 +98,8 @@ class NodeClaims:
         """Why the last claim that wanted devices got none, and since when on the monotonic clock."""
         self.asked = False
         """Whether another gateway has asked for the claims: then no call waits for a resource."""
+        self._told = False
+        """Whether this gateway was told to end."""
         self.extended = ExtendedResources(parts.server)
         self.gone: Callable[[str], str] = lambda _: ""
         """Why the devices of a pool aren't offered by DRA any more, and what to do; empty if they are."""
@@ -170,6 +175,11 @@ class NodeClaims:
         self.asked = asked
         self.store.served.notify()
 
+    def end(self) -> None:
+        """This gateway is told to end."""
+        self._told = True
+        self.store.served.notify()
+
     async def turned_over(self) -> None:
         """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
         if running := self.lanes.running | self.ends.running:
@@ -207,7 +217,7 @@ class NodeClaims:
             return _prepared(record)
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
-        found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=self._patience)
+        found = await self._read(asked)
         wanted = allocated(found, self.driver, asked)
         resources = await self.extended.asked(wanted)
         damaged = self.store.damage(asked.uid)
@@ -234,6 +244,31 @@ class NodeClaims:
         devices = "device" if extra["count"] == 1 else "devices"
         self._log.info("prepared %s: %d %s", new, extra["count"], devices, extra=extra)
         return _prepared(new)
+
+    async def _read(self, asked: Asked) -> Object | None:
+        """The claim at the API server; None if it isn't there. A server that has just started may know no accounts yet,
+        so it is asked again; but the pod of a gateway that ends may be gone, and with it its account. Raises
+        GatewayError.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience
+        while True:
+            version = self.store.served.version
+            try:
+                return await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=end - loop.time())
+            except ClusterError as error:
+                if error.status != UNAUTHORIZED or loop.time() >= end:
+                    raise
+                if self._told or self.asked:
+                    text = (
+                        f"claim {asked.namespace}/{asked.name}: this gateway is ending and may not read claims any "
+                        "more, as when its pod was deleted by force; once the kubelet asks again, the next gateway "
+                        f"answers: {error}"
+                    )
+                    raise RequestError(text) from error
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN):
+                    await self.store.served.wait(version)
 
     async def _given(self, wanted: Allocated, record: ClaimRecord | None) -> tuple[Given, ...]:
         """The ids for each request of the claim. What it had before the node's boot, or in an attempt that failed, it

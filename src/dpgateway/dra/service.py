@@ -149,10 +149,14 @@ class Service:
         return None
 
     async def _prepare(self, path: str, request: wire.NodePrepareResourcesRequest) -> Any:  # noqa: ANN401  untyped
-        if (answer := await self._elsewhere(path, request)) is not None:
-            return wire.NodePrepareResourcesResponse.FromString(answer)
         began = time.monotonic()
-        answers = await self._claims.prepare(map(_asked, request.claims))
+        while True:
+            if (answer := await self._elsewhere(path, request)) is not None:
+                return wire.NodePrepareResourcesResponse.FromString(answer)
+            answers = await self._claims.prepare(map(_asked, request.claims))
+            # A newer gateway may have asked for the claims meanwhile, and have what this one lacks.
+            if self.answering.value == HERE or not any(isinstance(one, str) for one in answers.values()):
+                break
         self._say("prepare", request, answers, began)
         found = {uid: _prepared(one) for uid, one in answers.items()}
         return wire.NodePrepareResourcesResponse(claims=found)
