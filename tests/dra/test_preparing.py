@@ -14,7 +14,7 @@ from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked, Prepared
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.use import hardware
+from dpgateway.resource.use import Used, hardware
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
@@ -66,6 +66,28 @@ async def test_another_gateway_answers_without_an_api_server(node: ClaimNode, si
     resource = Resource(lanes(), Device("a"))
     assert await (await node.gateway(resource)).prepare([asked]) == first
     assert resource.lanes.allocated == []
+
+
+async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode) -> None:
+    """The scheduler gives it away once the pod that had it was deleted by force."""
+    resource = Resource(lanes(), Device("a"))
+    claims = await node.gateway(resource)
+    other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]})
+    resource.inventory.exclude([other])
+    preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
+    await turns(200)
+    assert not preparing.done()
+    assert node.records == {}
+    resource.inventory.exclude([])
+    assert (await one(await preparing))[0].device == "a"
+
+
+async def test_hardware_that_another_name_keeps_is_not_given(node: ClaimNode) -> None:
+    resource = Resource(lanes(), Device("a"))
+    claims = await node.gateway(resource, patience=IN_VAIN)
+    other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]}, holders={"x": "d/p"})
+    resource.inventory.exclude([other])
+    assert "held as example.com/other by d/p" in await one(await claims.prepare([node.allocate("c", "a")]))
 
 
 async def test_an_account_that_is_refused_for_a_moment(node: ClaimNode, simulated: Simulated) -> None:

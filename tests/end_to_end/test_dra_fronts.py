@@ -1,5 +1,6 @@
 """A resource goes from one front to the other under pods, as the kubelet's device manager sees it."""
 
+import json
 import signal
 
 import pytest
@@ -177,3 +178,43 @@ async def test_devices_of_a_pod_that_was_deleted_while_its_kubelet_was_away(clus
     await kubelet.start()
     await cluster.until("next", "Running", within=BUSY)
     assert not [one for one in kubelet.events[since:] if one.kind == "unprepare"]
+
+
+OTHER = "example.com/other"
+
+
+async def start_with_one_board(cluster, gateway, **options):
+    """It is offered under two names. ``options``: more of the first one's."""
+    cluster.device_class("other", DRIVER, resource=OTHER, attributes={"resource": OTHER})
+    board = {"ids": ["board"], "env_prefix": "HAS"}
+    shared = {"driver": "simulated", "front": "dra", "pool": "boards"}
+    first, second = {"name": THING, **shared}, {"name": OTHER, **shared}
+    await gateway.start({**first, "options": {**board, **options}}, {**second, "options": board})
+
+
+async def test_pods_of_either_name_take_turns_at_one_board(cluster, gateway, kubelet):
+    """The scheduler takes the oldest pod that fits, so a board that came back later under one name would be gone."""
+    await start_with_one_board(cluster, gateway)
+    await cluster.run("first", {"c": {THING: 1}}, within=BUSY)
+    published = slices(cluster)
+    cluster.create("second", {"c": {OTHER: 1}})
+    cluster.create("third", {"c": {THING: 1}})
+    await cluster.end("first", within=BUSY)
+    await cluster.until("second", "Running", within=BUSY)
+    assert cluster.phase("third") == "Pending"
+    await cluster.end("second", within=BUSY)
+    await cluster.until("third", "Running", within=BUSY)
+    assert slices(cluster) == published, "counters say who has the board"
+
+
+async def test_a_board_is_left_out_once_its_holder_s_device_is_gone(cluster, gateway, kubelet, short_path):
+    """No counter says then who has it."""
+    control = short_path / "control.json"
+    await start_with_one_board(cluster, gateway, control_file=str(control))
+    await cluster.run("first", {"c": {THING: 1}}, within=BUSY)
+    assert sum(map(len, slices(cluster).values())) == 2
+    control.write_text(json.dumps({"faults": [{"devices": ["board"], "absent": True}]}))
+    await published(cluster, 0)
+    cluster.create("second", {"c": {OTHER: 1}})
+    await cluster.end("first", within=BUSY)
+    await cluster.until("second", "Running", within=BUSY)

@@ -9,7 +9,16 @@ from dpgateway.model import Device, Health
 from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.shares import share_ids
-from dpgateway.resource.use import Used, counted, crowded, excluded, shared, used, worked_on
+from dpgateway.resource.use import (
+    Used,
+    counted,
+    crowded,
+    excluded,
+    excluders,
+    shared,
+    used,
+    worked_on,
+)
 
 NOW = 1_700_000_000.0
 LINK = Device("by-id-1", hardware=("char 188:0",))
@@ -151,6 +160,17 @@ def test_hardware_of_an_earlier_drivers_call():
     assert excluded(boards, use(boards, known("b0"), AES), [earlier]) == {}
     fft = use(boards, known("b0"), FFT)
     assert excluded(boards, use(boards, known("b0"), AES), [fft, earlier])["b0"].startswith("held as example.com/fft")
+
+
+def test_the_uses_that_exclude_a_device_are_named_if_all_are_known():
+    own, fft = use([BOARD], known(), AES), use([BOARD], known("b0", "b0::1"), FFT)
+    assert excluders(BOARD, own, [fft, Used(NAME, known=True)]) == frozenset([(FFT, "b0"), (FFT, "b0::1")])
+    assert excluders(SECOND, own, [fft]) == frozenset()
+    assert excluders(BOARD, use([BOARD], known("b0"), AES), []) == frozenset(), "it has itself"
+    assert excluders(NODE, use([LINK, NODE], known("by-id-1")), []) == frozenset([("example.com/serial", "by-id-1")])
+    assert excluders(BOARD, own, [fft, Used(NAME)]) is None
+    assert excluders(BOARD, replace(own, forgotten="x"), [fft]) is None
+    assert excluders(BOARD, own, [fft, worked_on(FFT, "prepare", [BOARD])]) is None
 
 
 def test_the_pod_is_named_or_else_its_uid():

@@ -78,6 +78,8 @@ class PublishedResource(Offering, Protocol):
 
     def offered(self) -> Sequence[Offered] | None: ...
 
+    def counts(self, pool: str, id_: str) -> bool: ...
+
     def said_health(self) -> tuple[SaidHealth, ...]: ...
 
     def give(self) -> None:
@@ -345,6 +347,11 @@ class DraFront:
         self._left_out |= {name: Unpublished(one.left_out, one.unsaid) for name, one in made.items() if one is not None}
         self.publisher.wanted.set({name: None if one is None else contents(one) for name, one in made.items()})
         self._left_out_complaint.say(*[text for one in self._left_out.values() for text in one.devices])
+
+    def counts(self, pool: str, resource: str, id_: str) -> bool:
+        """Whether the scheduler knows that this id of a resource is in use, by the counters of the pool."""
+        member = self._members.get(resource)
+        return member is not None and member.counts(pool, id_)
 
     def published(self, pool: str) -> int | None:
         """The number of devices in slices of this pool, as last seen; None while that isn't known."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from dpgateway.config import ResourceConfig
+from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.front import DraFront
 from dpgateway.dra.health import SaidHealth, said
 from dpgateway.dra.slices.names import key, label
@@ -22,6 +23,7 @@ from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
+from dpgateway.model import Device
 from dpgateway.node.incarnation import Change
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.resource import Resource
@@ -88,7 +90,12 @@ class DraPlugin:
         return key(self.name, self._config.value.pool, id_)
 
     def offered(self) -> Sequence[Offered] | None:
-        """Its devices, without those that are withheld; None while there is no list."""
+        """Its devices, without those that are withheld; None while there is no list.
+
+        What claims of the same pool have isn't withheld: the scheduler sees that by the pool's counters. If it came
+        back into the slices only after a claim's end, pods that ask for it by the claim's resource would always be
+        first, and those by another one never have their turn.
+        """
         resource, config = self.resource, self._config.value
         if not resource.served or resource.inventory.list.value is None:
             return None
@@ -106,8 +113,30 @@ class DraPlugin:
                 config.shares.count,
             )
             for one in ledger.devices.values()
-            if not ledger.excluded(one.id) and one.id not in self._moved
+            if one.id not in self._moved and (not ledger.excluded(one.id) or self._is_counted(one))
         ]
+
+    def _is_counted(self, device: Device) -> bool:
+        """Whether the scheduler knows of all uses that exclude the device. The ledger may not know of an end yet."""
+        found = self.resource.inventory.excluders(device)
+        return found is not None and all(self._front.counts(self.pool, *one) for one in found)
+
+    def counts(self, pool: str, id_: str) -> bool:
+        """Whether only claims have the id, and by a device of this pool that is in the slices with its hardware."""
+        in_use, ledger, driver = self.usage.value, self.resource.inventory.ledger, self._front.us.driver
+        device, entry = ledger.device(id_), in_use.unreleased.get(id_)
+        records = in_use.by_id.get(id_, ()) if isinstance(in_use, ClaimHoldings) else ()
+        if pool != self.pool or not records or device is None or ledger.excluded(device.id):
+            return False
+        if not (names := hardware(device)) or (entry is not None and not entry.hardware <= names):
+            return False
+        name = label(self._key(device.id))
+        given = [(record, one) for record in records for one in record.given if one.resource == self.name]
+        return all(
+            (one.pool, record.driver or driver) == (pool, driver) and name in dict(one.devices)
+            for record, one in given
+            if id_ in one.ids
+        )
 
     def _held_elsewhere(self) -> frozenset[str]:
         """The devices that claims have by another pool or driver, of an earlier configuration: the scheduler can't know

@@ -43,7 +43,17 @@ from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.pools import Pool
 from dpgateway.resource.shares import Offers, clash, device_id
-from dpgateway.resource.use import Used, counted, crowded, excluded, given_as, shares_in_use, used, within
+from dpgateway.resource.use import (
+    Used,
+    counted,
+    crowded,
+    excluded,
+    excluders,
+    given_as,
+    shares_in_use,
+    used,
+    within,
+)
 
 SETTLING = 0.02
 """Seconds from the start of an Allocate until its exclusions are published. Kubelets write their checkpoint at each
@@ -286,6 +296,10 @@ class Inventory:
             for device in devices
         )
         return {id_: reason for id_, reason in reasons if reason}
+
+    def excluders(self, device: Device) -> frozenset[tuple[str, str]] | None:
+        """Each use that excludes the device, by resource and offered id; None if there may be others."""
+        return excluders(device, self.used(), self._pool.others(self.name))
 
     def worked_on(self, device: Device) -> bool:
         """Whether a call of an earlier driver of this resource still works on the device."""

@@ -174,6 +174,20 @@ def excluded(
     return out
 
 
+def excluders(device: Device, own: Used, others: Sequence[Used]) -> frozenset[tuple[str, str]] | None:
+    """Each use that excludes the device, by resource and offered id; None if there may be others."""
+    if own.forgotten or any(one.unsure for one in others):
+        return None
+    found, names = set(), (device.id,) if device.hardware is None else device.hardware
+    for one in (own, *others):
+        for id_ in (id_ for name in names for id_ in one.behind.get(name, ())):
+            if id_ not in one.ids:  # a call of a driver that has ended
+                return None
+            if one is not own or own.device(id_) != device.id:
+                found.add((one.resource, id_))
+    return frozenset(found)
+
+
 def counted(devices: Iterable[Device], own: Used, others: Sequence[Used]) -> Mapping[str, int]:
     """How many ids of these excluded devices stay Healthy, by device id.
 

@@ -79,16 +79,21 @@ def _free(
     """As many free ids of the device as the claim gets shares of it; marks them as ``taken``."""
     (resource, offering, own), in_use = served, served[1].usage.value
     device = offering.id_of(one.pool, one.device)
+    inventory = offering.granting.inventory
     if not in_use.remembers:
         raise NotYet(f"{wanted}: {resource} isn't served yet: its journal hasn't been read", offering.usage)
     # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
     used = ((in_use.held or frozenset()) if had else in_use.taken) - own
-    all_ = offering.granting.inventory.ledger.ids(device or "")
+    all_ = inventory.ledger.ids(device or "")
     free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][: one.shares]
     if len(free) < one.shares:
         who = in_use.last_holder(next(iter(all_), ""))
         text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
         raise NotYet(f"{wanted}: {text}", offering.usage)
+    # Another resource of the pool may have its hardware: the scheduler gives it away before the claim of a pod that was
+    # deleted by force has ended.
+    if not had and (why := inventory.ledger.excluded(device or "")):
+        raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusions)
     taken.update(free)
     return tuple(free)
 
