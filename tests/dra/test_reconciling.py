@@ -344,7 +344,7 @@ async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, *, directory: bool
 ) -> None:
     """One that was deleted by force is in no sum of the scheduler; one that failed keeps its directory."""
-    runtime, reconciling = Runtime("uid-c"), kubelet.compares(claims)
+    runtime, reconciling = Runtime("uid-c"), kubelet.compares(claims, Pauses(600, 0, ending=0))
     claims.running = runtime.running
     delete(node)
     if not directory:
@@ -358,6 +358,18 @@ async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
     runtime.pods = frozenset()
     await reconciling.look()
     assert (node.records, claims.store.gone) == ({}, frozenset())
+
+
+async def test_a_claim_that_ends_soon_stays_counted(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+) -> None:
+    """An Allocate waits for it: of a device that became Unhealthy meanwhile the kubelet wouldn't ask for one."""
+    claims.running = Runtime("uid-c").running
+    reconciling = kubelet.compares(claims)
+    delete(node)
+    for _ in range(3):
+        await reconciling.look()
+    assert claims.usage(NAME).value.counted == {"a": NAME}
 
 
 @pytest.mark.parametrize("sign", ["nobody knows what runs", "it is listed", "the kubelet lists no pods"])

@@ -38,6 +38,7 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import backoff
 from dpgateway.node.podresources import ListedClaim, PodResources
 from dpgateway.node.pods import PodDirectories
+from dpgateway.resource.granting import CLAIMS_END
 
 Key = tuple[str, str]
 """The namespace and the name of a claim."""
@@ -56,6 +57,8 @@ class Pauses(NamedTuple):
     then twice as long each time."""
     soon: float = 10.0
     """While a pod that is gone has claims, or may have some that another front lists by that pod."""
+    ending: float = CLAIMS_END
+    """For which the claim of a pod that is gone is taken for one that ends now, for which another front waits."""
 
 
 PAUSES = Pauses()
@@ -79,6 +82,8 @@ class Reconciling:
         """The same of the records whose pods the kubelet didn't list."""
         self._asked: dict[str, ClaimRecord] = {}
         """The same of the records that looked as if their pods were gone."""
+        self._over: dict[str, float] = {}
+        """`_over` contains since when a claim is known to be of a pod that is gone, on the loop's clock, keyed by uid."""
         self._again = 0
         """The number of looks in a row that failed, or found the same records so."""
         self._settled = SETTLING
@@ -141,7 +146,7 @@ class Reconciling:
             return pauses.first
         if doubtful:
             return pauses.doubtful
-        longest = pauses.soon if self._store.gone or self._away else pauses.usual
+        longest = pauses.soon if self._over or self._away else pauses.usual
         if self._asked:
             return backoff(self._again, longest, pauses.first)
         # A new kubelet ends the containers of the pods that it refuses, and not their claims.
@@ -273,27 +278,29 @@ class Reconciling:
         self._unlisted = {uid: one for uid, one in records.items() if unlisted(one, node)}
         self._asked = self._unused | {uid: one for uid, one in self._unlisted.items() if listed.get(uid) is one}
 
-        certain, gone = [], set[str]()
+        certain, known, self._over = [], self._over, {}
+        now = asyncio.get_running_loop().time()
         for record in tuple(self._asked.values()):
             claims, found = self._claims, None
-            if record.uid not in self._store.gone:
+            if record.uid not in known:
                 found = await claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
             if not (why := given_up(record, found, claims.driver)):
                 continue
             if over(record, found):
-                gone.add(record.uid)
+                self._over[record.uid] = known.get(record.uid, now)
             elif record.uid not in self._unused or not self._was_stale(record, before):
                 continue
             certain.append((record, why))
-        self._store.pods_gone(frozenset(gone))
 
         # Together: a driver may take its time to release one of them.
         calls = [self._claims.lanes.call(one.uid, partial(self._end, one)) for one, _ in certain]
         for (record, why), ended in zip(certain, await asyncio.shield(asyncio.gather(*calls)), strict=True):
             if ended:
                 self._asked.pop(record.uid, None)
+                self._over.pop(record.uid, None)
                 self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
-        self._store.pods_gone(self._store.gone & records.keys())
+        gone = {uid for uid, since in self._over.items() if now - since >= self._pauses.ending}
+        self._store.pods_gone(frozenset(gone))
 
     def _was_stale(self, record: ClaimRecord, before: Mapping[str, tuple[ClaimRecord, float]]) -> bool:
         """Whether the record was stale at an earlier look, long enough ago."""
