@@ -38,7 +38,7 @@ from tests.support.gateway import COMMAND
 
 DRIVER, NODE, POOL = "dra.example.com", "node", "boards"
 RESOURCES = "example.com/aes", "example.com/fft"
-"""Two names of the same devices, so that what one of them has given is withheld under the other."""
+"""Two names of the same devices, so that each consumes a counter."""
 DEVICES = 8
 SERVICE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -209,7 +209,7 @@ def measure(api: Api, root: Path, other: Path, rounds: int) -> None:
     until(other.exists)
 
     # Both take turns, with a claim of their own each time. The first rounds open connections.
-    took: dict[str, list[float]] = {"prepare": [], "bare": [], "unprepare": [], "withheld, offered again": []}
+    took: dict[str, list[float]] = {"prepare": [], "bare": [], "unprepare": []}
     for number in range(rounds + 5):
         device = f"aes-b{number % DEVICES}"
         claim, same = api.claim(f"c{number}", device), api.claim(f"d{number}", device)
@@ -223,16 +223,6 @@ def measure(api: Api, root: Path, other: Path, rounds: int) -> None:
         else:
             plugin.unprepare(claim)
 
-    # The device under its other name, once the last write of slices is over a second ago.
-    until(lambda: len(api.devices()) == len(names))
-    for number in range(rounds // 10):
-        claim = api.claim(f"e{number}", "aes-b0")
-        time.sleep(1.1)
-        plugin.prepare(claim)
-        until(lambda: "fft-b0" not in api.devices())
-        time.sleep(1.1)
-        plugin.unprepare(claim)
-        took["withheld, offered again"].append(milliseconds(lambda: until(lambda: "fft-b0" in api.devices())))
     for what, values in took.items():
         said(what, values)
 

@@ -83,7 +83,7 @@ class Reconciling:
         self._asked: dict[str, ClaimRecord] = {}
         """The same of the records that looked as if their pods were gone."""
         self._over: dict[str, float] = {}
-        """`_over` contains since when a claim is known to be of a pod that is gone, on the loop's clock, keyed by uid."""
+        """`_over` contains since when a claim's pod is known to be gone, on the loop's clock, keyed by uid."""
         self._again = 0
         """The number of looks in a row that failed, or found the same records so."""
         self._settled = SETTLING
