@@ -414,6 +414,7 @@ async def test_a_claim_that_others_may_share_waits_for_a_second_look(
 async def test_pods_that_come_and_go_cost_the_api_server_nothing(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
 ) -> None:
+    kubelet.lists(("c", {"a": "x"}))
     async with looking(kubelet.compares(claims)):
         await until(lambda: kubelet.lister.calls)
         await node.api.down()

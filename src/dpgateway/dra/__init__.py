@@ -8,6 +8,7 @@ service      the socket that the kubelet calls
 health       how devices are, for the status of their pods
 preparing    claims prepared for the kubelet
 reconciling  claims compared with the kubelet and the API server
+abandoned    claims that nobody ends
 extended     the extended resource by which a pod asked for the devices of its claim
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten

@@ -4,15 +4,12 @@ kubelet, once the directories of a claim's pods have gone, and every ``Pauses.us
 Theory of operation. Two things can be wrong, and each is believed only after a second look, because a kubelet that has
 just started lists no pods, and a claim may come or go during a look:
 
-    a record without its claim   nobody will end it. It ends here, as by Unprepare (``claims.staleness``)
+    a record without its claim   nobody will end it, or not soon. It ends here, as by Unprepare (``abandoned``)
     a claim without its record   the record was lost, with ``state_dir`` for example. It is made again, of what kubelet
                                  and API server say; until then no claim gets devices
 
 Where records were never compared before (a new ``state_dir``), a claim without a record is believed at once. So is the
-end of a claim that was made for one pod, once the API server has neither (``claims.staleness.over``): a pod was deleted
-by force while no kubelet ran, and the next kubelet asks for the end of such claims after 60 s only (reconcileLoop in
-pkg/kubelet/cm/dra/manager.go), while the scheduler has given the devices away. It removes the directory of such a pod
-within 2 s of the end of its containers.
+end of a claim that can't come back into use (``abandoned``).
 
 A node without doubtful claims asks the kubelet alone: the API server gets no request.
 """
@@ -28,10 +25,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpgateway.cluster.server import ObjectKind
+from dpgateway.dra.abandoned import AbandonedClaims
 from dpgateway.dra.claims.choosing import chosen
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
-from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unlisted, unused
+from dpgateway.dra.claims.staleness import NodeEvidence
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.complaint import Complaint
@@ -76,20 +74,11 @@ class Reconciling:
         self._directories = PodDirectories(pods, self._hint)
         self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
         self._wake, self._hinted = asyncio.Event(), asyncio.Event()
-        self._unused: dict[str, ClaimRecord] = {}
-        """`_unused` contains the records that nothing on the node used at the last look, keyed by uid."""
-        self._unlisted: dict[str, ClaimRecord] = {}
-        """The same of the records whose pods the kubelet didn't list."""
-        self._asked: dict[str, ClaimRecord] = {}
-        """The same of the records that looked as if their pods were gone."""
-        self._over: dict[str, float] = {}
-        """`_over` contains since when a claim's pod is known to be gone, on the loop's clock, keyed by uid."""
+        self._abandoned = AbandonedClaims(claims, pauses.doubtful, pauses.ending)
         self._again = 0
         """The number of looks in a row that failed, or found the same records so."""
         self._settled = SETTLING
         """The number of looks since the last registration."""
-        self._stale: dict[str, tuple[ClaimRecord, float]] = {}
-        """`_stale` contains the records that look stale, and since when on the loop's clock, keyed by uid."""
         self._missing: dict[Key, float] = {}
         """`_missing` contains since when a claim has no record, on the loop's clock, keyed by its name, or NO_PODS."""
 
@@ -121,16 +110,13 @@ class Reconciling:
             self._hinted.clear()
             with contextlib.suppress(GatewayError, OSError):
                 there = await self._store.on_disk(self._seen)
-                if any(unused(one, NodeEvidence((), there)) for one in self._unseen()):
+                if self._abandoned.has_more(there):
                     self._wake.set()
-
-    def _unseen(self) -> Sequence[ClaimRecord]:
-        """The records that something on the node used at the last look, or that came since."""
-        return [one for uid, one in self._store.records.items() if self._unused.get(uid) is not one]
 
     async def _look(self) -> float:
         """Looks, and returns the seconds until the next look."""
-        asked, listed, pauses = self._asked, self._unlisted, self._pauses
+        pauses, abandoned = self._pauses, self._abandoned
+        before = abandoned.asked.keys()
         try:
             doubtful = await self.look()
         except (GatewayError, OSError) as error:
@@ -139,26 +125,19 @@ class Reconciling:
             return backoff(self._again, pauses.doubtful, pauses.first)
         self._complaint.over()
         self._settled += 1
-        self._again = self._again + 1 if self._asked and self._asked.keys() <= asked.keys() else 1
+        self._again = self._again + 1 if abandoned.asked and abandoned.asked.keys() <= before else 0
 
-        # It takes two looks to ask about a pod that isn't listed.
-        if self._unlisted.keys() - listed.keys():
-            return pauses.first
+        # It takes two looks to ask about a pod that isn't listed, as one that is ending just now.
+        settles = self._store.records and self._settled <= SETTLING
+        if abandoned.unsure:
+            return pauses.first if settles or abandoned.urgent else pauses.doubtful
         if doubtful:
             return pauses.doubtful
-        longest = pauses.soon if self._over or self._away else pauses.usual
-        if self._asked:
-            return backoff(self._again, longest, pauses.first)
+        longest = pauses.soon if abandoned.urgent else pauses.usual
+        if abandoned.asked:
+            return backoff(self._again + 1, longest, pauses.first)
         # A new kubelet ends the containers of the pods that it refuses, and not their claims.
-        settles = self._store.records and self._settled <= SETTLING
         return min(longest, backoff(self._settled, longest, pauses.first)) if settles else longest
-
-    @property
-    def _away(self) -> bool:
-        """Whether a claim has devices that another front lists as the scheduler counts its pod (``use.counted``)."""
-        store = self._store
-        given = (given for one in store.records.values() for given in one.given)
-        return any(one.extended and one.resource not in store.offerings for one in given)
 
     async def look(self) -> bool:
         """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
@@ -183,8 +162,8 @@ class Reconciling:
         listed = {(one.namespace, one.name): one for one in found.claims}
         await self._go_on()
         await self._follow_pods(listed, directories)
-        await self._end_stale(NodeEvidence(listed.keys(), directories, found.pods))
-        return bool(without or self._stale or self._store.doubt.value)
+        await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
+        return bool(without or self._abandoned.stale or self._store.doubt.value)
 
     def _recorded(self) -> frozenset[Key]:
         return frozenset((one.namespace, one.name) for one in self._store.records.values())
@@ -242,7 +221,7 @@ class Reconciling:
         new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=claims.driver)
         await self._store.write(new.asking(resources), recalled=True)
 
-    # records without their claims
+    # records with their claims
 
     async def _follow_pods(self, listed: Mapping[Key, ListedClaim], directories: frozenset[str] | None) -> None:
         """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each. The
@@ -268,58 +247,4 @@ class Reconciling:
         """Goes on with the ends that the disk refused to record: only the kubelet's would be asked for again."""
         for record in tuple(self._store.records.values()):
             if record.phase is Phase.ENDING and not self._claims.ends.goes_on(record.uid):
-                await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._end, record)))
-
-    async def _end_stale(self, node: NodeEvidence) -> None:
-        """Ends the records that were stale at two looks, or are certain to be."""
-        before, self._stale = self._stale, {}
-        records, listed = self._store.records, self._unlisted
-        self._unused = {uid: one for uid, one in records.items() if unused(one, node)}
-        self._unlisted = {uid: one for uid, one in records.items() if unlisted(one, node)}
-        self._asked = self._unused | {uid: one for uid, one in self._unlisted.items() if listed.get(uid) is one}
-
-        certain, known, self._over = [], self._over, {}
-        now = asyncio.get_running_loop().time()
-        for record in tuple(self._asked.values()):
-            claims, found = self._claims, None
-            if record.uid not in known:
-                found = await claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
-            if not (why := given_up(record, found, claims.driver)):
-                continue
-            if over(record, found):
-                self._over[record.uid] = known.get(record.uid, now)
-            elif record.uid not in self._unused or not self._was_stale(record, before):
-                continue
-            certain.append((record, why))
-
-        # Together: a driver may take its time to release one of them.
-        calls = [self._claims.lanes.call(one.uid, partial(self._end, one)) for one, _ in certain]
-        for (record, why), ended in zip(certain, await asyncio.shield(asyncio.gather(*calls)), strict=True):
-            if ended:
-                self._asked.pop(record.uid, None)
-                self._over.pop(record.uid, None)
-                self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
-        gone = {uid for uid, since in self._over.items() if now - since >= self._pauses.ending}
-        self._store.pods_gone(frozenset(gone))
-
-    def _was_stale(self, record: ClaimRecord, before: Mapping[str, tuple[ClaimRecord, float]]) -> bool:
-        """Whether the record was stale at an earlier look, long enough ago."""
-        now = asyncio.get_running_loop().time()
-        same, since = before.get(record.uid, (None, now))
-        if same is record and now - since >= self._pauses.doubtful:
-            return True
-        self._stale[record.uid] = record, since if same is record else now
-        return False
-
-    async def _end(self, record: ClaimRecord) -> bool:
-        """Unless something has happened to the claim since the look, or a container of its pods may run. Where nobody
-        knows what runs, the directories of the pods tell.
-        """
-        if self._store.records.get(record.uid) is not record:
-            return False
-        if record.phase is not Phase.ENDING:
-            running = await self._claims.running(frozenset(uid for uid, _ in record.pods))
-            if running or (running is None and record.uid not in self._unused):
-                return False
-        await self._claims.ends.end(record)
-        return True
+                await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._abandoned.end_one, record)))

@@ -1,0 +1,117 @@
+"""Claims that nobody ends, or not soon: they end here, as by Unprepare, once it is known that nothing uses them.
+
+Theory of operation. Of a pod that is deleted by force while no kubelet runs, the next kubelet ends the containers, if
+any run, and removes the directory within 2 s of their end; but it asks for the end of its claims after 60 s only
+(reconcileLoop in pkg/kubelet/cm/dra/manager.go), while the scheduler has given the devices away. Of a pod that it
+refuses when it starts it keeps the directory as well. A kubelet may also have lost its state. What is known:
+
+    unused     the kubelet doesn't list the claim, and the directories of its pods are gone
+    unlisted   it lists no pod of the pod's name, at two looks: its static pods are listed first
+    over       a claim that was made for one pod isn't at the API server any more, so that pod is gone, too
+
+An unused or unlisted claim is asked for at the API server. It ends if it is over; an unused one that has only lost its
+devices there ends at a second look. None ends while the runtime, or the cgroups, say that a container of its pods may
+run; nor, if nobody says so, before it is unused (``claims.staleness``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+from dpgateway.cluster.server import ObjectKind
+from dpgateway.dra.claims.records import ClaimRecord, Phase
+from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unlisted, unused
+from dpgateway.dra.preparing import NodeClaims
+
+
+class AbandonedClaims:
+    """Used from the event loop."""
+
+    def __init__(self, claims: NodeClaims, doubtful: float, ending: float) -> None:
+        """``doubtful``: seconds until a doubt is believed; ``ending``: for which the claim of a pod that is gone is
+        taken for one that ends now.
+        """
+        self._claims, self._store, self._log = claims, claims.store, claims.parts.log
+        self._doubtful, self._ending = doubtful, ending
+        self.asked: dict[str, ClaimRecord] = {}
+        """`asked` contains the records that looked abandoned at the last look, keyed by uid."""
+        self.stale: dict[str, tuple[ClaimRecord, float]] = {}
+        """`stale` contains the records that await a second look, and since when on the loop's clock, keyed by uid."""
+        self.unsure = False
+        """Whether pods weren't listed for the first time."""
+        self._unused: dict[str, ClaimRecord] = {}
+        """`_unused` contains the unused records of the last look, keyed by uid; `_unlisted` the unlisted ones."""
+        self._unlisted: dict[str, ClaimRecord] = {}
+        self._over: dict[str, float] = {}
+        """`_over` contains since when a claim is known to be over, on the loop's clock, keyed by uid."""
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the pod of a claim is gone, or another front lists devices as the scheduler counts the pods of their
+        claims (``use.counted``).
+        """
+        store = self._store
+        given = (given for one in store.records.values() for given in one.given)
+        return bool(self._over) or any(one.extended and one.resource not in store.offerings for one in given)
+
+    def has_more(self, there: frozenset[str] | None) -> bool:
+        """Whether a record has become unused since the last look. ``there``: the pods with a directory, by uid."""
+        new = [one for uid, one in self._store.records.items() if self._unused.get(uid) is not one]
+        return any(unused(one, NodeEvidence((), there)) for one in new)
+
+    async def end(self, node: NodeEvidence) -> None:
+        """Ends the records that were stale at two looks, or are certain to be."""
+        before, self.stale = self.stale, {}
+        records, listed = self._store.records, self._unlisted
+        self._unused = {uid: one for uid, one in records.items() if unused(one, node)}
+        self._unlisted = {uid: one for uid, one in records.items() if unlisted(one, node)}
+        self.unsure = bool(self._unlisted.keys() - listed.keys())
+        self.asked = self._unused | {uid: one for uid, one in self._unlisted.items() if listed.get(uid) is one}
+
+        certain, known, self._over = [], self._over, {}
+        now = asyncio.get_running_loop().time()
+        for record in tuple(self.asked.values()):
+            claims, found = self._claims, None
+            if record.uid not in known:
+                found = await claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
+            if not (why := given_up(record, found, claims.driver)):
+                continue
+            if over(record, found):
+                self._over[record.uid] = known.get(record.uid, now)
+            elif record.uid not in self._unused or not self._was_stale(record, before):
+                continue
+            certain.append((record, why))
+
+        # Together: a driver may take its time to release one of them.
+        calls = [self._claims.lanes.call(one.uid, partial(self.end_one, one)) for one, _ in certain]
+        for (record, why), ended in zip(certain, await asyncio.shield(asyncio.gather(*calls)), strict=True):
+            if ended:
+                self.asked.pop(record.uid, None)
+                self._over.pop(record.uid, None)
+                self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
+        gone = {uid for uid, since in self._over.items() if now - since >= self._ending}
+        self._store.pods_gone(frozenset(gone))
+
+    def _was_stale(self, record: ClaimRecord, before: Mapping[str, tuple[ClaimRecord, float]]) -> bool:
+        """Whether the record was stale at an earlier look, long enough ago."""
+        now = asyncio.get_running_loop().time()
+        same, since = before.get(record.uid, (None, now))
+        if same is record and now - since >= self._doubtful:
+            return True
+        self.stale[record.uid] = record, since if same is record else now
+        return False
+
+    async def end_one(self, record: ClaimRecord) -> bool:
+        """Unless something has happened to the claim since the look, or a container of its pods may run. Where nobody
+        knows what runs, the directories of the pods tell.
+        """
+        if self._store.records.get(record.uid) is not record:
+            return False
+        if record.phase is not Phase.ENDING:
+            running = await self._claims.running(frozenset(uid for uid, _ in record.pods))
+            if running or (running is None and record.uid not in self._unused):
+                return False
+        await self._claims.ends.end(record)
+        return True
