@@ -2,11 +2,12 @@
 
 import json
 import signal
+from functools import partial
 
 import pytest
 
 from dpgateway_simulator.cluster import SimulatedCluster
-from tests.support.files import grow_old
+from tests.support.files import grow_old, texts
 from tests.support.gateway import Gateway
 from tests.support.waiting import BUSY, until
 
@@ -104,6 +105,20 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+
+
+async def test_the_next_pod_of_a_claim_is_known_soon(cluster, gateway):
+    """The kubelet prepares a claim once. Deleted by force, the last pod may run on when the claim ends."""
+    await gateway.start(thing("dra"))
+    cluster.claim("shared", {"name": "r", "exactly": {"deviceClassName": "thing"}})
+    for pod in ("first", "second", "third"):
+        await cluster.run(pod, {"c": {}}, claims={"shared": ["c"]}, within=BUSY)
+        await until(partial(recorded, gateway, pod), 20)
+
+
+def recorded(gateway, pod):
+    """Whether the record of a claim has the pod."""
+    return f'"{pod}"' in "".join(texts(gateway.folder / "state/dra/claims").values())
 
 
 async def test_after_a_boot_a_pod_by_dra_has_its_device_again_although_its_resource_left(

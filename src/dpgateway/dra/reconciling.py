@@ -1,5 +1,6 @@
 """Compares the records of claims with the kubelet and the API server: at the start, after each registration by a
-kubelet, once the directories of a claim's pods have gone, and every ``Pauses.usual``.
+kubelet, once the directories of a claim's pods have gone, when pods come that may share a claim, and every
+``Pauses.usual``.
 
 Theory of operation. Two things can be wrong, and each is believed only after a second look, because a kubelet that has
 just started lists no pods, and a claim may come or go during a look:
@@ -61,7 +62,8 @@ class Pauses(NamedTuple):
 
 PAUSES = Pauses()
 SETTLING = 6
-"""Looks after a registration, within a minute, at which a kubelet may still be ending pods that it knows no more."""
+"""Looks after a registration, within a minute, at which a kubelet may still be ending pods that it knows no more; and
+after a pod has come, which the kubelet lists with its claims once its volumes are there."""
 
 
 class Reconciling:
@@ -104,14 +106,23 @@ class Reconciling:
                         await self._wake.wait()
 
     async def _follow_directories(self) -> None:
-        """The claims of a pod that ends with its kubelet have ended before its directory goes, so a look is rare."""
+        """The claims of a pod that ends with its kubelet have ended before its directory goes, so a look is rare. Of a
+        pod that comes nobody says whether it shares a claim: the kubelet prepares that for its first pod only.
+        """
+        known: frozenset[str] | None = None
         while True:
             await self._hinted.wait()
             self._hinted.clear()
             with contextlib.suppress(GatewayError, OSError):
-                there = await self._store.on_disk(self._seen)
+                there, before = await self._store.on_disk(self._seen), known
+                known = there
+                shared = any(not one.extended for it in self._store.records.values() for one in it.given)
+                if shared and there is not None and there - (before or frozenset()):
+                    self._settled = 0
+                    self._wake.set()
                 if self._abandoned.has_more(there):
                     self._wake.set()
+            await asyncio.sleep(self._pauses.first)  # however many come and go
 
     async def _look(self) -> float:
         """Looks, and returns the seconds until the next look."""
