@@ -180,7 +180,7 @@ class Pools:
                 yield certain(one)
 
     def _ended(self, pool: Pool) -> Iterator[Used]:
-        """The uses of orphans, of what the pool's own resources have on another front, and of calls of ended drivers."""
+        """The uses of orphans, of what the pool's resources have on another front, and of calls of ended drivers."""
         for name, holdings in self._orphans.usages.items():
             if self._of.get(name, pool) is pool:
                 whose = name if name not in self._of else _on_another_front(name)

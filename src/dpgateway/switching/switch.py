@@ -183,7 +183,8 @@ class FrontSwitch:
     async def step(self) -> float | None:
         """Does what is due. Returns the seconds after which to look again although nothing has changed."""
         try:
-            again = await self._step(self._clock.monotonic())
+            now = self._clock.monotonic()
+            again = await (self._step(now) if self.begun.is_set() else self._choose_first(now))
         except (GatewayError, OSError) as error:
             self._complaint.say(str(error))
             return LOOK
@@ -192,8 +193,6 @@ class FrontSwitch:
 
     async def _step(self, now: float) -> float | None:
         record, group = self.record, self.group
-        if not self.begun.is_set():
-            return await self._choose_first(now)
         if not self._resources.serves(group.names, record.state.front):
             return await self._stand_by(now)
         if not self.saved and not record.state.leaving:

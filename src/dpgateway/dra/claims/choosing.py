@@ -54,7 +54,8 @@ def chosen(
     for (request, resource, pool, admin), some in by_request.items():
         own = frozenset(id_ for one in before if one.resource == resource for id_ in one.ids)
         held, served = () if admin else tuple(some), (resource, offerings[resource], own)
-        ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, taken.setdefault(resource, set()), had=had)])
+        mine = taken.setdefault(resource, set())
+        ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, mine, had=had)])
         devices = tuple([(one.device, one.share_id) for one in some])
         asked = dict(parameters(wanted, some[0]))
         found.append(Given(request, resource, pool, devices, ids, parameters=asked, admin=admin))

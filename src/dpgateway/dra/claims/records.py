@@ -134,7 +134,7 @@ class ClaimRecord:
         found: dict[str, str] = {}
         for name, requests in by_name.items():
             *others, largest = sorted(requests, key=len)
-            count = [id_ for ids in others for id_ in ids]
+            count = tuple([id_ for ids in others for id_ in ids])
             if all(len(ids) == len(largest) for ids in others):
                 count += largest
             found |= dict.fromkeys(max(largest, count, key=len), name)
