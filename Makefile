@@ -31,14 +31,14 @@ demo: $(VENV)/.run  ## the main job, on an embedded simulated kubelet (about fiv
 
 .PHONY: test
 test: $(VENV)/.dev  ## the tests of the gateway, the simulator and the backends (needs root)
-	@$(BIN)/python -m pytest -q -n 4 --dist loadgroup
+	@$(BIN)/python -m pytest -q -n 6 --dist loadgroup
 
 # What a later Python may do differently: all that runs within one process, and of whole processes how they begin, log,
 # read files, hang and end. What lives of nodes prove, under whichever kubelets and fronts, no version of Python changes.
 LIVES := $(filter-out %/test_process.py %/test_ending.py %/test_callers.py %/test_last_good.py,$(wildcard tests/end_to_end/test_*.py))
 .PHONY: test-python
 test-python: $(VENV)/.dev  ## those tests that a version of Python may change: PYTHON=python3.13 VENV=.venv-3.13 (needs root)
-	@$(BIN)/python -m pytest -q -n 4 --dist loadgroup $(LIVES:%=--ignore=%) --ignore=tests/scenarios --ignore=tests/docs
+	@$(BIN)/python -m pytest -q -n 6 --dist loadgroup $(LIVES:%=--ignore=%) --ignore=tests/scenarios --ignore=tests/docs
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, generated code
@@ -52,7 +52,7 @@ lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, gene
 .PHONY: test-kubelets
 test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases (needs root and Go)
 	@$(BIN)/python -m tests.real_kubelet.build
-	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 3 --dist loadgroup tests/real_kubelet tests/scenarios --ignore tests/scenarios/test_soak.py
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 4 --dist loadgroup tests/real_kubelet tests/scenarios --ignore tests/scenarios/test_soak.py
 	@echo "kubelet restarts, one after another, because they are measured"
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 

@@ -2,6 +2,7 @@
 path in this folder on pytest's command line. Then nothing is skipped: what is missing fails every test, and says so.
 """
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIMIT = 600
 """Seconds for one test. The first one makes the image and starts the cluster: 190 s with ten others on two cores."""
+SECOND = {"test_cdi", "test_driver_image", "test_kubernetes_e2e", "test_node"}
+"""Modules with a cluster of their own, so that two workers share the tests of the chart."""
 LABELS = ("example.com/kind", "example.com/gateway")
 """That tests give to nodes."""
 NODES = {"new": ("1.37", True), "middle": ("1.34", False), "old": ("1.31", True)}
@@ -35,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LIMIT))
             # Two clusters at once: they mostly wait. Each has all its tests of one worker.
             if "cluster" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
-                kind = "a cluster for DRA" if item.path.is_relative_to(HERE / "dra") else "a cluster with the chart"
+                second = "a second cluster with the chart" if item.path.stem in SECOND else "a cluster with the chart"
+                kind = "a cluster for DRA" if item.path.is_relative_to(HERE / "dra") else second
                 item.add_marker(pytest.mark.xdist_group(kind))
 
 
@@ -46,12 +50,17 @@ def everything_there() -> None:
 
 
 @pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of the image with all drivers, for both architectures, as a release has it."""
-    archive = tmp_path_factory.mktemp("image") / "dpgateway.tar"
+def image(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The archive of the image with all drivers, for both architectures, as a release has it. Workers share one."""
+    base = tmp_path_factory.getbasetemp()
+    archive = (base if worker_id == "master" else base.parent) / "dpgateway.tar"
     drivers = [f"--driver={name}" for name in ("chardev", "fpga", "simulated")]
     platforms = [f"--platform=linux/{name}" for name in MACHINES]
-    subprocess.run([sys.executable, "-m", "tools.image", *drivers, *platforms, str(archive)], cwd=ROOT, check=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.with_suffix(".digests").exists():  # what is written last
+            command = [sys.executable, "-m", "tools.image", *drivers, *platforms, str(archive)]
+            subprocess.run(command, cwd=ROOT, check=True)
     return archive
 
 
