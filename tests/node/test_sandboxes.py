@@ -148,6 +148,13 @@ async def test_pods_that_outlast(said, left):
     assert await outlasting(ask, lambda: frozenset("a"), 0.5 if left else 30.0) == left
 
 
+async def test_an_answer_that_takes_too_long():
+    async def ask(_):
+        await asyncio.Event().wait()
+
+    assert await outlasting(ask, lambda: frozenset("a"), 0.01) == frozenset("a")
+
+
 async def test_nobody_is_asked_without_pods():
     assert await outlasting(_never, frozenset, 1.0) == frozenset()
 

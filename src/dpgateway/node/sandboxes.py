@@ -106,21 +106,20 @@ class Sandboxes:
 
 
 async def outlasting(ask: Running, pods: Callable[[], frozenset[str]], seconds: float) -> frozenset[str]:
-    """Waits until none of the pods runs; returns those that still do after ``seconds``. ``ask`` is believed, also if it
-    knows nothing; but once it has said that a pod runs, silence proves no end.
+    """Waits until none of the pods runs; returns those that still do after ``seconds``: all, if ``ask`` hasn't answered
+    by then. It is believed, also if it knows nothing; but once it has said that a pod runs, silence proves no end.
     """
-    running = frozenset[str]()
+    running: frozenset[str] | None = None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while asked := pods():
                 said = await ask(asked)
-                running = running & asked if said is None else said
+                running = (running or frozenset()) & asked if said is None else said
                 if not running:
-                    break
+                    return running
                 await asyncio.sleep(LOOK)
-            else:
-                running = frozenset()
-    return running
+            return frozenset()
+    return pods() if running is None else running
 
 
 async def _has_ended(channel: Channel, uid: str) -> bool:

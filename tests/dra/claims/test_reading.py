@@ -66,6 +66,11 @@ def test_a_claim_that_is_none(found: Any, text: str) -> None:
         allocated(found, DRIVER, ASKED)
 
 
+def test_a_number_of_shares_that_is_none() -> None:
+    with pytest.raises(RequestError, match="device a: expected a whole number of shares below a million, found 1Ki"):
+        allocated(claim(result("a", consumedCapacity={"shares": "1Ki"})), DRIVER, ASKED)
+
+
 def test_the_classes_of_a_claim_for_extended_resources() -> None:
     requests = [{"name": "r", "exactly": {"deviceClassName": "things"}}, {"name": "s", "firstAvailable": []}]
     found = {**claim(), "spec": {"devices": {"requests": requests}}}

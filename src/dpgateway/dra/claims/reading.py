@@ -86,14 +86,18 @@ def _classes(claim: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _result(one: Mapping[str, Any]) -> Result:
+    """Raises RequestError for a number of shares that the scheduler doesn't round to."""
     request, _, alternative = str(one["request"]).partition("/")
-    shares = (one.get("consumedCapacity") or {}).get(SHARES, "1")
+    said = str((one.get("consumedCapacity") or {}).get(SHARES, "1"))
+    shares = said.removesuffix("k") + "000" * said.endswith("k")  # the API server writes 1000 as 1k
+    if not (shares.isascii() and shares.isdigit()):
+        raise RequestError(f"device {one['device']}: expected a whole number of shares below a million, found {said}")
     return Result(
         request,
         str(one["pool"]),
         str(one["device"]),
         str(one.get("shareID") or ""),
-        int(shares.replace("k", "000")),  # the API server writes 1000 as 1k
+        int(shares),
         bool(one.get("adminAccess")),
         alternative,
     )

@@ -137,7 +137,7 @@ class ClaimRecord:
             count = tuple([id_ for ids in others for id_ in ids])
             if all(len(ids) == len(largest) for ids in others):
                 count += largest
-            found |= dict.fromkeys(max(largest, count, key=len), name)
+            found |= dict.fromkeys(count if len(count) > len(largest) else largest, name)
         return found
 
     def keeps(self, resource: str, ids: Collection[str]) -> bool:
