@@ -161,6 +161,7 @@ def test_entries_of_other_resources(journal, tmp_path):
     journal.save(CLAIMS)
     Journal(state, plugins, "example.com/gone").save({"a": Unreleased("")})
     Journal(state, tmp_path / "another", "example.com/another").save(CLAIMS)
+    (state / "a-drivers.json").write_text("{}")
     assert entries_of_others(state, plugins, [THING]) == ({"example.com/gone": {"a": Unreleased("")}}, [])
     assert entries_of_others(state, plugins, [])[0].keys() == {THING, "example.com/gone"}
     assert entries_of_others(tmp_path / "none", plugins, [THING]) == ({}, [])

@@ -130,11 +130,13 @@ def _text(value: object) -> str:
 def entries_of_others(
     state_dir: Path, device_plugins_dir: Path, resources: Collection[str]
 ) -> tuple[dict[str, Entries], list[str]]:
-    """The journals of all resources but these, keyed by resource, and complaints about unreadable files."""
+    """The journals of all resources but these, keyed by resource, and complaints about unreadable files. Drivers have
+    files of other names there.
+    """
     found: dict[str, Entries] = {}
     complaints = []
     ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
-    for path in sorted(set(state_dir.glob("*.json")) - ours):
+    for path in sorted(set(state_dir.glob(f"{'[0-9a-f]' * 16}.json")) - ours):
         try:
             # A file's name is a hash, so its content names the resource.
             resource = json.loads(read(path, LARGEST).content)["resource"]
