@@ -120,7 +120,10 @@ async def test_a_newer_gateway_takes_over_on_either_front(cluster, gateways, sho
     await kubelet.start()
     await cluster.run("agent", {"c": {}}, within=BUSY)  # a kubelet that lists no pod may not know its pods yet
     first, second, third = gateways(), gateways(), gateways()
+    cluster.server.store.delete(("deviceclasses", "", "thing"))
     await first.start(things())
+    await until(lambda: cluster.allocatable("node", THING), BUSY)
+    cluster.device_class("thing", DRIVER, resource=THING, attributes={"resource": THING})
     await first.said("it leaves the device plugin", seconds=BUSY)
     # The second one begins on the device plugin, whichever of the two then goes to DRA.
     await second.start(things())

@@ -13,7 +13,7 @@ from dpgateway.node.holders import Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal, JournalWriter
 from tests.support.threads import Scarce
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 THING = "example.com/thing"
 
@@ -223,6 +223,23 @@ async def test_a_change_during_a_write(one, disk, holdings):
     disk.free.set()
     await last
     assert disk.load().keys() == {"a", "b"}
+
+
+async def test_what_goes_during_a_write_goes_from_the_disk(disk, holdings, log):
+    """The disk has nothing when the second call begins, as the usage does then."""
+    one = JournalWriter(disk, holdings, Threads(), log)
+    await one.load()
+    disk.free.clear()
+    given = holdings.value
+    give(holdings, "a")
+    recording = asyncio.create_task(one.record())
+    await until(lambda: disk.writing)
+    holdings.set(given)
+    second = asyncio.create_task(one.record())
+    await turns(5)
+    disk.free.set()
+    assert await asyncio.gather(recording, second) == [True, True]
+    assert disk.load() == {}
 
 
 async def test_a_disk_that_hangs_is_not_waited_for_at_the_end(one, disk, holdings, records):

@@ -164,7 +164,9 @@ class JournalWriter:
     ) -> None:
         self._journal, self._usage, self._threads, self._log = journal, usage, threads, log
         self._saved: Entries | None = {}
-        """The content of the disk; None if it is unknown."""
+        """The content of the disk; None if it is unknown, as during a write."""
+        self._writes = 0
+        """The writes that have begun: each ends after those before it."""
         self._unread = False
         """Whether the disk may have an earlier gateway's journal that hasn't been read."""
         self._clock = clock
@@ -240,14 +242,16 @@ class JournalWriter:
             # An earlier gateway's journal mustn't be overwritten unread; reading it changes the holdings.
             if self._unread:
                 await self._read(seconds)
-            holdings = self._usage.value
+            holdings, self._saved = self._usage.value, None
+            self._writes = this = self._writes + 1
             await self._on_disk(partial(self._journal.save, holdings.unreleased, sync=sync), seconds)
         except (GatewayError, OSError) as error:
             self._complaint.say(f"{self._journal.path}: {error}")
             self._saved = None
         else:
             self._complaint.over()
-            self._saved = holdings.unreleased
+            if this == self._writes:
+                self._saved = holdings.unreleased
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         return await wait_for(self._in_turn(function), seconds, "the disk")
