@@ -238,7 +238,7 @@ async def test_what_goes_during_a_write_goes_from_the_disk(disk, holdings, log):
     second = asyncio.create_task(one.record())
     await turns(5)
     disk.free.set()
-    assert await asyncio.gather(recording, second) == [True, True]
+    assert all(await asyncio.gather(recording, second))
     assert disk.load() == {}
 
 
