@@ -101,6 +101,11 @@ class Rig:
 
     # a test's verbs
 
+    def remember(self):
+        """The kubelet knows the resource, and nobody knows the classes yet."""
+        self.earlier = True
+        self.know(classes=None)
+
     @property
     def state(self):
         return self.switch.record.state
@@ -706,7 +711,7 @@ class TestFirst:
         [
             lambda it: it.know(node=Fact(False, "kubelet v1.31.0")),
             lambda it: it.know(allocatable={NAME: 1}),
-            lambda it: setattr(it, "earlier", True),
+            lambda it: it.remember(),
         ],
         ids=["older kubelet", "the Node shows devices", "the kubelet knows it"],
     )

@@ -215,24 +215,30 @@ class FrontSwitch:
         return None if choice.again is None else max(0.0, choice.again - now)
 
     async def _choose_first(self, now: float) -> float:
-        """The front on which the group begins. What has just begun to be false, to a gateway that has just begun, may
-        still become true.
+        """The front on which the group begins. What the kubelet knows begins on the device plugin at once: it may have
+        come by a handover. What has just begun to be false, to a gateway that has just begun, may still become true.
         """
-        names, facts = self.group.names, self._facts.value
-        self.choice = choice = choose(facts, self.group, "dra", now)
+        names = self.group.names
+        self.choice = choice = choose(self._facts.value, self.group, "dra", now)
         if not self.locked:
             self.waits_for, self._began = f"{', '.join(names)} to be served here", now
             return LOOK
+        try:
+            await self.refresh()  # another gateway may have chosen
+            known = self.record.since > 0 or await self._resources.known(names)
+        except (GatewayError, OSError):
+            self.begun.set()
+            raise
+        if known:
+            self.begun.set()
+            return 0.0
         others = [f"{name} to be served here" for name in names if name not in self.locked]
         missing = (*choice.obstacles, *choice.unknown, *others, *filter(None, [self._resources.closed()]))
         self.waits_for = missing[0] if missing else ""
         if choice.front == "dra" and missing and now - self._began < FIRST:
             return FIRST - (now - self._began)
         try:
-            # Another gateway may have chosen, or have offered it, meanwhile.
-            await self.refresh()
-            fresh = not self.record.since and self._shows_none and not await self._resources.known(names)
-            if fresh and choice.front == "dra" and not missing:
+            if choice.front == "dra" and not missing and self._shows_none:
                 await self._enter(D, choice.because, now)
         finally:
             self.begun.set()
