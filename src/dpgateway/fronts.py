@@ -221,6 +221,13 @@ class NodeFronts:
         if change is Change.GONE and self.dra is not None:
             self.dra.kubelet_gone()
 
+    def given(self, config: ResourceConfig) -> bool:
+        """Whether another gateway has the driver of the resource's front, and with it the resource, served here or
+        not.
+        """
+        dra = self.dra
+        return dra is not None and config.on == dra.name and not dra.instance.follows and not dra.loaded.is_set()
+
     @property
     def passing(self) -> tuple[str, ...]:
         """The DRA driver, if the kubelet calls this gateway for it until the next one is registered."""

@@ -348,7 +348,8 @@ class Gateway:
     @property
     def ours(self) -> tuple[str, ...]:
         """The resources that would be unserved if this gateway ended now."""
-        names = tuple(name for name, serving in self._serving.items() if serving.is_ours)
+        mine = [(name, one) for name, one in self._serving.items() if one.is_ours]
+        names = tuple([name for name, one in mine if not self._fronts.given(one.config.value)])
         return (*names, *self._fronts.passing)
 
     @property

@@ -72,6 +72,22 @@ async def pods_of_both_fronts(cluster, gateway, kubelet):
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
 
 
+async def test_an_older_gateway_that_reads_the_new_front_has_nothing_to_serve(cluster, gateway, kubelet, short_path):
+    """It has given the driver, so it doesn't linger for a resource that goes to DRA."""
+    gateway.environment["DPGATEWAY_LINGER"] = "10m"
+    await gateway.start(thing("deviceplugin"))
+    await shown(cluster, 4)
+    own = short_path / "newer"
+    own.mkdir()
+    async with Gateway(own, short_path / "device-plugins") as newer:
+        newer.runtime, newer.more = gateway.runtime, gateway.more | {"state_dir": str(short_path / "state")}
+        await newer.start(thing("dra"))
+        await gateway.said(f"handed {DRIVER} over", seconds=BUSY)
+        gateway.reload(thing("dra"))
+        await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+        assert await gateway.end() == 0
+
+
 async def test_pods_of_both_fronts_start_again_whichever_front_there_is(cluster, gateway, kubelet):
     await pods_of_both_fronts(cluster, gateway, kubelet)
     assert device_of(cluster, "claim") != device_of(cluster, "plugin")

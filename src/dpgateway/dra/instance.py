@@ -66,7 +66,7 @@ class DriverInstance:
         self.answer: Observable[RegistrationAnswer | None] = Observable(None)
         """The kubelet's answer to the registration; None until it has said something."""
         self._handover = DriverHandover(self.ownership, warm, _log)
-        self._follows = True
+        self.follows = True
         """Whether it asks the gateway that serves; once it has given, it only waits for that one's end."""
         self._ends = False
         """Whether the process is about to end."""
@@ -80,7 +80,7 @@ class DriverInstance:
     async def own(self) -> None:
         """Returns with the driver's lock. Raises KubeletError, OSError."""
         make_private(self.folder)
-        await self.ownership.acquire(self._handover.ask if self._follows else None)
+        await self.ownership.acquire(self._handover.ask if self.follows else None)
         if self._passing is not None:  # the newer one has ended
             self.ownership.take_back()
             self._passing.cancel()
@@ -191,7 +191,7 @@ class DriverInstance:
     def give(self) -> None:
         """Frees the lock. All resources have freed theirs."""
         self._handover.give()
-        self._follows = False
+        self.follows = False
         self._passing = asyncio.create_task(self._pass_on(), name="pass calls on to the newer gateway")
 
     async def _pass_on(self) -> None:
