@@ -958,10 +958,11 @@ async def test_a_grant_waits_for_a_pod_that_the_kubelet_has_struck_from_its_note
     assert [one.ids for one in await granted] == [("a",)]
 
 
-async def test_a_runtime_that_hangs_delays_a_grant_only_so_long(make):
+async def test_while_the_runtime_hangs_the_pod_before_may_run(make):
     resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.1)))
     had(resource, lambda _: asyncio.Event().wait(), a="old")
-    assert [one.ids for one in await resource.allocate([("a",)], NEW)] == [("a",)]
+    with pytest.raises(RequestError, match=r"a can't be given away yet: .* \(old\)"):
+        await resource.allocate([("a",)], NEW)
 
 
 @pytest.mark.parametrize(

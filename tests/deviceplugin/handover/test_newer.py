@@ -157,7 +157,7 @@ async def test_who_took_over_reads_no_other_journals(make, kubelet, holder, capl
     older.send("take v1beta1", lock.fileno())
     assert await heard(older) == "serves"
     (newer.directory.parent / "state").mkdir(mode=0o700, exist_ok=True)
-    (newer.directory.parent / "state" / "of-another-resource.json").write_text("damaged")
+    (newer.directory.parent / "state" / "0123456789abcdef.json").write_text("damaged")
     older.send("register")
     older.close()
     await until(lambda: any("can't be served" in text for text in caplog.messages))
