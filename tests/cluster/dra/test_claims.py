@@ -60,12 +60,16 @@ def test_a_class_can_be_asked_for_by_its_implicit_name(cluster, dra):
 
 
 def test_shares_are_given_to_as_many_pods(cluster, dra):
-    for number in range(4):
+    """One after the other: the scheduler adds a claim's capacity twice while it knows the claim and has it in flight
+    (GatherAllocatedState in dra_manager.go, 1.37.1), so a pod may wait for a free share until anything else changes.
+    """
+    for number in range(3):
         cluster.create(pod(f"p{number}", dra.name, {SHARED: 1}))
-    dra.until_run(*(f"p{number}" for number in range(4)), count=3)
+        dra.until_run(f"p{number}", count=1)
+    assert running(cluster) == {"p0", "p1", "p2"}
     assert [dra.given(one, prefix="SHARED") for one in running(cluster)] == [{"s"}] * 3
-    (last,) = {f"p{number}" for number in range(4)} - running(cluster)
-    dra.until_told(last, "cannot allocate all claims")
+    cluster.create(pod("p3", dra.name, {SHARED: 1}))
+    dra.until_told("p3", "cannot allocate all claims")
 
 
 def test_one_board_isn_t_given_under_two_names(cluster, dra):
