@@ -2,10 +2,11 @@
 
 import asyncio
 import importlib.util
-import itertools
+import json
 import signal
 import socket
 import time
+from asyncio.subprocess import PIPE
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,7 +15,7 @@ from h2.events import DataReceived, Event
 
 from dpgateway.status.readiness import DAMPED
 from dpgateway_simulator import Kubelet, PluginError
-from tests.support.gateway import Gateway
+from tests.support.gateway import COMMAND, Gateway
 from tests.support.http import ask
 from tests.support.waiting import until
 
@@ -216,19 +217,20 @@ async def test_each_container_is_one_line_with_its_devices(process, directory):
 
 
 async def released(one, process):
-    """Pods come and go until the gateway has read in the checkpoint that a device is held, and then that it is free."""
-    resources = itertools.cycle([R, S])
+    """A pod comes and goes. The gateway has read in the checkpoint that it holds a device, and then that it doesn't."""
+    words = *COMMAND, "status", "--output=json", f"--control-socket={process.folder / 'control.sock'}"
 
-    async def next_pod():
-        if any("release hangs" in line for line in process.log):
-            return True
-        resource = next(resources)
-        # All devices may have been given by now, and not be free again: then the line will come.
-        if (await one.admit(resource, {"c": {resource: 1}}, start=False))["ok"]:
-            one.remove(resource)
-        return False
+    async def has_read():
+        asked = await asyncio.create_subprocess_exec(*words, stdout=PIPE)
+        found = json.loads((await asked.communicate())[0])["resources"]
+        held = [device for resource in found if resource["name"] == R for device in resource["devices"]]
+        return any(holder["pod_uid"] for device in held for holder in device["holders"])
 
-    await until(next_pod, pause=0.2)  # the gateway reads the file a tenth of a second after it was written
+    assert (await one.admit("first", {"c": {R: 1}}, start=False))["ok"]
+    await until(has_read)
+    one.remove("first")
+    # A kubelet writes what it has freed with its next allocation.
+    assert (await one.admit("next", {"c": {S: 1}}, start=False))["ok"]
 
 
 @pytest.mark.parametrize("hangs", ["init", "devices", "allocate", "prepare", "release", "close"])
