@@ -447,7 +447,8 @@ class Run:
         self.write(f"resources:\n- {FUSE}\n")
 
     def write(self, text):
-        (self.folder / "config.yaml").write_text(text)
+        """What it keeps stays in its folder: nobody may not look where another user's gateway keeps that."""
+        (self.folder / "config.yaml").write_text(f"{text}\nstate_dir: {self.folder}/state\n")
 
     def start(self, *arguments, as_nobody=False, log="json"):
         given = ["--config=config.yaml", "--device-plugins-dir=device-plugins", "--node-name=n1", f"--log-format={log}"]
