@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from dpgateway.config import ResourceConfig, watched
@@ -28,6 +28,7 @@ from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.held import HeldDevices
+from dpgateway.resource.ownership import Ownership
 from dpgateway.status.overview import Served
 
 GRACE = 1.0
@@ -73,6 +74,8 @@ class ServedResource(Served):
     """The driver; None until it is made."""
     in_place: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it has taken its predecessor's place."""
+    kept: Ownership | None = None
+    """The lock of its last plugin, or of its predecessor's, for its next one."""
     goes_on: bool = False
     """Whether it has the configuration that served on another front: its successor waits for its first list."""
 
@@ -138,6 +141,8 @@ class ServedResource(Served):
             except* _Over:
                 pass
             if (task := asyncio.current_task()) is not None and task.cancelling():  # the group raised _Over instead
+                if self.kept is not None and self.next is None:
+                    self.kept.forgo()
                 raise asyncio.CancelledError
 
     async def _serve(self) -> None:
@@ -157,6 +162,9 @@ class ServedResource(Served):
             # One that lingers takes nothing back from its successor, whatever a reload restarts meanwhile.
             follows = self.follows and not parts.lingers()
             plugin = self.plugin = fronts.plugin(config, driver, group, follows=follows)
+            if self.kept is not None:
+                self.kept.pass_on(plugin.resource.ownership)
+                self.kept = None
             for value in plugin.values:
                 value.subscribe(parts.changed.notify)
             plugin.standing.subscribe(self.note)
@@ -167,9 +175,11 @@ class ServedResource(Served):
                 plugin.kubelet(Change.NEW)
             given = False
             try:
-                with suppress(OnOtherFront):
+                try:
                     given = await plugin.run()
                     self.follows = self.follows and not given  # at once: it may be stopped while it drains
+                except OnOtherFront:
+                    self.keep()
             finally:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
                 self.ours = (self.ours or plugin.resource.served) and not (given or plugin.taken_back)
@@ -192,7 +202,14 @@ class ServedResource(Served):
         # Ownership carries over: another gateway may have taken the resource from the old one.
         self.ours, self.follows = old.is_ours, old.follows
         fronts.expect(self.config.value)
-        await old.stop()
+        kept = old.keep()
+        try:
+            await old.stop()
+        except asyncio.CancelledError:
+            if kept is not None:
+                old.task.add_done_callback(lambda _: kept.forgo())
+            raise
+        self.kept = kept
         # Also while the old one ended. Asked for it again, the other gateway would give it back.
         if self.follows and not old.follows:
             self.ours, self.follows = False, False
@@ -200,6 +217,13 @@ class ServedResource(Served):
         self.placed(self)
         old.next = self.old = None
         self.in_place.set()
+
+    def keep(self) -> Ownership | None:
+        """Keeps the lock for the next plugin, here or in the successor."""
+        if self.kept is None and self.plugin is not None:
+            self.kept = self.plugin.resource.ownership
+            self.kept.keep()
+        return self.kept
 
     async def stop(self) -> None:
         """Cancels the task and waits for its end; its outcome is ignored."""

@@ -1,5 +1,6 @@
 """Resources of a whole gateway that change their front: with drivers that get in the way, and across reloads."""
 
+import asyncio
 import threading
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ import pytest
 from dpgateway import Device
 from dpgateway.config.values import ClusterSettings, DraSettings, RuntimeSettings
 from dpgateway.kit.threads import Threads
+from dpgateway.resource.ownership import Ownership
 from dpgateway.switching.states import SwitchFiles
 from dpgateway_simulator.cluster import SimulatedCluster
 from tests.support.gateway import Gateway as Process
@@ -152,6 +154,27 @@ async def test_a_gateway_begins_where_a_fixed_front_left_it(short_path, cluster,
         await cluster.run("new", {"c": {NAME: 1}})
     await lives[2].end()
     assert ("it leaves" in caplog.text) == (front == "deviceplugin")
+
+
+async def test_no_other_gateway_gets_in_between(gateway, cluster, short_path):
+    """One that has handed the resource over, and lingers, would serve it on the front of its own configuration."""
+    cluster.server.store.delete(("deviceclasses", "", "thing"))
+    gateway.serve(configured(driver_class=Scripted, front="auto"))
+    await until(lambda: allocatable(cluster) == 2)
+    other = Ownership(short_path / "device-plugins", NAME)
+    waiting = asyncio.ensure_future(other.acquire())
+    await until(lambda: other.other.value)
+
+    gateway.reload(gateway.configuration(configured(driver_class=Counted, front="auto")))
+    await until(lambda: healthy(cluster) == {"z"})
+    cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
+    await until(lambda: cluster.devices(DRIVER))
+    gateway.reload(gateway.configuration(configured(driver_class=Scripted, front="deviceplugin")))
+    await until(lambda: healthy(cluster) == {"a", "b"})
+    assert not waiting.done()
+    gateway.reload(gateway.configuration())
+    await waiting
+    other.end()
 
 
 async def test_a_newer_gateway_learns_where_the_older_one_went(gateway, cluster, short_path, gate):

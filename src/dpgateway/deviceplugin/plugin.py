@@ -212,6 +212,8 @@ class Plugin:
         try:
             await self._endpoint.close()
         finally:
+            if self._newer.borrows:
+                self.resource.ownership.release()
             self.resource.ownership.end()
         self._older.close()
         self._newer.close()

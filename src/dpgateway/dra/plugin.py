@@ -189,6 +189,8 @@ class DraPlugin:
 
     async def _serve(self) -> None:
         # The driver's lock comes first: a gateway that waits for that must not have a resource's.
+        if not self._front.loaded.is_set():
+            self.resource.ownership.release()
         await self._front.loaded.wait()
         await self.resource.ownership.acquire()
         try:
@@ -200,7 +202,10 @@ class DraPlugin:
                 self._front.add(self)
             else:  # the driver went to another gateway before that could know of this resource
                 self.give()
-        except (KubeletError, OnOtherFront, OSError):
+        except OnOtherFront:
+            self._front.remove(self)  # it keeps the lock
+            raise
+        except (KubeletError, OSError):
             self._front.remove(self)
             self.resource.ownership.release()
             raise

@@ -19,6 +19,8 @@ Theory of operation
       serves. So :meth:`Ownership.acquire` locks first, compares then, and repeats on a mismatch.
     - A handover lends a copy of the descriptor. From then on both gateways hold the lock, and either may end without
       freeing it. The files beside the lock, and its lines, belong to the borrower.
+    - While a gateway runs another driver for the resource, or moves it to another front, it keeps the lock: else a
+      waiting gateway would serve the resource meanwhile.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 """
 
@@ -100,7 +102,8 @@ def this_gateway() -> str:
 class Ownership:
     """The ownership of one resource. Used from the event loop.
 
-    ``_descriptor`` is the locked file while this gateway is an owner; ``_lent`` says that it isn't the only one.
+    ``_descriptor`` is the locked file while this gateway is an owner; ``_lent`` says that it isn't the only one,
+    ``_kept`` that another object of this gateway has it next.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class Ownership:
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self._descriptor: int | None = None
-        self._lent = False
+        self._lent = self._kept = False
 
     async def acquire(self, ask: Ask | None = None) -> None:
         """Returns when this gateway is the owner: the other one has ended, or has lent the lock to ``ask``.
@@ -224,8 +227,26 @@ class Ownership:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def keep(self) -> None:
+        """From now on :meth:`end` leaves the lock to :meth:`pass_on`, or to :meth:`forgo`."""
+        self._kept = True
+
+    def pass_on(self, to: Ownership) -> None:
+        """Gives a lock that was kept to this gateway's next plugin of the resource."""
+        if self._descriptor is not None and not self._lent:
+            to.waited = self.waited
+            to._descriptor, self._descriptor = self._descriptor, None
+        self.forgo()
+
+    def forgo(self) -> None:
+        """Ends an ownership that was kept."""
+        self._kept = False
+        self.end()
+
     def end(self) -> None:
         """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
+        if self._kept and not self._lent:
+            return
         if self.undivided:
             with contextlib.suppress(OSError):
                 self.path.unlink()

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import itertools
+import os
 from pathlib import Path
 
 import pytest
 
 from dpgateway import Device
 from dpgateway.kit.seqpacket import Gone
-from tests.support.handover import R, asked, heard, offered, path
+from tests.support.handover import R, S, asked, heard, offered, path
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
@@ -72,6 +73,18 @@ async def test_stopped_while_it_begins_again(newer, left, turn):
     left.close()
     await turns(turn)
     await newer.end()
+
+
+async def test_stopped_before_the_older_gateway_ends(newer, left, holder):
+    """That one takes the resource back, and still has the lock that others find."""
+    lock, _ = holder
+    left.send("register")
+    assert await heard(left) == "listed"
+    newer.reload(newer.configuration(configured(name=S, driver_class=Scripted)))
+    with pytest.raises(Gone):
+        await heard(left)
+    left.close()
+    assert path(newer, "lock").stat().st_ino == os.fstat(lock.fileno()).st_ino
 
 
 def running(name):
