@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIMIT = 600
 """Seconds for one test. The first one makes the image and starts the cluster: 190 s with ten others on two cores."""
-SECOND = {"test_cdi", "test_driver_image", "test_kubernetes_e2e", "test_node"}
+SECOND = {"test_cdi", "test_driver_image", "test_kubernetes_e2e", "test_manifests", "test_node"}
 """Modules with a cluster of their own, so that two workers share the tests of the chart."""
 LABELS = ("example.com/kind", "example.com/gateway")
 """That tests give to nodes."""
