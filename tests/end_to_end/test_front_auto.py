@@ -141,6 +141,36 @@ async def test_a_newer_gateway_takes_over_on_either_front(cluster, gateways, sho
         await cluster.end(pod, within=BUSY)
 
 
+async def test_an_older_gateway_that_lingers_takes_nothing_back(cluster, gateways, short_path):
+    """It has another resource, and a front for good. The newer one changes the front, there and back."""
+    kubelet = cluster.node("1.34", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
+    await kubelet.start()
+    older, newer = gateways(), gateways()
+    older.environment["DPGATEWAY_LINGER"] = "10m"
+    mine = {"name": "example.com/mine", "driver": "simulated", "front": "deviceplugin"}
+    await older.start(things(front="deviceplugin"), mine)
+    await cluster.run("old", {"c": {THING: 1, mine["name"]: 1}}, within=BUSY)
+    older.process.send_signal(signal.SIGTERM)
+    await older.said(f"taken over {THING}, {mine['name']}", seconds=BUSY)
+
+    newer.folder = short_path / "newer"
+    newer.folder.mkdir()
+    newer.more = {**newer.more, "state_dir": str(short_path / "state")}
+    await newer.start(things())
+    await older.said("handed over to another gateway", seconds=BUSY)
+    await kubelet.upgrade("1.37")
+    await newer.said("DRA offers it", seconds=BUSY)
+    await cluster.run("new", {"c": {THING: 1}}, within=BUSY)
+    assert cluster.allocated("new") != []
+    await kubelet.upgrade("1.34")
+    await newer.said("the device plugin offers it", seconds=BUSY)
+    await cluster.run("back", {"c": {THING: 1}}, within=BUSY)
+    assert devices(cluster, "old", "back").keys() == {"old", "back"}
+    assert older.running
+    assert not any("took over" in line for line in older.log)
+    assert sum("handed over" in line for line in older.log) == 1
+
+
 async def test_an_older_kubelet_that_knows_no_dra(cluster, gateway, short_path):
     """It neither registers the driver nor deletes slices, so the gateway does."""
     kubelet = cluster.node("1.37", root=short_path, name="node", pauses=replace(SHORT, reconcile=0.5))
