@@ -21,12 +21,11 @@ from dpgateway.drivers.preparing import CallAfterClose
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import RequestError
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Allocation, Device
+from dpgateway.model import Allocation, Device, hardware
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
-from dpgateway.resource.use import hardware
 from tests.support.holdings import Told
 from tests.support.inline import Inline
 from tests.support.resource import LOG, FakeResource

@@ -13,8 +13,9 @@ from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.preparing import Asked, Prepared
 from dpgateway.errors import DriverError
+from dpgateway.model import hardware
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.use import Used, hardware
+from dpgateway.resource.use import Used
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource

@@ -19,13 +19,12 @@ from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.wire import v1beta1_pb2
-from dpgateway.model import HEALTHY, Device, Health
+from dpgateway.model import HEALTHY, Device, Health, hardware
 from dpgateway.node.holders import Noted
 from dpgateway.resource.front import NOTED_WITHIN
 from dpgateway.resource.inventory import QUIET, SETTLING
 from dpgateway.resource.ledger import LEAVING, Refusal
 from dpgateway.resource.shares import Offer, share_ids
-from dpgateway.resource.use import hardware
 from tests.support.resource import FakeLanes, FakeResource
 from tests.support.time import VirtualLoop
 

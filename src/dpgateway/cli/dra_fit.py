@@ -20,7 +20,7 @@ from dpgateway.dra.slices.names import key, pool_name
 from dpgateway.dra.slices.offered import Offered, PoolContent, pool
 from dpgateway.errors import ConfigurationError
 from dpgateway.kit import unix
-from dpgateway.resource.use import hardware
+from dpgateway.model import hardware
 
 MOST_IN_A_CLAIM = 32
 """Devices (AllocationResultsMaxSize, resource/v1/types.go). Of an extended resource a pod has one claim."""

@@ -7,8 +7,7 @@ from itertools import combinations
 
 from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.config import Place, Problem
-from dpgateway.model import Device
-from dpgateway.resource.use import hardware
+from dpgateway.model import Device, hardware
 
 POOL = "one pool keeps them apart, and then no container can have both"
 

@@ -37,10 +37,9 @@ from dpgateway.deviceplugin.outdated import answer, outdated, same_hardware, tog
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import CdiError, DriverTimeout, GatewayError, RequestError
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Allocation, Device
+from dpgateway.model import Allocation, Device, hardware
 from dpgateway.node.holders import Container, Note
 from dpgateway.resource.granting import Granting
-from dpgateway.resource.use import hardware
 
 Ids = frozenset[str]
 DELETE = "delete the pod, because a kubelet repeats what it was told first"

@@ -23,11 +23,10 @@ from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
-from dpgateway.model import Device
+from dpgateway.model import Device, hardware
 from dpgateway.node.incarnation import Change
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.resource import Resource
-from dpgateway.resource.use import hardware
 
 _log = bind(__name__)
 

@@ -16,6 +16,7 @@ from dpgateway.model.values import (
     Health,
     Mount,
     changed,
+    hardware,
     other_values,
     replaced,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Health",
     "Mount",
     "changed",
+    "hardware",
     "other_values",
     "place",
     "plain",

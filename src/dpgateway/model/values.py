@@ -201,6 +201,16 @@ class Allocation:
         )
 
 
+def hardware(device: Device) -> frozenset[str]:
+    """The names of a device's hardware; by default its own id.
+
+    Empty for an Unhealthy device without names: the driver may be unable to read them.
+    """
+    if device.hardware is None:
+        return frozenset([device.id]) if device.health.ok else frozenset()
+    return frozenset(device.hardware)
+
+
 # Two lists differ in few devices of thousands. Values are frozen, so an identical object hasn't changed, and the loops
 # over the whole list run in C.
 

@@ -19,11 +19,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.model import Device
+from dpgateway.model import Device, hardware
 from dpgateway.resource.front import Behind
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.orphans import leak
-from dpgateway.resource.use import hardware
 
 CONCERNED = frozenset({"prepare", "release"})
 """The abilities of a driver that releases concern: one with ``prepare`` may still be preparing."""

@@ -29,13 +29,13 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, RequestError
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Allocation, Device
+from dpgateway.model import Allocation, Device, hardware
 from dpgateway.resource.additions import complete
 from dpgateway.resource.freeing import CONCERNED, Releases
 from dpgateway.resource.front import Behind
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ledger import Refusal
-from dpgateway.resource.use import hardware, shared
+from dpgateway.resource.use import shared
 
 CLAIMS_END = 5.0
 """Seconds that a grant waits for a device of a claim. The next pod of one that was deleted by force came 2 s before the

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpgateway.model import Device
+from dpgateway.model import Device, hardware
 from dpgateway.resource.front import InUse
 from dpgateway.resource.shares import device_id
 
@@ -268,16 +268,6 @@ def within(device: Device, own: Used) -> str:
                 holder = own.holders.get(other, "")  # a pod's uid alone tells people nothing
                 return f"{name} is held as {other}{f' by {holder}' if '/' in holder else ''}"
     return ""
-
-
-def hardware(device: Device) -> frozenset[str]:
-    """The names of a device's hardware; by default its own id.
-
-    Empty for an Unhealthy device without names: the driver may be unable to read them.
-    """
-    if device.hardware is None:
-        return frozenset([device.id]) if device.health.ok else frozenset()
-    return frozenset(device.hardware)
 
 
 def shared(devices: Iterable[Device]) -> tuple[Device, Device] | None:
