@@ -32,9 +32,6 @@ class Signal:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
-        self._call()
-
-    def _call(self) -> None:
         for changed in self._subscribers:
             changed()
 
@@ -74,7 +71,8 @@ class Observable(Signal, Generic[T]):
         if self._news(value, before):
             self.notify()
             return True
-        self._call()
+        for changed in self._subscribers:
+            changed()
         return False
 
     async def wait_other(self, part: Callable[[T], P], known: P) -> P:
