@@ -111,10 +111,11 @@ class KubeletCalls:
                 if ids:
                     if not api.repeats and self._holdings.value.earlier(ids):
                         await self._earlier_end(ids)
-                    if not self._prepares(api):
-                        self._remember_earlier(ids)
+                    prepares, value = self._prepares(api), self._holdings.value
+                    for id_ in () if prepares else ids:  # a pod's containers may get it one after the other
+                        self._before[id_] = self._before.get(id_, frozenset()) | value.earlier([id_])
                     deliver = partial(self._deliver, ids, api, tuple(grants))
-                    terms = Terms(self.api.name, deliver, api.repeats, self._prepares(api))
+                    terms = Terms(self.api.name, deliver, api.repeats, prepares)
                     allocation = await self.granting.grant(ids, terms)
                 grants.append(Grant(ids, allocation))
         finally:
@@ -169,10 +170,6 @@ class KubeletCalls:
         """Prepares these ids for the start of their container, first or repeated. Raises GatewayError."""
         await self._static_pods_end(ids)
         await self.granting.prepare(ids, self.answers.check, self.api.name)
-
-    def _remember_earlier(self, ids: Sequence[str]) -> None:
-        for id_ in ids:  # a pod's containers may get it one after the other
-            self._before[id_] = self._before.get(id_, frozenset()) | self._holdings.value.earlier([id_])
 
     async def _static_pods_end(self, ids: Sequence[str]) -> None:
         """Waits for a static pod that had these ids. A kubelet frees them once its manifest is gone, but its containers

@@ -70,9 +70,7 @@ class Lanes:
             self.preparing.given(devices)
         seconds = self._config.value.timeouts.allocate.total_seconds()
         end = time.monotonic() + seconds
-
-        def ask() -> Awaitable[Allocation]:
-            return self._allocating.call("allocate", partial(self._allocation, devices, options), seconds, end, late)
+        call = partial(self._allocation, devices, options)
 
         # A release under way is of the previous container, and might undo the effect of allocate().
         with self._blaming("allocate", devices):
@@ -81,7 +79,7 @@ class Lanes:
                     await self.preparing.released(devices, seconds)
                 except DriverTimeout as error:
                     raise DriverTimeout(f"allocate() wasn't called within {seconds:g} s, because {error}") from error
-            return await _until_free(ask, end)
+            return await _until_free(partial(self._allocating.call, "allocate", call, seconds, end, late), end)
 
     async def repeat(self, devices: Sequence[Device]) -> Allocation:
         """The answer of ``allocate`` for devices that a container has already, to compare with the one that the kubelet

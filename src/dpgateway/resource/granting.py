@@ -84,7 +84,7 @@ class Granting:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
         # The pool may have changed since the last list.
         calls, exclusions = self._calls(terms.options), self.inventory.exclusions
-        self.inventory.look()
+        self.inventory.exclude()
 
         # Ids that the kubelet takes for free because the scheduler counts their pods: a pod of these leaves its sum
         # before its claim ends. Half of the time is for the driver, so that a refusal names the holder.
@@ -295,7 +295,7 @@ class Granting:
         took = f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
         which = {"devices": names, "ids": None if names == list(ids) else list(ids), "count": len(ids)}
         fields = {**which, "api": api, "seconds": round(seconds, 6)}
-        asyncio.get_running_loop().call_soon(lambda: self.log.info(text, number, took, extra=fields))
+        asyncio.get_running_loop().call_soon(partial(self.log.info, text, number, took, extra=fields))
 
 
 def _once(devices: Iterable[Device]) -> tuple[Device, ...]:
