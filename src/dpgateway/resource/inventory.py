@@ -249,7 +249,7 @@ class Inventory:
     def use(self) -> None:
         """An Allocate began or failed: excludes or readmits the devices that share its hardware."""
         self._recall_meanings()
-        self.look()
+        self.exclude()
         self._tell_pool()
 
     def _recall_meanings(self) -> None:
@@ -259,22 +259,21 @@ class Inventory:
 
     # shared hardware
 
-    def look(self) -> None:
-        """Excludes what the rest of the pool uses now."""
-        self.exclude(self._pool.others(self.name))
-
     def join(self, pool: Pool) -> None:
         """Leaves its pool for this one: from now on that one's members' hardware is excluded."""
         self._pool, self._told = pool, None
         pool.join(self)
-        self.look()
+        self.exclude()
 
     def used(self) -> Used:
         """Freed ids count as used until their release, unless there is no driver to release them to."""
         return used(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)
 
-    def exclude(self, others: Sequence[Used]) -> None:
-        """Excludes the hardware of ``others`` from Allocates at once, and on the published list after SETTLING."""
+    def exclude(self, others: Sequence[Used] | None = None) -> None:
+        """Excludes the hardware of ``others``, by default what the rest of the pool uses now, from Allocates at once,
+        and on the published list after SETTLING.
+        """
+        others = self._pool.others(self.name) if others is None else others
         if self._exclude(others) and self.list.value is not None and self._settling is None and not self._closed:
             self._settling = asyncio.get_running_loop().call_later(SETTLING, self._publish)
 

@@ -171,8 +171,8 @@ class Ledger:
         self.losses += len(unlisted)
 
         # While the held ids are unknown, any lost id may be held.
-        over = [i for i, lost in self.lost.items() if now - lost.since >= self._keep]
-        dropped = [] if held is None else [i for i in over if i not in held]
+        stays = self.lost if held is None else held
+        dropped = [i for i, lost in self.lost.items() if i not in stays and now - lost.since >= self._keep]
         for offered in dropped:
             del self.lost[offered]
             del self._meaning[offered]
@@ -237,6 +237,10 @@ class Ledger:
         offered id. ``counted``: how many ids of an excluded device stay Healthy; ``sure``: the reasons are uses that
         are known. Returns whether the reasons changed.
         """
+        # The usual case: nothing is excluded, and nothing was.
+        if not (excluded or crowded or counted or self._excluded or self.crowded or self._counted):
+            return False
+
         # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate.
         crowded = crowded or {}
         changed = _differ(excluded, self._excluded)
