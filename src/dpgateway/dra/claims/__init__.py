@@ -1,7 +1,6 @@
 """ResourceClaims of this node: what the API server says of one, what was prepared for it, and what that means.
 
-reading     a claim's allocation, as far as it concerns this driver
-parameters  what class and claim ask of the driver
+reading     a claim's allocation, and what it asks of the driver, as far as they concern this one
 records     what was given to a claim, and how far its preparation or its end has come
 files       the records on disk, one file for each claim
 holdings    the records as holdings of a resource

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from dpgateway.dra.claims.parameters import parameters
-from dpgateway.dra.claims.reading import Allocated, Result
+from dpgateway.dra.claims.reading import Allocated, Result, parameters
 from dpgateway.dra.claims.records import Given
 from dpgateway.errors import RequestError
 from dpgateway.kit.observable import Signal
