@@ -31,7 +31,6 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.dra.claims.choosing import NotYet, Offering, all_known, chosen, same
 from dpgateway.dra.claims.files import ClaimFiles
-from dpgateway.dra.claims.lanes import ClaimLanes
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
@@ -41,6 +40,7 @@ from dpgateway.dra.giving import ClaimGrants
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.node.sandboxes import END_WITHIN, Running, outlasting
 from dpgateway.resource.front import Usage
@@ -91,7 +91,7 @@ class NodeClaims:
         self._log, self._server = parts.log, parts.server
         self.store = ClaimStore(parts.files, parts.threads, boot, parts.left, parts.log)
         self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
-        self.lanes = ClaimLanes()
+        self.lanes = KeyedLanes("claim")
         self.calls = CallStats()
         """The kubelet's calls, a claim each."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)

@@ -1,7 +1,7 @@
 """General tools, independent of the gateway.
 
 observable   values and events that other tasks watch
-tasks        asyncio: retry with backoff, a race, no cancellation, a timeout, aligned wake-ups
+tasks        asyncio: retry with backoff, a race, no cancellation, a timeout, aligned wake-ups, calls by key
 threads      blocking calls on threads
 limits       the process's limits of threads, descriptors and address space
 memory       tunes the heap and the garbage collector

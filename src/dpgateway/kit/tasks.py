@@ -1,10 +1,13 @@
-"""Helpers for asyncio: retry with backoff, a race, no cancellation, a timeout, and wake-ups aligned across tasks."""
+"""Helpers for asyncio: retry with backoff, a race, no cancellation, a timeout, wake-ups aligned across tasks, and calls
+of one thing one after the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -92,3 +95,39 @@ async def wait_for(work: Awaitable[T], seconds: float, what: str = "it") -> T:
     finally:
         task.cancel()
     return task.result()
+
+
+class KeyedLanes:
+    """Calls of one key come one after the other; those of different keys don't wait for one another."""
+
+    def __init__(self, kind: str) -> None:
+        """``kind``: of the things that the keys stand for, for the names of the tasks."""
+        self._kind = kind
+        self._last: dict[str, asyncio.Future[Any]] = {}
+        """`_last` contains the last call of each key that has one under way."""
+
+    @property
+    def running(self) -> frozenset[asyncio.Future[Any]]:
+        """The last call of each key that has one under way."""
+        return frozenset(self._last.values())
+
+    def call(self, key: str, work: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
+        """Calls once the key's earlier call is over. The caller may stop waiting; the call goes on."""
+        before = self._last.get(key)
+
+        async def after() -> T:
+            if before is not None:
+                await asyncio.wait({before})
+            return await work()
+
+        lane = asyncio.create_task(after(), name=f"{self._kind} {key}")
+        self._last[key] = lane
+        lane.add_done_callback(partial(self._over, key))
+        return lane
+
+    def _over(self, key: str, lane: asyncio.Future[Any]) -> None:
+        if self._last.get(key) is lane:
+            del self._last[key]
+        # Its caller may be gone: asyncio would log such a failure as unnoticed.
+        if not lane.cancelled():
+            lane.exception()

@@ -5,7 +5,6 @@ records     what was given to a claim, and how far its preparation or its end ha
 files       the records on disk, one file for each claim
 holdings    the records as holdings of a resource
 choosing    the ids of a resource that an allocated claim gets
-lanes       one call after the other for each claim
 staleness   whether a record's claim has ended without an Unprepare
 store       the records in memory, on disk, and told to the resources
 """

@@ -93,9 +93,6 @@ class ClaimHoldings(InUse):
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         return frozenset()
 
-    def look_again(self, lost: Iterable[str]) -> float | None:
-        return None
-
     def is_news_after(self, before: Self) -> bool:
         fewer = len(self.in_flight) < len(before.in_flight)
         return fewer or bool(self.freed) or _TOLD(self) != _TOLD(before)
