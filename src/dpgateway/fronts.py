@@ -128,7 +128,7 @@ class NodeFronts:
         dra = self.dra
         sources = FactSources(self._kubelet, dra.standing, dra.publisher, dra.seen, self._runtime.cdi)
         facts = WatchedFacts(dra.server, dra.us, sources)
-        self.switch = NodeSwitch(dra, facts, gateway, self.holdings.by_resource, self.threads)
+        self.switch = NodeSwitch(dra, facts, gateway, self.holdings, self.threads)
         return self.switch
 
     async def _settled(self, front: str, config: ResourceConfig) -> None:

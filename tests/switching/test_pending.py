@@ -54,8 +54,8 @@ async def moved(_names):
 @pytest.fixture
 def switch(front):
     facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None, move=moved)
-    parts: tuple[Any, Any] = facts, gateway
-    return NodeSwitch(front, *parts, {}, Threads())
+    parts: tuple[Any, Any, Any, Any] = front, facts, gateway, Stub(by_resource={})
+    return NodeSwitch(*parts, Threads())
 
 
 async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
@@ -131,9 +131,10 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
     await SwitchFiles(tmp_path, Threads()).write(SwitchRecord("boards", SwitchState.LEAVING_PLUGIN))
     told: list[bool] = []
     facts = Stub(facts=Observable(DraFacts()), need=lambda _: None)
-    parts: tuple[Any, Any] = facts, Stub(offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
+    gateway = Stub(offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
+    parts: tuple[Any, Any, Any, Any] = front, facts, gateway, Stub(by_resource={})
     front.pool_of = lambda config: f"node/{config.pool}"
-    changes: NodeSwitch = NodeSwitch(front, *parts, {}, Threads())
+    changes: NodeSwitch = NodeSwitch(*parts, Threads())
     for pool in (None, "boards", None):
         changes.configure([configured(front="auto", pool=pool)], lambda _: None)
     assert told == [True, False, True]

@@ -17,15 +17,14 @@ from typing import Protocol
 
 from dpgateway.cluster.server import Object, ObjectKind
 from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.dra.claims.records import Phase
 from dpgateway.dra.front import DraFront
 from dpgateway.errors import GatewayError, KubeletError, OnOtherFront
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
+from dpgateway.kit.tasks import wait_for
 from dpgateway.kit.threads import Threads
-from dpgateway.node.checkpoint import parse
-from dpgateway.node.directory import read_checkpoint
-from dpgateway.resource.front import Usage
 from dpgateway.resource.published import SwitchStatus
 from dpgateway.switching.choosing import Group, obstacles
 from dpgateway.switching.states import DISK, SwitchFiles, SwitchRecord, SwitchState
@@ -83,12 +82,12 @@ class NodeSwitch:
         front: DraFront,
         facts: WatchedFacts,
         gateway: SwitchingGateway,
-        usages: Mapping[str, Usage],
+        holdings: NodeHoldings,
         threads: Threads,
     ) -> None:
-        """``usages``: what containers hold by the device plugin, by resource."""
-        self._front, self._facts, self._gateway, self._usages = front, facts, gateway, usages
-        self._files, self._threads = SwitchFiles(front.common.state_dir, threads), threads
+        """``holdings``: what containers hold by the device plugin."""
+        self._front, self._facts, self._gateway, self._holdings = front, facts, gateway, holdings
+        self._files = SwitchFiles(front.common.state_dir, threads)
         self.switches: dict[str, FrontSwitch] = {}
         """`switches` contains the groups, keyed by pool, or by the name of a resource without one."""
         self.changed = Signal()
@@ -263,11 +262,8 @@ class NodeSwitch:
         return self._front.instance.ownership.other.value
 
     async def known(self, names: Iterable[str]) -> bool:
-        directory = self._front.common.directory
         try:
-            read = partial(read_checkpoint, directory)
-            raw, _ = await self._threads.call_within("fronts", read, DISK)
-            content = await self._threads.call_within("fronts", partial(parse, raw), DISK)
+            content = await wait_for(self._holdings.reader.content(), DISK, "the disk")
         except FileNotFoundError:
             return False
         except (GatewayError, OSError):
@@ -288,7 +284,8 @@ class NodeSwitch:
         return all(self._gateway.streams(name) for name in names)
 
     def in_flight(self, names: Iterable[str]) -> bool:
-        return any(name in self._usages and self._usages[name].value.in_flight for name in names)
+        usages = self._holdings.by_resource
+        return any(name in usages and usages[name].value.in_flight for name in names)
 
     async def move(self, names: Iterable[str]) -> None:
         await self._gateway.move(names)

@@ -12,6 +12,7 @@ import pytest
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.reading import LARGEST_HELD, MOST_HELD, Reader
 from dpgateway.deviceplugin.holdings.values import Holdings
+from dpgateway.errors import KubeletError
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import stamped
@@ -27,6 +28,7 @@ class Read:
         self.file = directory / checkpoint.NAME
         self.holders = {name: ResourceHoldings(Holdings()) for name in (THING, OTHER)}
         self._reader = Reader(directory, self.holders, threads or Threads(), lambda: None)
+        self.content = self._reader.content
         self.task = asyncio.ensure_future(self._reader.run())
 
     def write(self, ago=60.0, **held):
@@ -64,6 +66,16 @@ async def test_each_resource_gets_its_note(reads):
     assert reads.holders[OTHER].value.held == {"c"}
     reads.write(other=["c"])
     assert (await reads.read()).held == set()
+
+
+async def test_the_file_tells_of_resources_that_nobody_follows(reads):
+    with pytest.raises(FileNotFoundError):
+        await reads.content()
+    reads.write(thing=["a"], unknown=["b"])
+    assert (await reads.content()).notes.keys() == {THING, "example.com/unknown"}
+    reads.write_raw("{")
+    with pytest.raises(KubeletError):
+        await reads.content()
 
 
 async def test_without_a_file_nobody_holds_anything(reads):

@@ -87,6 +87,20 @@ class Reader:
         self.ask()
         await self._finished.wait(self._begun)
 
+    async def content(self) -> checkpoint.Content:
+        """What the checkpoint says now. Raises GatewayError, OSError; FileNotFoundError if there is none."""
+        raw, _ = await self._raw()
+        return await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
+
+    async def _raw(self) -> tuple[bytes, float]:
+        """The file as it is, and the time of its write."""
+        raw, found = await self._threads.call("read the checkpoint", partial(read_checkpoint, self._directory))
+        # Its time on the monotonic clock is fixed at the first sight, because the wall clock may be set later.
+        file = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if file != self._last[0]:
+            self._last = file, stamped(found.st_mtime)
+        return raw, self._last[1]
+
     def _ask_no_more(self) -> None:
         self._asked.clear()
         if self._timer is not None:
@@ -97,12 +111,7 @@ class Reader:
         written, complaint = LONG_AGO, ""
         notes: Mapping[str, Note] | None = None
         try:
-            raw, found = await self._threads.call("read the checkpoint", partial(read_checkpoint, self._directory))
-            # Its time on the monotonic clock is fixed at the first sight, because the wall clock may be set later.
-            file = (found.st_ino, found.st_mtime_ns, found.st_size)
-            if file != self._last[0]:
-                self._last = file, stamped(found.st_mtime)
-            written = self._last[1]
+            raw, written = await self._raw()
             content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
             notes = content.notes
             self.registered.set((content.registered, written))
