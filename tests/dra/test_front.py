@@ -115,6 +115,11 @@ class Node:
             said = registration.RegistrationStatus(plugin_registered=True).SerializeToString()
             await channel.unary_unary("/pluginregistration.Registration/NotifyRegistrationStatus")(said)
 
+    async def offered(self) -> None:
+        """Registers the driver, and waits until the scheduler sees its devices."""
+        await self.register()
+        await until(lambda: "b" in self.devices)
+
     @property
     def slices(self) -> list[Any]:
         return self.store.list("resourceslices", "", self.us.fields)
@@ -195,8 +200,7 @@ async def test_devices_are_published_once_the_kubelet_registers(node: Node, make
 async def test_a_claim_from_slice_to_release(node: Node, make: Any, service: str) -> None:
     released: list[str] = []
     gateway = make(scripted(release=lambda devices: released.extend(device.id for device in devices)))
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     claim = node.allocate("c", "b")
     answer = await node.prepare(claim, service)
     assert (answer.error, answer.devices[0].device_name) == ("", "b")
@@ -313,8 +317,7 @@ async def test_a_driver_that_hangs_in_a_handover_holds_up_no_other_claims(node: 
             hangs.wait(60)
 
     make(scripted(prepare=prepare), timeouts={"prepare": 60})
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     hanging = asyncio.create_task(node.prepare(node.allocate("c", "a")))
     await until(lambda: list((node.root / "state" / "dra" / "claims").glob("*.json")))
     make(scripted(prepare=prepare))
@@ -334,8 +337,7 @@ async def test_a_claim_that_the_older_gateway_may_not_read_any_more_is_prepared_
 ) -> None:
     """A pod that is deleted by force loses its account while its gateway still serves."""
     older = make()
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     simulated.token = "another"  # noqa: S105  of a simulated server
     preparing = asyncio.create_task(node.prepare(node.allocate("c", "b")))
     await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
@@ -368,8 +370,7 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
         released.extend(device.id for device in devices)
 
     make(scripted(release=lambda _: hangs.wait(60)))
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     claim = node.allocate("c", "b")
     await node.prepare(claim)
     ending = asyncio.create_task(node.unprepare(claim))
@@ -401,8 +402,7 @@ async def test_a_gateway_that_ends_keeps_the_driver_for_calls_under_way(
 ) -> None:
     """Also for those that the kubelet waits for no more."""
     gateway = make()
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     simulated.hang()
     asking = asyncio.create_task(node.prepare(node.allocate("c", "b")))
     await until(lambda: simulated.asked[-1] == "GET resourceclaims c")
@@ -436,8 +436,7 @@ async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any
 
 async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: Node, make: Any) -> None:
     gateway = make()
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     claim = node.allocate("c", "b")
     await node.prepare(claim)
     # As while a call writes it.
@@ -456,8 +455,7 @@ async def test_a_front_that_starts_again_after_a_bug_knows_what_it_gave(node: No
 @pytest.mark.parametrize("what", [FOLDER, "plugins"])
 async def test_it_registers_again_after_a_reset_of_the_node(node: Node, make: Any, what: str) -> None:
     make()
-    await node.register()
-    await until(lambda: "b" in node.devices)
+    await node.offered()
     (old,) = node.sockets
     for path in (node.root / what).iterdir():
         path.unlink() if path.is_socket() else shutil.rmtree(path)
