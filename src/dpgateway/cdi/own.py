@@ -66,7 +66,7 @@ class OwnSpecs:
         """Cache of parsed records, with their texts: parsing takes half a millisecond."""
         self._texts: dict[Path, tuple[dict[str, _Real], Granted, str]] = {}
         """Cache of spec texts, by record, with the device nodes' real paths and the content that each was produced
-        from: producing one takes half a millisecond."""
+        from: producing one takes a tenth of a millisecond."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation, *, lasting: bool = True) -> Allocation:
         """Writes a spec with everything that it can express, and returns the allocation with the spec's name in its

@@ -108,22 +108,24 @@ def text_of(name: str, what: Granted, real: Real) -> str:
     other spec. Raises CdiError.
     """
     vendor_class, _, device = name.partition("=")
-    edits = {
-        "env": [f"{name}={value}" for name, value in sorted(what.env.items())],
-        "deviceNodes": [_node(node, real) for node in what.device_nodes],
-        "mounts": [_mount(mount) for mount in what.mounts],
-    }
-    said = {key: value for key, value in edits.items() if value}
-    document = {"kind": vendor_class, "devices": [{"name": device, "containerEdits": said}]}
-    # Only a parsed spec knows the version that it needs, so it is parsed once as the newest version.
-    needed = spec.read(_text(document, spec.VERSIONS[-1]), what.file).needed_version()
-    text = _text(document, max(OLDEST, needed, key=spec.VERSIONS.index))
-    spec.read(text, what.file)
-    return text
+    env = tuple([f"{name}={value}" for name, value in sorted(what.env.items())])
+    nodes = [_node(node, real) for node in what.device_nodes]
+    mounts = [_mount(mount) for mount in what.mounts]
 
-
-def _text(document: Mapping[str, Any], version: str) -> str:
-    return json.dumps({"cdiVersion": version, **document}, indent=1) + "\n"
+    # As values it is checked, and knows the version that it needs: in the newest one any field may be used.
+    try:
+        edits = spec.Edits(
+            env,
+            tuple([spec.SpecNode(**node) for node in nodes]),
+            mounts=tuple([spec.SpecMount(**mount) for mount in mounts]),
+        )
+        whole = spec.Spec(spec.VERSIONS[-1], vendor_class, (spec.SpecDevice(device, containerEdits=edits),))
+    except (ValueError, ExceptionGroup) as error:
+        raise CdiError(f"{what.file}: {error}") from error
+    version = max(OLDEST, whole.needed_version(), key=spec.VERSIONS.index)
+    said = {key: value for key, value in {"env": env, "deviceNodes": nodes, "mounts": mounts}.items() if value}
+    devices = [{"name": device, "containerEdits": said}]
+    return json.dumps({"cdiVersion": version, "kind": vendor_class, "devices": devices}, indent=1) + "\n"
 
 
 def _node(node: DeviceNode, real: Real) -> Mapping[str, Any]:
@@ -143,7 +145,7 @@ def _node(node: DeviceNode, real: Real) -> Mapping[str, Any]:
 
 def _mount(mount: Mount) -> Mapping[str, Any]:
     """A spec's mount, with the options of a kubelet's mount."""
-    options = ["rbind", "rprivate", "ro" if mount.read_only else "rw"]
+    options = ("rbind", "rprivate", "ro" if mount.read_only else "rw")
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
