@@ -183,9 +183,9 @@ class Allocation:
         mounts = checks.sequence("Allocation.mounts", self.mounts, Mount)
         # Of two mounts at one place, one hides the other.
         seen: set[str] = set()
-        for path in [n.container_path for n in nodes] + [m.container_path for m in mounts]:
-            if (where := checks.place(path)) in seen:
-                raise ValueError(f"Allocation: the container path {path!r} is used twice")
+        for one in (*nodes, *mounts):
+            if (where := checks.place(one.container_path)) in seen:
+                raise ValueError(f"Allocation: the container path {one.container_path!r} is used twice")
             seen.add(where)
         names = checks.sequence("Allocation.cdi_devices", self.cdi_devices, str)
         for name in names:
