@@ -118,7 +118,8 @@ class Reporting:
         parts = self._parts
         devices = Counter[str]()
         for one in (parts.seen.objects.value or {}).values():
-            devices.update(_resource(device) for device in one["spec"].get("devices") or ())
+            attributes = [device.get("attributes") or {} for device in one["spec"].get("devices") or ()]
+            devices.update(str(some.get(RESOURCE, {}).get("string")) for some in attributes)
         published = {name: devices[resource_value(name)] for name in status.resources}
         return DraFigures(status, published, dict(parts.publisher.writes), parts.claims.calls.read())
 
@@ -171,7 +172,3 @@ def _pools(
         )
         for name, specs in sorted(by_pool.items())
     )
-
-
-def _resource(device: Mapping[str, Any]) -> str:
-    return str((device.get("attributes") or {}).get(RESOURCE, {}).get("string"))

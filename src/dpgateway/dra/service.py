@@ -72,7 +72,9 @@ class Service:
 
     async def open(self) -> None:
         """Serves. Raises KubeletError, OSError."""
-        self._sweep()
+        for path in self.socket.parent.glob("dra-*.sock"):
+            if unix.is_dead(path):  # of a gateway that was killed
+                path.unlink(missing_ok=True)
         self._address = unix.Address(self.socket)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(tuple(map(self._handlers, SERVICES.values())))
@@ -83,12 +85,6 @@ class Service:
             raise KubeletError(f"can't serve on {self.socket}: {error}") from error
         await uncancelled(self._server.start())  # as deviceplugin.server.serving
         self.socket.chmod(0o600)
-
-    def _sweep(self) -> None:
-        """Removes the sockets that killed gateways left. Raises OSError."""
-        for path in self.socket.parent.glob("dra-*.sock"):
-            if unix.is_dead(path):
-                path.unlink(missing_ok=True)
 
     async def close(self, grace: float) -> None:
         """``grace``: seconds for calls under way."""
@@ -168,7 +164,9 @@ class Service:
         answers = await self._claims.unprepare(map(_asked, request.claims))
         self._say("unprepare", request, answers, began)
         texts = {uid: one if isinstance(one, str) else "" for uid, one in answers.items()}
-        found = {uid: wire.NodeUnprepareResourceResponse(error=_short(text)) for uid, text in texts.items()}
+        found = {
+            uid: wire.NodeUnprepareResourceResponse(error=encodable(text[:LONGEST_TEXT])) for uid, text in texts.items()
+        }
         return wire.NodeUnprepareResourcesResponse(claims=found)
 
     def _say(
@@ -197,7 +195,7 @@ def _asked(one: wire.Claim) -> Asked:
 
 def _prepared(answer: tuple[Prepared, ...] | str) -> wire.NodePrepareResourceResponse:
     if isinstance(answer, str):
-        return wire.NodePrepareResourceResponse(error=_short(answer))
+        return wire.NodePrepareResourceResponse(error=encodable(answer[:LONGEST_TEXT]))
     devices = [
         wire.Device(
             request_names=[one.request],
@@ -209,7 +207,3 @@ def _prepared(answer: tuple[Prepared, ...] | str) -> wire.NodePrepareResourceRes
         for one in answer
     ]
     return wire.NodePrepareResourceResponse(devices=devices)
-
-
-def _short(text: str) -> str:
-    return encodable(text[:LONGEST_TEXT])

@@ -60,7 +60,7 @@ def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identit
             numbered[number] = one
 
     # The generation of a pool is that of its newest slice; slices left behind by an interrupted change have an older.
-    newest = max((_generation(one) for one in seen), default=0)
+    newest = max((int(one["spec"]["pool"].get("generation") or 0) for one in seen), default=0)
     at_once = _specs(wanted, identity, newest)
     different = [number for number, one in numbered.items() if _says(one) != at_once[number]]
     if not obsolete and len(numbered) == len(wanted) and len(different) <= 1:
@@ -137,10 +137,6 @@ def _without_times(device: Mapping[str, Any]) -> Mapping[str, Any]:
         return device
     taints = [{key: value for key, value in taint.items() if key != "timeAdded"} for taint in device["taints"]]
     return {**device, "taints": taints}
-
-
-def _generation(seen: Object) -> int:
-    return int(seen["spec"]["pool"].get("generation") or 0)
 
 
 def _is_others(seen: Object, identity: Identity) -> bool:
