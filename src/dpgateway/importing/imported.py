@@ -77,7 +77,8 @@ class Imported:
         whole.yaml_set_start_comment("\n".join(_paragraphs([title, *told[""]])))
         for number, resource in enumerate(self.resources):
             origin = f"From {Path(resource.place.file).name}:{resource.place.line}."
-            comment = "\n".join(_paragraphs([origin, *map(_sentence, resource.warnings), *told[resource.name]]))
+            warnings = [f"{one[:1].upper()}{one[1:]}." for one in resource.warnings]
+            comment = "\n".join(_paragraphs([origin, *warnings, *told[resource.name]]))
             whole["resources"].yaml_set_comment_before_after_key(number, before="\n" + comment, indent=2)
         out = StringIO()
         yaml = YAML()
@@ -102,10 +103,6 @@ def _in_flow(container: Any, inner: list[Any]) -> Any:  # noqa: ANN401  ruamel.y
     if scalars and isinstance(container, CommentedSeq) and len(str(inner)) < _WIDTH - 20:
         container.fa.set_flow_style()
     return container
-
-
-def _sentence(warning: str) -> str:
-    return f"{warning[:1].upper()}{warning[1:]}."
 
 
 def _paragraphs(texts: Sequence[str]) -> list[str]:

@@ -148,7 +148,7 @@ class ResourceOfGroups:
             why = self._why_not_together(group)
         elif first.type == "Mount":
             what, why = f"the mount {first.path}", "a device needs a node, or something in sysfs"
-        elif not _in_dev(first):
+        elif not in_dev(first.path.strip().rstrip("/")):
             what, why = first.path, "only nodes in /dev are offered"
         elif is_directory(first.path, self._dev):
             what, why = f"the directory {first.path}", why_no_directory(first.path) or _DIRECTORY_BESIDE
@@ -198,10 +198,6 @@ class ResourceOfGroups:
 
 def _why_no_directory(path: Path) -> str:
     return why_no_directory(path.path)
-
-
-def _in_dev(path: Path) -> bool:
-    return in_dev(path.path.strip().rstrip("/"))
 
 
 def _glob(path: str) -> str:

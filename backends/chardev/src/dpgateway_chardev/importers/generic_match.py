@@ -77,7 +77,8 @@ def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     all of its paths, unless some of them are optional.
     """
     columns = list(zip(*(group.paths for group in groups), strict=False))
-    alike = len({len(group.paths) for group in groups}) == 1 and all(len(set(map(_kind, one))) == 1 for one in columns)
+    kinds = [{(it.type, it.permissions, it.readOnly, it.optional) for it in one} for one in columns]
+    alike = len({len(group.paths) for group in groups}) == 1 and all(len(some) == 1 for some in kinds)
     if not alike or any(is_glob(one.path) for column in columns for one in column):
         return None
     anchors = next((column for column in columns if all(map(_by_name, column))), None)
@@ -228,10 +229,6 @@ def _match(paths: Sequence[str]) -> dict[str, Any]:
     names = [path.removeprefix("/dev/") for path in paths]
     subsystem = DIRECTORIES.get(directory_of(paths[0]), "*")
     return {"subsystem": subsystem, "kernel": [name.rpartition("/")[2] for name in names], "env": {"DEVNAME": names}}
-
-
-def _kind(path: Path) -> tuple[object, ...]:
-    return path.type, path.permissions, path.readOnly, path.optional
 
 
 def _inside(path: Path) -> str:

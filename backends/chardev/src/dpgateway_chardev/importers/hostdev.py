@@ -6,9 +6,8 @@ Source: honkiko/k8s-hostdev-plugin, hostdev_plugin.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from dpgateway.importing import Imported, ImportedResource, NotKept, Source, Written, flags
+from dpgateway.importing import Imported, ImportedResource, NotKept, Source, flags
 from dpgateway_chardev.importers import DRIVER, RUNNING
 from dpgateway_chardev.importers.paths import in_dev, is_block, is_directory
 
@@ -23,7 +22,7 @@ def k8s_hostdev_plugin(source: Source) -> Imported:
     if not found:
         raise source.nothing(_EXPECTED)
     resources, not_kept = list[ImportedResource](), list[NotKept]()
-    for value, text in _devices(found):
+    for value, text in [(one, text) for one in found for text in re.split(r"\s*,\s*", one.value.strip())]:
         path, _, permissions = text.partition(":")
         wrong = not permissions or set(permissions) - set("rwm") or len(set(permissions)) < len(permissions)
         if wrong or not in_dev(path) or is_directory(path, source.dev):
@@ -36,7 +35,3 @@ def k8s_hostdev_plugin(source: Source) -> Imported:
         selector = source.selector_at(value.place)
         resources.append(ImportedResource(name, value.place, DRIVER, options, selector=selector))
     return Imported(tuple(resources), tuple(not_kept))
-
-
-def _devices(found: list[Written]) -> Iterator[tuple[Written, str]]:
-    yield from ((value, text) for value in found for text in re.split(r"\s*,\s*", value.value.strip()))

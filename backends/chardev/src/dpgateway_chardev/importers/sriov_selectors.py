@@ -125,7 +125,8 @@ class FunctionSelector:
             return [KERNEL] if self.isRdma or self.vdpaType else [["vfio-pci"], list(UIO), KERNEL]
         alike: dict[str, list[str]] = {}
         for driver in self.drivers:
-            alike.setdefault(_kind(driver), []).append(driver)
+            kind = "uio" if driver in UIO else driver if driver == "vfio-pci" else "kernel"
+            alike.setdefault(kind, []).append(driver)
         return list(alike.values())
 
     def _places(self) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -221,7 +222,3 @@ def meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield name, {"at_least": int(first), "at_most": int(last or first)}
         if not ranges:
             yield name, None
-
-
-def _kind(driver: str) -> str:
-    return "uio" if driver in UIO else driver if driver == "vfio-pci" else "kernel"
