@@ -40,11 +40,6 @@ class Settings:
         return self.flag_device_plugins_dir or configuration.kubelet.device_plugins_dir
 
 
-def host_name() -> str:
-    """The kubelet's default for its node's name: the host's name in lower case."""
-    return platform.node().lower()
-
-
 class _Path(click.Path):
     """A path that isn't empty. An empty one, as of an unset shell variable, would mean the working directory."""
 
@@ -203,7 +198,8 @@ def configured(command: Command) -> Command:
     ) -> Any:  # noqa: ANN401
         log.setup(log_format, log_level)
         directory = device_plugins_dir and device_plugins_dir.absolute()  # a driver may change the working directory
-        settings = Settings(config, node_name or host_name(), directory, log_format, log_level)
+        name = node_name or platform.node().lower()  # as a kubelet names its node
+        settings = Settings(config, name, directory, log_format, log_level)
         return command(settings, **keys)
 
     options = (_LOG_FORMAT, _LOG_LEVEL, _NODE_NAME, DEVICE_PLUGINS_DIR, CONFIG)

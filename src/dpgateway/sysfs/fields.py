@@ -22,6 +22,9 @@ class Field(NamedTuple):
     """Whether the value is the matched ancestor's, not the object's."""
 
 
+_MANY = NoValue("stands for several texts, and only one is wanted here")
+
+
 def _entry(look: Look, thing: Object, path: str) -> Value:
     for found in look.entries(thing, path):
         return found.rpartition("/")[2]
@@ -39,10 +42,6 @@ def _devnode(look: Look, thing: Object) -> Value:
     if has is not None:
         hint = f"{has}, which it is in, has one: match that, with attr in place of attrs"
     return NoValue(f"isn't there: it has no node; {hint}")
-
-
-def _each(look: Look, thing: Object, path: str) -> Value:
-    return NoValue("stands for several texts, and only one is wanted here")
 
 
 def _pci_number(_: Look, __: Object, address: str) -> Value:
@@ -86,7 +85,7 @@ FIELDS: Mapping[str, Field] = {
     "minor": Field("the minor number of its node", lambda look, it, _: look.env(it, "MINOR")),
     "attr": Field("an attribute; of a link, the name at its end", lambda look, it, path: look.value(it, path), _ATTR),
     "entry": Field("the name of the first thing that a pattern finds", _entry, _ENTRY),
-    EACH: Field("in nodes: the name of each thing that a pattern finds, one node for each", _each, _ENTRY),
+    EACH: Field("in nodes: the name of each thing that a pattern finds, one node for each", lambda *_: _MANY, _ENTRY),
     "file": Field("what a text file says after a key", lambda look, it, place: look.file(it, place), _FILE),
     "symlink": Field("udev's link to its node that a pattern matches", _symlink, _LINK),
     "vf": Field("which virtual function it is", lambda look, it, _: virtual_function(look, it)),

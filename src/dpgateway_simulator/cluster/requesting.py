@@ -59,20 +59,13 @@ def total(pod: Object) -> Counter[str]:
 def by_resource(classes: Iterable[Object]) -> dict[str, str]:
     """The class of each extended resource."""
     found: dict[str, str] = {}
-    for one in sorted(sorted(classes, key=_name, reverse=True), key=_made):
+    by_name = sorted(classes, key=lambda it: str(it["metadata"]["name"]), reverse=True)
+    for one in sorted(by_name, key=lambda it: str(it["metadata"]["creationTimestamp"])):
         name = one["metadata"]["name"]
         found[f"{IMPLICIT}{name}"] = name
         if extended := one.get("spec", {}).get("extendedResourceName"):
             found[extended] = name
     return found
-
-
-def _made(one: Object) -> str:
-    return str(one["metadata"]["creationTimestamp"])
-
-
-def _name(one: Object) -> str:
-    return str(one["metadata"]["name"])
 
 
 def ways(pod: Object, node: Object, others: Iterable[Object], classes: Mapping[str, str]) -> Ways:
