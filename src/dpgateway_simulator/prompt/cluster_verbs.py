@@ -7,7 +7,17 @@ from typing import Any
 from dpgateway_simulator.apiserver import ApiRefusal, SimulatedApiServer
 from dpgateway_simulator.apiserver.admitting import FIELDS
 from dpgateway_simulator.cluster.cluster import PodEndedError, SimulatedCluster
-from dpgateway_simulator.prompt.session import Act, Session, StepError, WordsError, exactly, number, pod_containers
+from dpgateway_simulator.prompt.session import (
+    Act,
+    Session,
+    StepError,
+    WordsError,
+    at_once,
+    exactly,
+    number,
+    pod_containers,
+    wordless,
+)
 
 PHASES = ("Pending", "Running", "Failed", "Terminating", "Gone")
 FAULTS = (
@@ -39,11 +49,7 @@ def create(words: list[str]) -> Act:
     if not words:
         raise WordsError("found nothing, expected POD RESOURCE=N ...")
     name, given = words[0], pod_words(words[1:])
-
-    async def act(session: Session) -> None:
-        _refused(lambda: cluster_of(session).create(name, given.pop("containers"), **given))
-
-    return act
+    return _unless_refused(lambda cluster: cluster.create(name, given.pop("containers"), **given))
 
 
 def phase(words: list[str]) -> Act:
@@ -67,22 +73,14 @@ def phase(words: list[str]) -> Act:
 
 def device_class(words: list[str]) -> Act:
     name, driver, resource = exactly(words, "NAME", "DRIVER", "RESOURCE")
-
-    async def act(session: Session) -> None:
-        chosen = {"resource": resource}
-        _refused(lambda: cluster_of(session).device_class(name, driver, resource=resource, attributes=chosen))
-
-    return act
+    chosen = {"resource": resource}
+    return _unless_refused(lambda it: it.device_class(name, driver, resource=resource, attributes=chosen))
 
 
 def claim(words: list[str]) -> Act:
     name, class_, count = exactly([*words, "1"] if len(words) == 2 else words, "NAME", "CLASS", "COUNT")
     exact = {"deviceClassName": class_, "count": int(number(count, "a number of devices"))}
-
-    async def act(session: Session) -> None:
-        _refused(lambda: cluster_of(session).claim(name, {"name": "r", "exactly": exact}))
-
-    return act
+    return _unless_refused(lambda cluster: cluster.claim(name, {"name": "r", "exactly": exact}))
 
 
 def api(words: list[str]) -> Act:
@@ -95,11 +93,7 @@ def api(words: list[str]) -> Act:
             pass
         case _:
             raise WordsError(f"found {' '.join(words)!r}, expected {FAULTS}; gates: {', '.join(FIELDS)}")
-
-    async def act(session: Session) -> None:
-        await _act(cluster_of(session).server, words)
-
-    return act
+    return lambda session: _act(cluster_of(session).server, words)
 
 
 async def _act(server: SimulatedApiServer, words: list[str]) -> None:
@@ -127,22 +121,8 @@ async def _act(server: SimulatedApiServer, words: list[str]) -> None:
             plain[other]()
 
 
-def slices(words: list[str]) -> Act:
-    exactly(words)
-
-    async def act(session: Session) -> None:
-        session.write("slices", cluster_of(session).inventory())
-
-    return act
-
-
-def claims(words: list[str]) -> Act:
-    exactly(words)
-
-    async def act(session: Session) -> None:
-        session.write("claims", cluster_of(session).claims())
-
-    return act
+slices = wordless(at_once(lambda session: session.write("slices", cluster_of(session).inventory())))
+claims = wordless(at_once(lambda session: session.write("claims", cluster_of(session).claims())))
 
 
 async def run_pod(session: Session, cluster: SimulatedCluster, name: str, given: Mapping[str, Any]) -> None:
@@ -154,9 +134,14 @@ async def run_pod(session: Session, cluster: SimulatedCluster, name: str, given:
         raise StepError(str(error)) from error
 
 
-def _refused(do: Callable[[], object]) -> None:
+def _unless_refused(do: Callable[[SimulatedCluster], object]) -> Act:
     """Raises StepError if the API server refuses it."""
-    try:
-        do()
-    except ApiRefusal as error:
-        raise StepError(str(error)) from error
+
+    async def act(session: Session) -> None:
+        cluster = cluster_of(session)
+        try:
+            do(cluster)
+        except ApiRefusal as error:
+            raise StepError(str(error)) from error
+
+    return act

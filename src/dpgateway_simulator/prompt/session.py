@@ -29,7 +29,7 @@ class Session:
     seen: int = 0
 
 
-Act = Callable[[Session], Awaitable[None]]
+Act = Callable[[Session], Awaitable[object]]
 """A parsed step: runs on a session. Raises StepError if it fails."""
 
 
@@ -40,6 +40,16 @@ def at_once(do: Callable[[Session], object]) -> Act:
         do(session)
 
     return act
+
+
+def wordless(act: Act) -> Callable[[list[str]], Act]:
+    """The parser of a step that is a verb alone. Raises WordsError for more."""
+
+    def parse(words: list[str]) -> Act:
+        exactly(words)
+        return act
+
+    return parse
 
 
 @dataclass(frozen=True)

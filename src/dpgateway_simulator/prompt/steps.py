@@ -22,6 +22,7 @@ from dpgateway_simulator.prompt.session import (
     exactly,
     number,
     pod_containers,
+    wordless,
 )
 
 
@@ -89,44 +90,23 @@ def delete(words: list[str]) -> Act:
     return act
 
 
-def start(words: list[str]) -> Act:
-    exactly(words)
-
-    async def act(session: Session) -> None:
-        if session.kubelet.running:
-            raise StepError("the kubelet is running already")
-        await session.kubelet.start()
-
-    return act
+async def _start(session: Session) -> None:
+    if session.kubelet.running:
+        raise StepError("the kubelet is running already")
+    await session.kubelet.start()
 
 
-def stop(words: list[str]) -> Act:
-    exactly(words)
-    return lambda session: session.kubelet.stop()
-
-
-def kill(words: list[str]) -> Act:
-    exactly(words)
-    return lambda session: session.kubelet.kill()
+start = wordless(_start)
+stop = wordless(lambda session: session.kubelet.stop())
+kill = wordless(lambda session: session.kubelet.kill())
+reboot = wordless(lambda session: session.kubelet.reboot())
+behave = wordless(at_once(lambda session: session.kubelet.misbehaviour.behave()))
 
 
 def restart(words: list[str]) -> Act:
     if words not in ([], ["gracefully"]):
         raise WordsError(f"found {' '.join(words)!r}, expected nothing or gracefully")
-
-    async def act(session: Session) -> None:
-        await session.kubelet.restart(graceful=bool(words))
-
-    return act
-
-
-def reboot(words: list[str]) -> Act:
-    exactly(words)
-
-    async def act(session: Session) -> None:
-        await session.kubelet.reboot()
-
-    return act
+    return lambda session: session.kubelet.restart(graceful=bool(words))
 
 
 def upgrade(words: list[str]) -> Act:
@@ -135,11 +115,7 @@ def upgrade(words: list[str]) -> Act:
         behaviour(version)
     except UnknownVersionError as error:
         raise WordsError(str(error)) from error
-
-    async def act(session: Session) -> None:
-        await session.kubelet.upgrade(version)
-
-    return act
+    return lambda session: session.kubelet.upgrade(version)
 
 
 def register(words: list[str]) -> Act:
@@ -178,11 +154,6 @@ def misbehave(words: list[str]) -> Act:
             return at_once(lambda session: setattr(session.kubelet.misbehaviour, field, seconds))
     expected = "refuse CODE TEXT, stall [RESOURCE], slow SECONDS or late SECONDS"
     raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
-
-
-def behave(words: list[str]) -> Act:
-    exactly(words)
-    return at_once(lambda session: session.kubelet.misbehaviour.behave())
 
 
 def socket(words: list[str]) -> Act:
