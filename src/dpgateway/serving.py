@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from dpgateway.config import ResourceConfig, watched
-from dpgateway.deviceplugin.fitness import unfit
+from dpgateway.deviceplugin.api import unfit
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import OnOtherFront
 from dpgateway.fronts import NodeFronts

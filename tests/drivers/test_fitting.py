@@ -3,7 +3,7 @@
 import pytest
 
 from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, Health, Mount
-from dpgateway.deviceplugin.fitness import unfit
+from dpgateway.deviceplugin.api import unfit
 from dpgateway.drivers import answers
 from dpgateway.drivers.listing import Fitting
 from dpgateway.kit.observable import Observable

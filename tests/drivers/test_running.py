@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dpgateway import Allocation, Device, DeviceNode, DriverError, Health, Mount
-from dpgateway.deviceplugin.fitness import unfit
+from dpgateway.deviceplugin.api import unfit
 from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads

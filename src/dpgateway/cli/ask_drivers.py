@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgateway.config import ResourceConfig, format_duration
-from dpgateway.deviceplugin.api import LIST_LIMIT
-from dpgateway.deviceplugin.fitness import unfit
+from dpgateway.deviceplugin.api import LIST_LIMIT, unfit
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, abilities
 from dpgateway.drivers.listing import Fitting

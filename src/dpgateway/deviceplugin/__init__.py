@@ -11,7 +11,6 @@ preferred       GetPreferredAllocation
 placement       chooses the best free ids (pure)
 stored_answers  keeps the kubelet's stored answers valid, or refuses the start
 outdated        compares stored answers with present ones (pure)
-fitness         whether a container could be given a device
 cdi             delivers CDI devices to containers
 values          arguments and results of the calls, independent of the version
 api             one module per version of the API

@@ -13,9 +13,12 @@ A new version takes a folder in protos/, a module here, and its name in ``config
 from collections.abc import Iterable
 from importlib import import_module
 
-from dpgateway.config.values import API_NAMES
+from dpgateway.config.values import API_NAMES, ResourceConfig
 from dpgateway.deviceplugin.api.table import LARGEST, Answer, Api, Call, ListEncoder, Rpc
+from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire.pool import POOL
+from dpgateway.model import Allocation
+from dpgateway.resource.additions import complete
 from dpgateway.resource.limit import ListLimit
 
 APIS: tuple[Api, ...] = tuple(import_module(f"{__name__}.{name}").API for name in API_NAMES)
@@ -30,4 +33,13 @@ def only(names: Iterable[str], apis: Iterable[Api] = APIS) -> tuple[Api, ...]:
     return tuple(api for api in apis if api.name in wanted)
 
 
-__all__ = ["APIS", "LARGEST", "LIST_LIMIT", "POOL", "Answer", "Api", "Call", "ListEncoder", "Rpc", "only"]
+def unfit(config: ResourceConfig, device: str, allocation: Allocation) -> str:
+    """Why no container can get the device with this allocation, whatever the version; empty if one can."""
+    try:
+        whole, _ = complete(allocation, config, 1)
+    except ValueError as error:
+        return str(error)
+    return APIS[0].too_large((Grant((device,), whole),))
+
+
+__all__ = ["APIS", "LARGEST", "LIST_LIMIT", "POOL", "Answer", "Api", "Call", "ListEncoder", "Rpc", "only", "unfit"]
