@@ -114,7 +114,7 @@ class NodeFronts:
         node = self._name, self._node.there
         self.dra = dra_front(configuration, node, common, self._specs, self._runtime.cdi)
         self.dra.claims.running = self.holdings.asking.running
-        self._usages.append(self.dra.claims.by_resource)
+        self._usages.append(self.dra.claims.store.by_resource)
         self.pools.look_at_left = self.dra.claims.store.peek
         return self.dra
 
@@ -190,7 +190,7 @@ class NodeFronts:
             self.holdings.add(config.name)
             return self.holdings.by_resource[config.name]
         assert self.dra is not None  # noqa: S101  the configuration has its driver
-        return self.dra.claims.usage(config.name)
+        return self.dra.claims.store.usage(config.name)
 
     def plugin(
         self, config: Observable[ResourceConfig], driver: RunningDriver, group: asyncio.TaskGroup, *, follows: bool

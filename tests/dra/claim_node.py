@@ -86,10 +86,10 @@ class ClaimNode:
         parts = ClaimParts(self.server, files, specs, Threads(), Observable({}), LOG)
         claims = NodeClaims(DRIVER, parts, boot, patience)
         claims.store.journal = lambda name: self.journals.get(name, {})
-        claims.expect(NAME)
+        claims.store.expect(NAME)
         await claims.load()
         if resource is not None:
-            claims.add(NAME, resource)
+            claims.store.add(NAME, resource)
         return claims
 
     def allocate(self, name: str, *devices: str, driver: str = DRIVER, **more: Any) -> Asked:

@@ -71,7 +71,7 @@ async def test_each_has_a_spec_of_its_own(node: ClaimNode, resource: ClaimedReso
     assert spec(node, names[0])
     assert spec(node, names[2])
     assert len(list(node.specs.glob("*.json"))) == 2
-    key = claims.records[monitors[1].uid].given[0].spec_ids(monitors[1].uid)
+    key = claims.store.records[monitors[1].uid].given[0].spec_ids(monitors[1].uid)
     assert resource.usage.value.one_has(key)
     assert not resource.usage.value.one_has([key[0].replace(monitors[1].uid, monitors[0].uid)])
 

@@ -92,7 +92,7 @@ async def test_an_end_waits_for_a_resource_that_is_going_to_be_served(node: Clai
     assert await one(await claims.unprepare([asked])) == ()
     assert node.records["c"]["phase"] == "ending"
     resource = ClaimedResource(lanes("release"), Device("a"))
-    claims.add(NAME, resource)
+    claims.store.add(NAME, resource)
     await until(lambda: not node.records)
     assert resource.lanes.released == ["a"]
 
@@ -105,7 +105,7 @@ async def test_an_end_that_waits_for_its_resource_holds_up_no_handover(node: Cla
         await claims.idle()
     claims.rest()
     await asyncio.sleep(0)
-    claims.drop(NAME)
+    claims.store.drop(NAME)
     resource = ClaimedResource(lanes("release"), Device("a"))
     await node.gateway(resource)
     await until(lambda: not node.records)
@@ -122,7 +122,7 @@ async def test_a_driver_that_hangs_in_release_holds_up_no_handover_for_ever(node
         await claims.turned_over()
         await claims.idle()
     claims.ends.rest()
-    claims.drop(NAME)
+    claims.store.drop(NAME)
     claims.rest()
     await asyncio.sleep(0)
     assert node.records["c"]["phase"] == "ending", "not forgotten by the older one"
@@ -181,7 +181,7 @@ async def test_what_a_failed_preparation_owes_is_left_to_another_gateway(node: C
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:
     await begun(node)
     claims = await node.gateway()
-    claims.drop(NAME)
+    claims.store.drop(NAME)
     await until(lambda: not node.records)
 
 
@@ -197,7 +197,7 @@ async def test_an_end_waits_for_the_driver_on_another_front(node: ClaimNode) -> 
         return answers[-1]
 
     claims.store.owe = owe
-    claims.drop(NAME)
+    claims.store.drop(NAME)
     assert await one(await claims.unprepare([asked])) == ()
     assert node.records["c"]["phase"] == "ending"
     answers.append(True)
@@ -210,7 +210,7 @@ async def test_a_resource_that_stops_holds_up_no_end(node: ClaimNode) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"))
     resource.releases.rest()
     claims = await node.gateway(resource)
-    claims.drop(NAME)
+    claims.store.drop(NAME)
     await until(lambda: not node.records)
     assert isinstance(resource.usage.value, ClaimHoldings)
     assert "a" in resource.usage.value.unreleased  # as its journal has it
@@ -234,7 +234,7 @@ async def test_the_specs_are_gone_before_the_release(node: ClaimNode) -> None:
     claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     assert len(list(node.specs.glob("*.json"))) == 1
-    ids = claims.records[asked.uid].given[0].spec_ids(asked.uid)
+    ids = claims.store.records[asked.uid].given[0].spec_ids(asked.uid)
     assert resource.usage.value.one_has(ids)
     resource.releases.rest()
     await claims.unprepare([asked])

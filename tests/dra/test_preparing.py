@@ -164,7 +164,7 @@ async def test_after_a_boot_it_waits_for_its_resource(node: ClaimNode) -> None:
     claims.store.elsewhere = lambda _: None
     preparing = asyncio.create_task(claims.prepare([asked]))
     await turns()
-    claims.add(NAME, Resource(lanes(), Device("a")))
+    claims.store.add(NAME, Resource(lanes(), Device("a")))
     (answer,) = await one(await preparing)
     assert answer.device == "a"
 
@@ -193,7 +193,7 @@ class Moved:
         given = Unreleased("", frozenset(), hardware(self.device), 1, "a", "scripted")
         self.node.journals[NAME] = {"a": given}
         claims = await self.node.gateway(boot="boot-2", patience=IN_VAIN)
-        claims.drop(NAME)
+        claims.store.drop(NAME)
         claims.gone = lambda pool: "delete the pod" if pool == POOL else ""
         claims.store.elsewhere = lambda name: resource.granting if name == NAME else None
         return await one(await claims.prepare([self.asked]))
@@ -337,7 +337,7 @@ async def test_a_damaged_record_is_kept_and_said(node: ClaimNode) -> None:
     folder.mkdir(parents=True)
     (folder / "uid-1.json").write_text("{")
     claims = await node.gateway(Resource(lanes(), Device("a")))
-    (damaged,) = claims.damaged
+    (damaged,) = claims.store.damaged
     assert damaged.file == "uid-1.json"
     assert (folder / "uid-1.json").exists()
 

@@ -173,7 +173,7 @@ async def test_a_claim_of_an_earlier_driver_s_name_is_kept_as_well(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, sign: str
 ) -> None:
     old = "old.example.com"
-    node.files.write(replace(claims.records[asked.uid], driver=old))
+    node.files.write(replace(claims.store.records[asked.uid], driver=old))
     if sign == "listed":
         delete(node)
         kubelet.lists(("c", {"a": "x"}), driver=old)
@@ -221,7 +221,7 @@ async def test_a_claim_that_was_being_prepared_when_its_gateway_was_killed(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
 ) -> None:
     """It stays reserved until it is prepared again, or ends here."""
-    record = claims.records[asked.uid]
+    record = claims.store.records[asked.uid]
     node.files.write(record.at(type(record.phase).PREPARING, record.boot))
     resource = ClaimedResource(lanes("release"), Device("a"))
     successor = await node.gateway(resource, patience=IN_VAIN)
@@ -306,7 +306,7 @@ async def extended(node: ClaimNode, claims: NodeClaims, kubelet: Kubelet) -> Cla
     node.extend("c", "things")
     await claims.prepare([asked])
     (kubelet.pods / "uid-c").mkdir()
-    return claims.records[asked.uid]
+    return claims.store.records[asked.uid]
 
 
 async def test_a_removed_directory_ends_the_claim_of_its_pod(
@@ -352,7 +352,7 @@ async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
     if not directory:
         (kubelet.pods / "uid-c").rmdir()
     await look_often(reconciling)
-    in_use = claims.usage(NAME).value
+    in_use = claims.store.usage(NAME).value
     assert in_use.held == frozenset("a")
     assert in_use.counted == {}
     assert in_use.holder("a") == "claim default/c, whose pod is gone"
@@ -369,7 +369,7 @@ async def test_a_claim_that_ends_soon_stays_counted(
     reconciling = kubelet.compares(claims)
     delete(node)
     await look_often(reconciling)
-    assert claims.usage(NAME).value.counted == {"a": NAME}
+    assert claims.store.usage(NAME).value.counted == {"a": NAME}
 
 
 @pytest.mark.parametrize("sign", ["nobody knows what runs", "it is listed", "the kubelet lists no pods"])
@@ -398,7 +398,7 @@ async def test_a_pod_that_is_not_listed_once_costs_no_request(
     await reconciling.look()
     kubelet.lists(("c", {"a": "x"}))
     await reconciling.look()
-    assert claims.usage(NAME).value.counted == {"a": NAME}
+    assert claims.store.usage(NAME).value.counted == {"a": NAME}
 
 
 async def test_a_claim_that_others_may_share_waits_for_a_second_look(
@@ -440,7 +440,7 @@ async def wiped(node: ClaimNode, claims: NodeClaims, asked: Asked, kubelet: Kube
 async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
     node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
 ) -> None:
-    wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+    wiped.store.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
     asked = node.allocate("d", "b")
     assert "PodResources" in await one(await wiped.prepare([asked]))
     await kubelet.compares(wiped).look()
@@ -449,7 +449,7 @@ async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
 
 async def test_a_lost_record_is_made_again(node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, asked: Asked) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"), Device("b"))
-    wiped.add(NAME, resource)
+    wiped.store.add(NAME, resource)
     node.make_class("things", NAME)
     node.extend("c", "things")
     await kubelet.compares(wiped).look()
@@ -467,7 +467,7 @@ async def test_a_lost_record_that_cannot_be_made_withholds_everything(
 ) -> None:
     reconciling = kubelet.compares(wiped)
     if why != "not served":
-        wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+        wiped.store.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
     if why == "claim gone":
         delete(node)
     if why == "other devices":
@@ -476,11 +476,11 @@ async def test_a_lost_record_that_cannot_be_made_withholds_everything(
     if why == "server away":
         await node.api.down()
     assert await reconciling.look()
-    assert "default/c (a in n1/example.com/thing) without a record" in wiped.doubt.value
+    assert "default/c (a in n1/example.com/thing) without a record" in wiped.store.doubt.value
     if why == "server away":
         return
     if why == "not served":
-        wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+        wiped.store.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
     assert "without a record" in await one(await wiped.prepare([other]))
     # Its pod ends, and the kubelet forgets the claim.
     kubelet.lists()
@@ -493,16 +493,16 @@ async def test_a_kubelet_without_pods_is_believed_at_the_second_look(
     node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
 ) -> None:
     """It lists none when it has just started, and doesn't know its pods yet."""
-    wiped.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
+    wiped.store.add(NAME, ClaimedResource(lanes(), Device("a"), Device("b")))
     kubelet.lists_no_pods()
     reconciling = kubelet.compares(wiped, LATER)
     assert await reconciling.look()
     assert await reconciling.look()
-    assert "PodResources" in wiped.doubt.value
+    assert "PodResources" in wiped.store.doubt.value
     patient = kubelet.compares(wiped)
     assert await patient.look()
     await patient.look()
-    assert wiped.doubt.value == ""
+    assert wiped.store.doubt.value == ""
 
 
 async def test_a_removed_record_is_missed_at_the_second_look(
@@ -514,7 +514,7 @@ async def test_a_removed_record_is_missed_at_the_second_look(
     successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
     early = kubelet.compares(successor, LATER)
     assert await early.look()
-    assert (node.records, successor.doubt.value) == ({}, "")
+    assert (node.records, successor.store.doubt.value) == ({}, "")
     reconciling = kubelet.compares(successor)
     await reconciling.look()
     await reconciling.look()
@@ -531,7 +531,7 @@ async def test_a_damaged_record_is_made_again(
     await reconciling.look()
     await reconciling.look()
     assert node.records["c"]["phase"] == "prepared"
-    assert (successor.damaged, successor.doubt.value) == ((), "")
+    assert (successor.store.damaged, successor.store.doubt.value) == ((), "")
 
 
 async def test_a_damaged_record_that_a_person_removed_is_settled(
@@ -540,7 +540,7 @@ async def test_a_damaged_record_that_a_person_removed_is_settled(
     path = node.files.folder / "uid-1.json"
     path.write_text("{")
     successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
-    assert successor.doubt.value
+    assert successor.store.doubt.value
     path.unlink()
     await kubelet.compares(successor).look()
-    assert successor.doubt.value == ""
+    assert successor.store.doubt.value == ""

@@ -36,7 +36,7 @@ async def prepared(
     node: ClaimNode, thing: ClaimedResource, other: ClaimedResource, asked: Asked, patience: float = 30.0
 ) -> Any:
     claims = await node.gateway(thing, patience=patience)
-    claims.add(OTHER, other)
+    claims.store.add(OTHER, other)
     answers = await one(await claims.prepare([asked]))
     return answers if isinstance(answers, str) else [(it.request, it.device, len(it.cdi)) for it in answers]
 

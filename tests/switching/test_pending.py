@@ -43,7 +43,7 @@ def front(tmp_path):
         return Stub(objects=list(filter(keep, found)))
 
     one.publisher, one.server = Stub(state=Observable(None)), Stub(list=listed)
-    one.claims = Stub(records={"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)})
+    one.claims = Stub(store=Stub(records={"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)}))
     return one
 
 
@@ -60,9 +60,9 @@ def switch(front):
 
 async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
     assert sorted(await switch.pending(POOL, 0.0)) == ["default/begun", "default/new"]
-    front.claims.records["begun"] = Stub(phase=Phase.PREPARED)
+    front.claims.store.records["begun"] = Stub(phase=Phase.PREPARED)
     assert list(await switch.pending(POOL, 0.0)) == ["default/new"]
-    del front.claims.records["begun"]
+    del front.claims.store.records["begun"]
     assert list(await switch.pending(POOL, 0.0)) == ["default/new"], "it was prepared, and has ended since"
     assert front.lists == 1
     switch.offer()  # of the next state

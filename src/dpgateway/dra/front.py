@@ -135,7 +135,7 @@ class DraFront:
         self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
         self.claims.store.owe, self.claims.store.elsewhere = common.pools.owe, self._elsewhere
         common.served.begun.subscribe(self.claims.store.served.notify)
-        self.claims.doubt.subscribe(self.look)
+        self.claims.store.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
         self.loaded = asyncio.Event()
@@ -146,7 +146,7 @@ class DraFront:
         self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
         self.instance = DriverInstance(root, us.driver, self.claims, self.health, self._warm)
         self.instance.answer.subscribe(self._answered)
-        self.instance.needed = lambda: bool(self._members or self._expected or self.claims.records)
+        self.instance.needed = lambda: bool(self._members or self._expected or self.claims.store.records)
         self._drivers: dict[str, RunningDriver] = {}
         self._standings: dict[str, Observable[Standing]] = {}
         self.listed, self._left = Signal(), Signal()
@@ -296,13 +296,13 @@ class DraFront:
     def expect(self, config: ResourceConfig) -> None:
         """A resource is going to be offered: its pool is left alone until then."""
         self._expected[config.name] = self.pool_of(config)
-        self.claims.expect(config.name)
+        self.claims.store.expect(config.name)
         self.look()
 
     def forget(self, name: str) -> None:
         """The resource isn't configured any more."""
         if self._expected.pop(name, None) is not None:
-            self.claims.drop(name)
+            self.claims.store.drop(name)
             self.look()
 
     def add(self, member: PublishedResource) -> None:
@@ -318,9 +318,9 @@ class DraFront:
         if self._ending:
             return
         if self._members.pop(member.name, None) is not None or self.claims.offers(member.name, member):
-            self.claims.drop(member.name)
+            self.claims.store.drop(member.name)
             if member.name in self._expected:  # it begins again, so claims wait for it
-                self.claims.expect(member.name)
+                self.claims.store.expect(member.name)
             self.look()
 
     def withdraw(self, *, withdrawn: bool) -> None:

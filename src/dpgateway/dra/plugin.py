@@ -41,7 +41,7 @@ class DraPlugin:
         self.name = name = config.value.name
         self._config, self._front, self._group = config, front, group
         self._log = bind(_log, resource=name, driver=config.value.driver)
-        self.usage = front.claims.usage(name)
+        self.usage = front.claims.store.usage(name)
         self.resource = Resource(config, driver, self.usage, front.common, self._log)
         self.standing, self.taken_back, self.streaming = Observable(front.standing.value), False, False
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
@@ -98,7 +98,7 @@ class DraPlugin:
         resource, config = self.resource, self._config.value
         if not resource.served or resource.inventory.list.value is None:
             return None
-        if self._front.claims.doubt.value:  # no claim gets devices, so no pod should be sent here for one
+        if self._front.claims.store.doubt.value:  # no claim gets devices, so no pod should be sent here for one
             return [] if self._front.claims.store.compared else None
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
         self._moved = self._held_elsewhere()
@@ -144,7 +144,7 @@ class DraPlugin:
         here, driver = self.pool, self._front.us.driver
         ids = [
             id_
-            for record in self._front.claims.records.values()
+            for record in self._front.claims.store.records.values()
             for given in record.given
             if given.resource == self.name and (given.pool, record.driver or driver) != (here, driver)
             for id_ in given.ids
@@ -163,7 +163,7 @@ class DraPlugin:
             return self._said[1]
         reasons = {one.id: one.health.reason or failure for one in ledger.devices.values()}
         names = {id_: (pool, label(self._key(id_))) for id_ in reasons}
-        records = self._front.claims.records.values()
+        records = self._front.claims.store.records.values()
         given = [one for record in records for one in record.given if one.resource == self.name]
         self._said = since, said(reasons, names, given, ledger.means)
         return self._said[1]
@@ -194,7 +194,7 @@ class DraPlugin:
         await self.resource.ownership.acquire()
         try:
             if self._front.loaded.is_set():
-                self._front.claims.add(self.name, self)
+                self._front.claims.store.add(self.name, self)
                 await self.resource.begin(took_over=False)
                 self.resource.inventory.list.subscribe(self._front.look)
             if self._front.loaded.is_set():

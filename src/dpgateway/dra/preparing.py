@@ -32,7 +32,7 @@ from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Obje
 from dpgateway.dra.claims.choosing import NotYet, Offering, all_known, chosen, same
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.reading import Allocated, allocated
-from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase, is_of_claim
+from dpgateway.dra.claims.records import ClaimRecord, Given, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
 from dpgateway.dra.extended import ExtendedResources
@@ -43,7 +43,6 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.node.sandboxes import END_WITHIN, Running, outlasting
-from dpgateway.resource.front import Usage
 
 PATIENCE = 40.0
 """Seconds that a call waits for the driver, or for another claim's end. The kubelet waits 45
@@ -107,47 +106,12 @@ class NodeClaims:
         """Tells which pods run."""
         self._grants = ClaimGrants(self.store, parts.specs)
 
-    @property
-    def records(self) -> Mapping[str, ClaimRecord]:
-        """By uid."""
-        return self.store.records
-
-    @property
-    def damaged(self) -> tuple[Damaged, ...]:
-        return self.store.damaged
-
-    @property
-    def doubt(self) -> Observable[str]:
-        """Why claims without a record may have devices, so that no claim gets any; empty if none can."""
-        return self.store.doubt
-
     async def load(self) -> None:
         """Reads the records of earlier gateways, and goes on with the ends that they have begun. The resources that
         are going to be served are expected already. Raises GatewayError, OSError.
         """
         await self.store.load()
         self.ends.resume()
-
-    def expect(self, resource: str) -> None:
-        """The resource is going to be served: claims of earlier gateways may have devices of it."""
-        self.store.expect(resource)
-
-    @property
-    def by_resource(self) -> Mapping[str, Usage]:
-        """What claims hold of each resource that is offered, or that a claim has devices of."""
-        return self.store.by_resource
-
-    def usage(self, resource: str) -> Usage:
-        """What claims hold of the resource, kept up to date."""
-        return self.store.usage(resource)
-
-    def add(self, resource: str, offering: Offering) -> None:
-        """From now on claims may get devices of the resource."""
-        self.store.add(resource, offering)
-
-    def drop(self, resource: str) -> None:
-        """It is no longer offered here. What claims have of it counts until they end."""
-        self.store.drop(resource)
 
     def offers(self, resource: str, offering: Offering) -> bool:
         """Whether claims may get devices of the resource by this ``offering``."""

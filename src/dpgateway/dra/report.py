@@ -69,7 +69,7 @@ class Reporting:
         return (
             parts.standing,
             parts.ownership.other,
-            parts.claims.doubt,
+            parts.claims.store.doubt,
             parts.publisher.state,
             parts.seen.failure,
             parts.server.away,
@@ -82,7 +82,7 @@ class Reporting:
         away, refused = parts.server.away.value, parts.claims.refused.value
         return {
             "slices": parts.publisher.state.value.failure or parts.seen.failure.value,
-            "doubt": parts.claims.doubt.value,
+            "doubt": parts.claims.store.doubt.value,
             "refused": "" if refused is None else refused[0],
             "api_server": "" if away is None else away[0],
         }
@@ -105,7 +105,7 @@ class Reporting:
             tuple(
                 [
                     replace(one.status, gone=one.uid in parts.claims.store.gone)
-                    for one in sorted(parts.claims.records.values(), key=str)
+                    for one in sorted(parts.claims.store.records.values(), key=str)
                 ]
             ),
             found.get("doubt"),

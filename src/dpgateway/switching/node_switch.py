@@ -316,7 +316,7 @@ class NodeSwitch:
             if self._listed.error is not None:
                 raise self._listed.error
             self._allocated[pool] = {uid: text for uid, (text, pools) in self._listed.claims.items() if pool in pools}
-        records, found = self._front.claims.records, self._allocated[pool]
+        records, found = self._front.claims.store.records, self._allocated[pool]
         some = {uid: text for uid, text in found.items() if uid not in records or records[uid].phase is Phase.PREPARING}
         self._allocated[pool] = some
         return some.values()
