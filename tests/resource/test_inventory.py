@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.config import ResourceConfig, Shares
-from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
+from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
+from dpgateway.deviceplugin.server.streams import ListEncoder
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health, hardware
 from dpgateway.node.holders import Noted

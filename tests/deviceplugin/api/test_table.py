@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from dataclasses import replace
 
 import grpc.aio
 import pytest
@@ -11,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.config import ResourceConfig, values
-from dpgateway.deviceplugin.api import APIS, Answer, Api, Call, ListEncoder, Rpc, v1alpha2, v1beta1
+from dpgateway.deviceplugin.api import APIS, Answer, Api, Call, Rpc, v1alpha2, v1beta1
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.kit.observable import Signal
 from dpgateway.model import Allocation, Device, Health
-from dpgateway.resource.shares import Offer
 from tests.support.resource import LOG, FakeLanes, FakeResource, nobody_holds_anything
 
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -99,62 +97,6 @@ def test_an_id_that_is_no_text_is_a_decode_error():
         v1beta1.from_prepare(b"\x0a\x01\xff")
     with pytest.raises(DecodeError):
         v1alpha2.from_allocate(b"\x0a\x01\xff")
-
-
-# lists
-
-OFFERS = st.builds(
-    Offer,
-    id=st.sampled_from(["", "a", "b", "é" * 100]),
-    health=st.sampled_from([Health.healthy(), Health.unhealthy("on fire")]),
-    numa_nodes=st.sampled_from([(), (0,), (0, 3)]),
-)
-LISTS = st.lists(OFFERS, unique_by=lambda offer: offer.id, max_size=8)
-
-
-def whole(api, offers):
-    """The bytes of a list that is built as one message."""
-    message = (v1beta1_pb2 if api.package == "v1beta1" else v1alpha2_pb2).ListAndWatchResponse()
-    for offer in offers:
-        device = message.devices.add(ID=offer.id, health="Healthy" if offer.health.ok else "Unhealthy")
-        if api.package == "v1beta1":
-            for node in offer.numa_nodes:
-                device.topology.nodes.add(ID=node)
-    return message.SerializeToString()
-
-
-def by_id(offers):
-    return {offer.id: offer for offer in offers}
-
-
-@each_api
-@given(lists=st.lists(LISTS, max_size=4))
-@settings(deadline=None, max_examples=60)
-def test_joined_pieces_are_the_whole_message(api, lists):
-    """In the order in which the same ids were listed first."""
-    encoder = ListEncoder(api)
-    order: list[str] = []
-    for offers in map(by_id, lists):
-        order = order if offers.keys() == set(order) else list(offers)
-        assert encoder.encode(offers) == whole(api, [offers[id_] for id_ in order])
-
-
-def test_only_changed_offers_are_encoded():
-    encoded = []
-
-    def to_offer(offer):
-        encoded.append(offer.id)
-        return APIS[0].to_offer(offer)
-
-    a, b = Offer("a"), Offer("b")
-    encoder = ListEncoder(replace(APIS[0], to_offer=to_offer))
-    for offers in ([a, b], [a, b], [replace(a, health=Health.unhealthy("wet")), b], [b], [a, b]):
-        encoder.encode(by_id(offers))
-    assert encoded == ["a", "b", "a", "a"]
-
-
-def test_an_empty_list_is_the_empty_message():
-    assert ListEncoder(APIS[0]).encode({}) == b""
 
 
 # a made-up version, whose bytes aren't even protobuf

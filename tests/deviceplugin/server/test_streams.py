@@ -1,12 +1,17 @@
 import asyncio
+from dataclasses import replace
 
 import grpc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpgateway import Device, Health
 from dpgateway.deviceplugin.api import APIS, v1alpha1
-from dpgateway.deviceplugin.server.streams import End, Lists, ListThrottle
+from dpgateway.deviceplugin.server.streams import End, ListEncoder, Lists, ListThrottle
+from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.kit.observable import Signal
+from dpgateway.resource.shares import Offer
 from tests.support.serving import V1ALPHA, V1BETA1, health
 from tests.support.waiting import turns, until
 
@@ -209,3 +214,59 @@ async def test_cancelled_streams_leave_nothing(served, client):
     assert len(served.audience.opened_streams) >= 100
     served.handlers.end_streams()
     assert health(await client.watch().read()) == HEALTHY
+
+
+# their bytes
+
+OFFERS = st.builds(
+    Offer,
+    id=st.sampled_from(["", "a", "b", "é" * 100]),
+    health=st.sampled_from([Health.healthy(), Health.unhealthy("on fire")]),
+    numa_nodes=st.sampled_from([(), (0,), (0, 3)]),
+)
+LISTS = st.lists(OFFERS, unique_by=lambda offer: offer.id, max_size=8)
+
+
+def whole(api, offers):
+    """The bytes of a list that is built as one message."""
+    message = (v1beta1_pb2 if api.package == "v1beta1" else v1alpha2_pb2).ListAndWatchResponse()
+    for offer in offers:
+        device = message.devices.add(ID=offer.id, health="Healthy" if offer.health.ok else "Unhealthy")
+        if api.package == "v1beta1":
+            for node in offer.numa_nodes:
+                device.topology.nodes.add(ID=node)
+    return message.SerializeToString()
+
+
+def by_id(offers):
+    return {offer.id: offer for offer in offers}
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+@given(lists=st.lists(LISTS, max_size=4))
+@settings(deadline=None, max_examples=60)
+def test_joined_pieces_are_the_whole_message(api, lists):
+    """In the order in which the same ids were listed first."""
+    encoder = ListEncoder(api)
+    order: list[str] = []
+    for offers in map(by_id, lists):
+        order = order if offers.keys() == set(order) else list(offers)
+        assert encoder.encode(offers) == whole(api, [offers[id_] for id_ in order])
+
+
+def test_only_changed_offers_are_encoded():
+    encoded = []
+
+    def to_offer(offer):
+        encoded.append(offer.id)
+        return APIS[0].to_offer(offer)
+
+    a, b = Offer("a"), Offer("b")
+    encoder = ListEncoder(replace(APIS[0], to_offer=to_offer))
+    for offers in ([a, b], [a, b], [replace(a, health=Health.unhealthy("wet")), b], [b], [a, b]):
+        encoder.encode(by_id(offers))
+    assert encoded == ["a", "b", "a", "a"]
+
+
+def test_an_empty_list_is_the_empty_message():
+    assert ListEncoder(APIS[0]).encode({}) == b""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from dpgateway.config.values import API_NAMES, ResourceConfig
-from dpgateway.deviceplugin.api.table import LARGEST, Answer, Api, Call, ListEncoder, Rpc
+from dpgateway.deviceplugin.api.table import LARGEST, Answer, Api, Call, Rpc
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire.pool import POOL
 from dpgateway.model import Allocation
@@ -42,4 +42,4 @@ def unfit(config: ResourceConfig, device: str, allocation: Allocation) -> str:
     return APIS[0].too_large((Grant((device,), whole),))
 
 
-__all__ = ["APIS", "LARGEST", "LIST_LIMIT", "POOL", "Answer", "Api", "Call", "ListEncoder", "Rpc", "only", "unfit"]
+__all__ = ["APIS", "LARGEST", "LIST_LIMIT", "POOL", "Answer", "Api", "Call", "Rpc", "only", "unfit"]

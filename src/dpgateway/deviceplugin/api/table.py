@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpgateway.deviceplugin.values import Grant, Registration
-from dpgateway.model import Allocation, Health, changed
-from dpgateway.resource.shares import Offer, Offers
+from dpgateway.model import Allocation, Health
+from dpgateway.resource.shares import Offer
 
 LARGEST = 4 * 1024 * 1024
 """Most bytes of a list, or of an answer. Beyond this a kubelet from 1.10 on ends the stream, or fails the pod of the
@@ -150,26 +150,3 @@ def stored(answer: AnswerMessage) -> Answer:
         mounts={one.container_path: one.host_path for one in answer.mounts},
         env=dict(answer.envs),
     )
-
-
-class ListEncoder:
-    """Encodes a resource's list for one version, and only the ids that changed since the last list."""
-
-    def __init__(self, api: Api) -> None:
-        self._to_offer = api.to_offer
-        self._offers: Offers = {}
-        self._pieces: dict[str, bytes] = {}
-
-    def encode(self, offers: Offers) -> bytes:
-        """The bytes of the whole list; caches its pieces for the next call.
-
-        An unchanged set of ids keeps its first order.
-        """
-        new = changed(self._offers, offers)
-        kept = self._pieces
-        if list(kept) != list(offers) and kept.keys() != offers.keys():
-            kept = {id_: kept.get(id_, b"") for id_ in offers}
-        for id_ in new:
-            kept[id_] = self._to_offer(offers[id_])
-        self._offers, self._pieces = offers, kept
-        return b"".join(kept.values())

@@ -15,9 +15,9 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
-from dpgateway.deviceplugin.api import Api, ListEncoder
+from dpgateway.deviceplugin.api import Api
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.model import Health
+from dpgateway.model import Health, changed
 from dpgateway.resource.shares import Offers
 
 WRITING = 0.3
@@ -78,6 +78,29 @@ class End:
             async with asyncio.timeout(0 if self.said else None) as self._waits:
                 yield
         self._waits = None
+
+
+class ListEncoder:
+    """Encodes a resource's list for one version, and only the ids that changed since the last list."""
+
+    def __init__(self, api: Api) -> None:
+        self._to_offer = api.to_offer
+        self._offers: Offers = {}
+        self._pieces: dict[str, bytes] = {}
+
+    def encode(self, offers: Offers) -> bytes:
+        """The bytes of the whole list; caches its pieces for the next call.
+
+        An unchanged set of ids keeps its first order.
+        """
+        new = changed(self._offers, offers)
+        kept = self._pieces
+        if list(kept) != list(offers) and kept.keys() != offers.keys():
+            kept = {id_: kept.get(id_, b"") for id_ in offers}
+        for id_ in new:
+            kept[id_] = self._to_offer(offers[id_])
+        self._offers, self._pieces = offers, kept
+        return b"".join(kept.values())
 
 
 class Lists:
