@@ -211,13 +211,14 @@ class Switches:
 
     def _lost(self, name, before, *, booted):
         """What became of a pod that was to stay; empty if it did. `booted`: its container is another one by now."""
+        # After a boot a kubelet refuses a pod that comes before the plugin.
+        known = ("OutOf", "UnexpectedAdmission") if booted else ("OutOf",)
+        if any(one in str(self.cluster.pod(name)["status"].get("reason")) for one in known):
+            return REJECTED
         try:
             now = self._of(name)
         except ClusterError as error:
-            reason = str(self.cluster.pod(name)["status"].get("reason"))
-            # After a boot a kubelet refuses a pod that comes before the plugin.
-            known = ("OutOf", "UnexpectedAdmission") if booted else ("OutOf",)
-            return REJECTED if any(one in reason for one in known) else f"{name} doesn't run: {error}"
+            return f"{name} doesn't run: {error}"
         (device, container), (had, was) = now, before
         return "" if device == had and (container != was) == booted else f"{name} had {before}, and has {now}"
 
