@@ -856,6 +856,20 @@ async def test_a_grant_is_refused_if_the_claim_goes_on(make):
     assert text == f"resource {NAME}: device a is withheld: held as {NAME} on the other front by team/p"
 
 
+async def test_one_wait_in_vain_is_enough(make):
+    """A kubelet admits one pod after the other, and ends none meanwhile."""
+    timeouts = Timeouts(allocate=timedelta(seconds=0.1))
+    resource = make(FakeLanes(), timeouts=timeouts)
+    withheld(resource, "a", "b")
+    await refusal(resource.allocate([("a",)], NEW))
+    timeouts = Timeouts(allocate=timedelta(seconds=1000))
+    resource.granting.config.set(replace(resource.granting.config.value, timeouts=timeouts))
+    refused = asyncio.ensure_future(refusal(resource.allocate([("b",)], NEW)))
+    await turns()
+    assert refused.done()
+    assert "device b is withheld" in refused.result()
+
+
 # devices of pods that the kubelet has given up, and whose containers run
 
 

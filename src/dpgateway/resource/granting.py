@@ -18,7 +18,6 @@ released, once a prepare still running has ended.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +39,9 @@ from dpgateway.resource.use import shared
 CLAIMS_END = 5.0
 """Seconds that a grant waits for a device of a claim. The next pod of one that was deleted by force came 2 s before the
 claim's end (seen with 1.37)."""
+IN_VAIN = 60.0
+"""Seconds after such a wait in vain in which no grant waits: a kubelet admits one pod after the other, and ends none
+meanwhile. Ten waits in a row held a 1.34 up for 50 s, which would have ended the claims."""
 
 Check = Callable[[Sequence[str], Sequence[Device], Lanes], Awaitable[None]]
 """Raises to refuse the start of a container with these ids and devices."""
@@ -77,21 +79,17 @@ class Granting:
         """``config`` changes in place."""
         self.inventory, self.driver, self.releases, self.config, self.log = inventory, driver, releases, config, log
         self._ledger, self._usage, self._clock = inventory.ledger, inventory.usage, inventory.clock
+        self._in_vain = float("-inf")
+        """When a grant last waited in vain for the end of a claim, in seconds of the clock."""
         self._logged: set[tuple[int, str]] = set()
         """The messages that :meth:`log_once` has logged, with the version of the configuration."""
 
     async def grant(self, ids: tuple[str, ...], terms: Terms) -> Allocation:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
         # The pool may have changed since the last list.
-        calls, exclusions = self._calls(terms.options), self.inventory.exclusions
+        calls = self._calls(terms.options)
         self.inventory.exclude()
-
-        # Ids that the kubelet takes for free because the scheduler counts their pods: a pod of these leaves its sum
-        # before its claim ends. Half of the time is for the driver, so that a refusal names the holder.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(CLAIMS_END, self.config.value.timeouts.allocate.total_seconds() / 2)):
-                while any(map(self._ledger.withheld, ids)):
-                    await exclusions.wait(exclusions.version)
+        await self._claims_end(ids)
 
         # A 1.8 kubelet repeats its call, so its own ids are no obstacle.
         before, again, given_up = self._usage.value, set[str](), frozenset[str]()
@@ -135,6 +133,21 @@ class Granting:
         self._usage.set(given)
         self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation
+
+    async def _claims_end(self, ids: tuple[str, ...]) -> None:
+        """Waits for ids that the kubelet takes for free because the scheduler counts the pods of their claims: a pod of
+        these leaves its sum before its claim ends.
+        """
+        if self._clock.monotonic() < self._in_vain + IN_VAIN:
+            return
+        # Half of the time is for the driver, so that a refusal names the holder.
+        within, exclusions = self.config.value.timeouts.allocate.total_seconds() / 2, self.inventory.exclusions
+        try:
+            async with asyncio.timeout(min(CLAIMS_END, within)):
+                while any(map(self._ledger.withheld, ids)):
+                    await exclusions.wait(exclusions.version)
+        except TimeoutError:
+            self._in_vain = self._clock.monotonic()
 
     async def again(self, behind: Behind, terms: Terms) -> Allocation:
         """What a container gets that another front gave these ids, by hardware, before the node's boot. They are in use
