@@ -10,7 +10,7 @@ import pytest
 
 from dpgateway.deviceplugin.holdings.asking import Asking
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import DOUBT, Holdings
+from dpgateway.deviceplugin.holdings.values import DOUBT, LINGER, Holdings
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.holders import Container, Holder, Noted
@@ -365,6 +365,24 @@ async def test_an_unlisted_pod_of_which_something_runs(running):
     await until(lambda: "ListContainers" in running.cri.asked)
     await running.more_calls(2)
     assert running.value.freed == frozenset()
+    stop(running)
+    await until(lambda: running.value.freed)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_an_unlisted_pod_that_runs_for_longer_than_usual(running, silent):
+    """A static pod with a grace period of minutes; the runtime may start again meanwhile."""
+    running.cri.static = {"uid-a"}
+    running.kubelet.answers["v1"] = encoded()
+    await running.more_calls(3)
+    if silent:
+        running.cri.fails = {"ListPodSandbox", "ListContainers"}
+    since = {"a": time.monotonic() - 2 * LINGER}
+    running.holdings.set(replace(running.value, unlisted=since))
+    await running.more_calls(2)
+    assert running.value.freed == frozenset()
+    running.cri.fails = set()
+    running.holdings.set(replace(running.value, unlisted=since))
     stop(running)
     await until(lambda: running.value.freed)
 

@@ -230,6 +230,19 @@ def test_an_id_lingers_before_it_is_free():
     assert holdings.heard({"a": HOLDER}, NOW + 5).heard({}, NOW + 1 + LINGER).freed == frozenset()
 
 
+def test_an_id_lingers_while_its_pod_is_said_to_run():
+    """A static pod that is ended isn't listed, whatever its grace period."""
+    pod = frozenset({"p"})
+    holdings = Holdings().noted({"a": noted_of("p")}, NOW, NOW).heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
+    lingers = holdings.told(pod, pod).heard({}, NOW + 2 * LINGER)
+    assert lingers.freed == frozenset()
+    assert lingers.in_use == frozenset("a")
+    assert lingers.told(None, pod).freed == frozenset()
+    assert lingers.told(frozenset(), pod).freed == {"a"}
+    assert not lingers.told(frozenset(), pod).only_gave_since(lingers)
+    assert lingers.ended(pod).freed == {"a"}
+
+
 def test_an_id_that_was_never_listed():
     assert noted("a").heard({}, NOW).heard({}, NOW + 2 * LINGER).freed == frozenset()
 

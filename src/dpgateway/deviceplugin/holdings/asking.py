@@ -5,8 +5,8 @@ came or went, a stopped sandbox, or another kubelet. A round has three steps, ea
 
     look   named pods whose directory is gone have ended
     ask    PodResources List, once no Allocate is in flight
-    ends   pods that are no longer listed and have no running sandbox have ended, even with a directory; those that the
-           kubelet has struck from its note run on, if the runtime or their cgroups say so
+    ends   pods that are no longer listed and have no running sandbox have ended, even with a directory; the others,
+           and those that the kubelet has struck from its note, run on if the runtime or their cgroups say so
 
 An answer is dropped if another kubelet appeared meanwhile: the old kubelet may know ids that the new one has forgotten.
 There is no round while no id is in use or unreleased.
@@ -147,7 +147,7 @@ class Asking:
                     if not (asked and self._another_kubelet):  # else it was the old kubelet's pods that were unlisted
                         self._ended |= ended
                         self._publish_ends()
-                    await self._ask_of_struck()
+                    await self._ask_which_run()
                     await asyncio.sleep(PAUSE)
 
     def _patience(self) -> float:
@@ -170,10 +170,11 @@ class Asking:
         hinted = self._pods.seen and self._pods.watched
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
 
-    async def _ask_of_struck(self) -> None:
-        """Asks whether the pods run that had what the kubelet has taken back."""
+    async def _ask_which_run(self) -> None:
+        """Asks whether the pods run that had what the kubelet has taken back, and those that it has stopped listing."""
         back = [pods for one in self._holdings.values() for pods in one.value.taken_back.values()]
-        asked = frozenset().union(*back)
+        ending = [one.value.ending - one.value.gone for one in self._holdings.values()]
+        asked = frozenset().union(*back, *ending)
         if not asked and all(one.value.asks for one in self._holdings.values()):
             return
         running = await self.running(asked, static=True)

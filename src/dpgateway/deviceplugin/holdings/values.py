@@ -49,8 +49,8 @@ DOUBT = 1.0
 LONG_AGO = float("-inf")
 
 LINGER = 35.0
-"""Seconds from the first List without an id until the id counts as free without other proof: the default
-terminationGracePeriodSeconds (30 s), and time to kill the container."""
+"""Seconds from the first List without an id until the id counts as free without other proof, unless its pod is said to
+run: the default terminationGracePeriodSeconds (30 s), and time to kill the container."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Holdings(InUse):
     asks: bool = False
     """Whether runtime or cgroups tell which of these pods run. If neither does, what the kubelet has struck is free."""
     runs: frozenset[str] = frozenset()
-    """The uids of the pods that were said to run when they last told: their silence is no end."""
+    """The uids of the pods that were said to run when they last told, of those asked about: their silence is no end."""
 
     # state
 
@@ -107,7 +107,8 @@ class Holdings(InUse):
         """Whether ``pods``, which had the id, provably ended, whatever the note says."""
         if pods and pods <= self.gone:
             return True
-        return id_ in self.unlisted and self.asked - self.unlisted[id_] >= LINGER
+        lingered = id_ in self.unlisted and self.asked - self.unlisted[id_] >= LINGER
+        return lingered and pods.isdisjoint(self.runs)
 
     @property
     def in_doubt(self) -> bool:
@@ -137,7 +138,7 @@ class Holdings(InUse):
     def _may_run(self, id_: str) -> bool:
         """Whether a pod may run from which the kubelet has taken the id back."""
         back = self.taken_back.get(id_, frozenset()) - self.gone
-        return bool(back if self.asks else back & self.runs)
+        return bool(back if self.asks else back & self.runs - self._having)
 
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: a restarted one has the id in the
@@ -188,9 +189,14 @@ class Holdings(InUse):
 
     @cached_property
     def pods(self) -> frozenset[str]:
-        """The uids of all pods in the note and in ``unreleased``."""
-        noted = (noted.pods for noted in (self.note or {}).values())
-        return frozenset().union(*noted, *(entry.pods for entry in self.unreleased.values()))
+        """The uids of all pods in the note, in ``unreleased`` and in ``taken_back``."""
+        unreleased = (entry.pods for entry in self.unreleased.values())
+        return self._having.union(*unreleased, *self.taken_back.values())
+
+    @cached_property
+    def _having(self) -> frozenset[str]:
+        """The uids of all pods in the note."""
+        return frozenset().union(*(noted.pods for noted in (self.note or {}).values()))
 
     @cached_property
     def ending(self) -> frozenset[str]:
@@ -238,8 +244,8 @@ class Holdings(InUse):
 
     def only_gave_since(self, before: Holdings) -> bool:
         """Whether only Allocates succeeded since ``before``, which free nothing."""
-        ours = self.note, self.gone, self.unlisted, self.asked, self.remembers
-        theirs = before.note, before.gone, before.unlisted, before.asked, before.remembers
+        ours = self.note, self.gone, self.unlisted, self.asked, self.remembers, self.runs
+        theirs = before.note, before.gone, before.unlisted, before.asked, before.remembers, before.runs
         return all(map(operator.is_, ours, theirs)) and self.unreleased.keys() >= before.unreleased.keys()
 
     def is_news_after(self, before: Holdings) -> bool:
@@ -315,8 +321,8 @@ class Holdings(InUse):
         if running is None:
             return replace(self, asks=False) if self.asks else self
         # A kubelet takes all devices of a pod back at once: one that has any was started again, as static pods are.
-        running = running.difference(*[noted.pods for noted in (self.note or {}).values()]) if running else running
-        back = {id_: pods for id_, pods in self.taken_back.items() if pods & running or not pods <= asked}
+        again = running - self._having if running else running
+        back = {id_: pods for id_, pods in self.taken_back.items() if pods & again or not pods <= asked}
         same = self.asks and running == self.runs and back.keys() == self.taken_back.keys()
         return self if same else replace(self, asks=True, runs=running, taken_back=back)
 
