@@ -84,6 +84,27 @@ def test_a_note_of_the_same_tick():
     assert given(noted(), "a").noted(note("a"), NOW - 2 * CLOCK_STEP, NOW + 1).granted == {"a": NOW}
 
 
+@pytest.mark.parametrize("granted", ["here", "by an earlier gateway"])
+def test_a_note_of_the_pod_before_doesn_t_have_the_grant(granted):
+    """A kubelet writes what an ended pod had at each list, too, perhaps just before it gives that away."""
+    old = {"a": noted_of("old")}
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted(old, NOW, NOW)
+    if granted == "here":
+        holdings = given(holdings, "a", now=NOW + CLOCK_STEP / 2)
+    else:  # its time has no fractions
+        holdings = holdings.remembered({"a": Unreleased("k", since=17)}, {"a": NOW - 0.5})
+    again = holdings.noted(old, NOW, NOW + 0.1).ended(frozenset({"old"}))
+    assert again.freed == frozenset()
+    assert again.in_use == frozenset("a")
+    new = again.noted({"a": noted_of("new")}, NOW + 1, NOW + 1)
+    assert new.granted == {}
+    assert new.in_use == frozenset("a")
+    same = holdings.noted(old, NOW + 1, NOW + 1)
+    assert same.granted == {}, "a static pod that was started again"
+    late = holdings.noted(old, NOW + CLOCK_STEP / 4, NOW + 2)
+    assert (late.granted == {}) is (granted == "here")
+
+
 def test_an_allocate_that_failed():
     holdings = noted("b").began(("a", "b")).noted(note("b"), NOW, NOW).failed(("a", "b"))
     assert holdings.held == {"b"}
@@ -152,6 +173,32 @@ def test_a_runtime_that_falls_silent_ends_no_pod_that_it_said_to_run():
     assert silent.freed == {"b"}
     assert silent.ended(frozenset({"p"})).freed == {"a", "b"}
     assert silent.told(frozenset(), both).freed == {"a", "b"}
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_pod_before_the_last_one_may_run_still(gone):
+    """A manifest was changed twice: the second pod waits for the first one, and is struck before it has started."""
+    first, both = frozenset({"first"}), frozenset({"first", "second"})
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset())
+    holdings = holdings.noted(of(a="first"), NOW, NOW).noted(of(a="second"), NOW + 1, NOW + 1)
+    assert holdings.pods == both
+    assert holdings.earlier(["a"]) == both
+    struck = holdings.told(first, both).noted(of(b="third"), NOW + 2, NOW + 2)
+    assert struck.freed == frozenset()
+    assert struck.told(first, both).freed == frozenset()
+    assert struck.told(None, both).freed == frozenset()
+    over = struck.told(first, both)
+    assert (over.ended(first) if gone else over.told(frozenset(), both)).freed == {"a"}
+
+
+def test_pods_before_the_last_one_are_forgotten_unless_they_are_said_to_run():
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k")
+    for second in range(5):
+        holdings = holdings.noted(of(a=f"pod {second}"), NOW + second, NOW + second)
+    assert holdings.taken_back == {}
+    runs = frozenset({"pod 4"})
+    silent = holdings.told(runs, runs).told(None, runs).noted(of(a="pod 5"), NOW + 5, NOW + 5)
+    assert silent.taken_back == {"a": runs}
 
 
 @pytest.mark.parametrize("last", ["journal", "note", "kubelet"])
@@ -253,6 +300,17 @@ def test_a_grant_since_the_list_was_asked():
     assert holdings.heard({"a": HOLDER}, NOW + 4).listed == {}, "the pod before it"
     assert holdings.heard({"a": HOLDER}, NOW + 6).listed == {"a": HOLDER}
     assert noted().began(("a",)).heard({"a": HOLDER}, NOW).listed == {}
+
+
+def test_an_id_lingers_for_its_last_pod():
+    """Another gateway serves, and gave it to another pod, whose init container isn't listed."""
+    holdings = Holdings().noted({"a": noted_of("p")}, NOW, NOW).heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
+    same = holdings.noted({"a": noted_of("p")}, NOW + 2, NOW + 2).heard({}, NOW + 2 * LINGER)
+    assert same.freed == {"a"}
+    other = holdings.noted({"a": noted_of("q")}, NOW + 2, NOW + 2).heard({}, NOW + 2 * LINGER)
+    assert other.freed == frozenset()
+    assert other.in_use == frozenset("a")
+    assert other.ended(frozenset({"q"})).freed == {"a"}
 
 
 def test_another_kubelets_list():

@@ -43,6 +43,9 @@ T = TypeVar("T")
 CLOCK_STEP = 0.02
 """Seconds by which a file's time may lag behind the clock, because the kernel stamps files with its last tick."""
 
+WRITES = 1.0
+"""Seconds from an Allocate within which a kubelet has written its checkpoint, if the disk is as usual."""
+
 DOUBT = 1.0
 """The least seconds between two forced writes of the checkpoint while an id is in doubt."""
 
@@ -76,8 +79,8 @@ class Holdings(InUse):
     doubted: float = LONG_AGO
     """When a List began that left an id in doubt; at least DOUBT apart."""
     taken_back: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The uids of the pods that had ids which this kubelet has struck from its note, by id, and that may run still: it
-    strikes those of a pod that was deleted by force at once."""
+    """The uids of the pods from which this kubelet has struck an id in its note, by id, and that may run still: it
+    strikes those of a pod that was deleted by force at once. Another pod may have the id since."""
     asks: bool = False
     """Whether runtime or cgroups tell which of these pods run. If neither does, what the kubelet has struck is free."""
     runs: frozenset[str] = frozenset()
@@ -174,8 +177,9 @@ class Holdings(InUse):
         """The uids of the pods that had these ids, as this kubelet has noted it, and aren't known to have ended."""
         if self.note is None or self.written < self.kubelet_since:
             return frozenset()
-        had = {**self.taken_back, **{id_: noted.pods for id_, noted in self.note.items()}}
-        return frozenset().union(*(had[id_] for id_ in ids if id_ in had and id_ not in self.fresh)) - self.gone
+        known = [id_ for id_ in ids if id_ not in self.fresh]
+        noted = (self.note[id_].pods for id_ in known if id_ in self.note)
+        return frozenset().union(*noted, *(self.taken_back.get(id_, frozenset()) for id_ in known)) - self.gone
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
@@ -263,15 +267,18 @@ class Holdings(InUse):
         if note is not None:
             # A note covers a grant if it has the id, or had NOTED_WITHIN to get it.
             late = {i for i, at in granted.items() if i in note or now - at > NOTED_WITHIN}
+            # One of the grant's own tick may be from before it: then it says of the id's last pod what was known.
+            was, recent = self.note or {}, {i for i, at in granted.items() if written < at and now - at < WRITES}
+            late -= {i for i in recent if note.get(i) == was.get(i)}
             granted = {i: at for i, at in granted.items() if not (i in late and written >= at - CLOCK_STEP)}
-        new = replace(self, note=note, looked=True, written=written, granted=granted)
+        # LINGER begins anew for another pod, which another gateway may have given the id.
+        unlisted = {i: at for i, at in self.unlisted.items() if not self._has_other_pods(i, note)}
+        new = replace(self, note=note, looked=True, written=written, granted=granted, unlisted=unlisted)
 
         # Only a note that this kubelet wrote proves that it knows the ids.
         if note is None or written < self.kubelet_since:
             return new
-        struck = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods}
-        back = {id_: pods for id_, pods in {**self.taken_back, **struck}.items() if id_ not in note}
-        new = replace(new, taken_back=back)
+        new = replace(new, taken_back=self._taken_back_by(note))
         new = new.recalling(self.unreleased) if self.note is None else new
         if not note:
             return new
@@ -281,6 +288,27 @@ class Holdings(InUse):
             entry = unreleased.get(id_) or Unreleased(self.kubelet)
             unreleased[id_] = entry._replace(kubelet=self.kubelet, pods=note[id_].pods, boot=boot or entry.boot)
         return replace(new, unreleased=unreleased)
+
+    def _has_other_pods(self, id_: str, note: Note | None) -> bool:
+        """Whether this note has other pods for the id than the last one."""
+        if note is None or self.note is None or id_ not in note or id_ not in self.note:
+            return False
+        return note[id_].pods != self.note[id_].pods
+
+    def _taken_back_by(self, note: Note) -> Mapping[str, frozenset[str]]:
+        """``taken_back`` once this kubelet has written the note. The next pod of an id may be struck while the one
+        before it still runs: a static pod's containers have their grace period.
+        """
+        struck = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods}
+        back = {}
+        for id_ in {**self.taken_back, **struck}:
+            pods = self.taken_back.get(id_, frozenset()) | struck.get(id_, frozenset())
+            if (noted := note.get(id_)) is not None:
+                pods -= noted.pods
+                pods = pods if self.asks else pods & self.runs
+            if pods:
+                back[id_] = pods
+        return back
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -322,8 +350,9 @@ class Holdings(InUse):
             return replace(self, asks=False) if self.asks else self
         # A kubelet takes all devices of a pod back at once: one that has any was started again, as static pods are.
         again = running - self._having if running else running
-        back = {id_: pods for id_, pods in self.taken_back.items() if pods & again or not pods <= asked}
-        same = self.asks and running == self.runs and back.keys() == self.taken_back.keys()
+        left = {id_: pods & again | (pods - asked) for id_, pods in self.taken_back.items()}
+        back = {id_: pods for id_, pods in left.items() if pods}
+        same = self.asks and running == self.runs and back == self.taken_back
         return self if same else replace(self, asks=True, runs=running, taken_back=back)
 
     def among(self, pods: frozenset[str]) -> Holdings:
@@ -385,8 +414,12 @@ class Holdings(InUse):
         """
         # The note may cover a grant already; this gateway's own records are newer than the journal.
         ours = {i: _joined(entry, unreleased[i]) if i in unreleased else entry for i, entry in self.unreleased.items()}
-        note, written = self.note or {}, self.written
-        unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
+        note, written, unnoted = self.note or {}, self.written, dict[str, float]()
+        for i, at in (granted or {}).items():
+            # A journal's times are whole seconds; while it has no pods, those of the note may be the ones before.
+            latest = at + 1.0 if i in note and note[i].pods and not unreleased[i].pods else at
+            if i not in note or written < latest - CLOCK_STEP:
+                unnoted[i] = latest
         new = replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
         new = new.recalling({i: entry for i, entry in unreleased.items() if i not in self.unreleased})
         return self if new == self else new  # other gateways' journals are read repeatedly
