@@ -947,6 +947,34 @@ async def test_a_container_starts_after_the_static_pod_that_had_its_device(make)
     await resource.prepare(["a"])  # it starts again
 
 
+async def test_a_pod_before_is_waited_for_after_a_note_that_cannot_be_read(make):
+    resource, runtime = make(FakeLanes("prepare"), timeouts=Timeouts(prepare=timedelta(seconds=0.2))), Runtime("old")
+    runtime.static = frozenset(["old"])
+    had(resource, runtime, a="old")
+    await resource.allocate([("a",)], NEW)
+    holdings, now = resource.inventory.usage, time.monotonic()
+    holdings.set(holdings.value.noted(None, now, now))
+    await refusal(resource.prepare(["a"]))
+    had(resource, runtime, a="new")
+    assert "a pod that had it before still runs (old)" in await refusal(resource.prepare(["a"]))
+    runtime.running.clear()
+    await resource.prepare(["a"])
+
+
+async def test_a_static_pod_that_is_noted_as_before_starts(make):
+    """The note, of which the same is known already, may be read just before the start."""
+    resource, runtime = make(FakeLanes("prepare")), Runtime("static")
+    runtime.static = frozenset(["static"])
+    had(resource, runtime, a="static")
+    await resource.allocate([("a",)], NEW)
+
+    async def read():
+        had(resource, runtime, a="static")
+
+    resource.inventory.usage.read = read
+    await resource.prepare(["a"])
+
+
 async def test_a_static_pod_that_had_its_device_before_starts_again(make):
     """It has the uid that it had, and perhaps another device."""
     resource, runtime = make(FakeLanes("prepare")), Runtime("static")

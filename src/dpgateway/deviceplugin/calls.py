@@ -176,8 +176,13 @@ class KubeletCalls:
         run for their grace period. An Allocate can't wait for it, because that may be of the next static pod of its
         name, which starts only then. Raises RequestError; the kubelet asks again.
         """
+
+        async def ask(pods: frozenset[str]) -> frozenset[str] | None:
+            if not self._holdings.value.fresh.isdisjoint(ids):  # by now the kubelet has noted whose they are
+                await self._holdings.read()
+            return await self._holdings.running(pods, static=True)
+
         within = min(END_WITHIN, self._config.value.timeouts.prepare.total_seconds() / 2)
-        ask = partial(self._holdings.running, static=True)
         if running := await outlasting(ask, partial(self._had_before, ids), within):
             which = ", ".join(sorted(running))
             text = f"{', '.join(ids)} can't be prepared yet: a pod that had it before still runs ({which})"
@@ -190,9 +195,7 @@ class KubeletCalls:
         at once, so one that has any is this one, or a static pod that was started again, which has the uid it had.
         """
         value = self._holdings.value
-        if value.note is None:
-            return frozenset()
         up_to_date = value.fresh.isdisjoint(ids)
-        have = [noted.pods for noted in value.note.values()] if up_to_date else []
+        have = [noted.pods for noted in (value.note or {}).values()] if up_to_date else []
         had = [self._before.get(id_, frozenset[str]()) for id_ in ids]
         return frozenset().union(*had).difference(value.gone, *have)
