@@ -41,6 +41,15 @@ def test_a_directory_that_was_never_seen(pods, folder):
     assert pods.gone(["1", "2"], started=True) == {"1"}
 
 
+def test_a_pod_that_still_gets_a_directory(pods, folder):
+    for name in "12":
+        (folder / name).mkdir()
+    assert pods.gone(["2", "3", "4"], started=True, waiting=frozenset("23")) == {"4"}
+    assert pods.starting == {"3"}
+    (folder / "2").rmdir()
+    assert pods.gone(["2", "3"], started=True, waiting=frozenset("23")) == {"2"}
+
+
 def test_a_pod_that_is_starting(pods, folder):
     (folder / "2").mkdir()
     pods.gone(["1", "2"], started=False)

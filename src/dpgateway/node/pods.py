@@ -87,12 +87,15 @@ class PodDirectories:
                     self._changed()
                 await asyncio.sleep(self._poll)
 
-    def gone(self, uids: Iterable[str], *, started: bool, sure: bool = False) -> frozenset[str]:
+    def gone(
+        self, uids: Iterable[str], *, started: bool, sure: bool = False, waiting: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
         """The ``uids`` whose pods are gone.
 
         ``started``: all were admitted more than STARTED seconds ago; otherwise a missing directory may still come,
         unless it was seen before. ``sure``: the kubelet is known to use this directory; otherwise an empty one proves
-        nothing about pods that were never seen in it.
+        nothing about pods that were never seen in it. ``waiting``: those that still get a directory, unless they had
+        one: a static pod starts after the one before it of its name, and is admitted before.
         """
         wanted = frozenset(uids)
         try:
@@ -103,7 +106,7 @@ class PodDirectories:
         self.seen = True
         missing = wanted - there
         self.started = there if started and (there or sure) else None
-        gone = missing & self._known if self.started is None else missing
+        gone = missing & self._known if self.started is None else missing - (waiting - self._known)
         self.starting = missing - gone
         self._known = there | (wanted & self._known)
         return gone

@@ -169,6 +169,33 @@ async def test_the_only_pod_may_have_gone_while_nobody_looked(asked):
     """The kubelet's own directory is the one beside the socket on which it answers."""
     for directory in (asked.pod, asked.pod.with_name("uid-other")):
         directory.rmdir()
+    asked.kubelet.answers["v1"] = encoded()  # a kubelet removes no directory of a pod that it lists
+    long_ago = time.monotonic() - 2 * STARTED
+    asked.holdings.set(Holdings().new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago))
+    asked.start()
+    await until(lambda: asked.value.freed)
+
+
+async def test_a_listed_pod_that_waits_for_its_directory(asked):
+    """A static pod is admitted before the one of its name has ended, and starts after it, however long that takes."""
+    asked.pod.rmdir()
+    long_ago = time.monotonic() - 2 * STARTED
+    holdings = Holdings().remembered({}).new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago)
+    freed = set()
+    asked.holdings.subscribe(lambda: freed.update(asked.value.freed))
+    asked.holdings.set(holdings)
+    asked.start()
+    await until(lambda: asked.value.listed)
+    await asked.more_calls(2)
+    assert not freed
+    asked.kubelet.answers["v1"] = encoded()
+    await asked.more_calls()
+    await until(lambda: asked.value.freed)
+
+
+async def test_a_pod_without_a_directory_has_gone_whether_or_not_the_kubelet_lists(asked):
+    asked.pod.rmdir()
+    await asked.kubelet.stop()
     long_ago = time.monotonic() - 2 * STARTED
     asked.holdings.set(Holdings().new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago))
     asked.start()

@@ -134,7 +134,10 @@ class Asking:
                     admitted = max(max(value.written, value.kubelet_since) for value in values)
                     started = time.monotonic() - admitted > STARTED
                     named = frozenset().union(*(value.pods for value in values))
-                    self._removed = self._pods.gone(named, started=started, sure=self.answered is not None)
+                    # What the kubelet lists isn't known before it was asked.
+                    listed, sure = frozenset().union(*(value.listing for value in values)), self.answered is not None
+                    started = started and (sure or self._failures > 0)
+                    self._removed = self._pods.gone(named, started=started, sure=sure, waiting=listed)
                     self._publish_ends()
 
                     await self._ask()

@@ -206,10 +206,13 @@ class Holdings(InUse):
     def ending(self) -> frozenset[str]:
         """The uids of the pods that this kubelet has stopped listing. Their containers may still run."""
         note = self.note or {}
-        ended, listed = (
-            frozenset().union(*(note[id_].pods for id_ in ids if id_ in note)) for ids in (self.unlisted, self.listed)
-        )
-        return ended - listed
+        return frozenset().union(*(note[id_].pods for id_ in self.unlisted if id_ in note)) - self.listing
+
+    @cached_property
+    def listing(self) -> frozenset[str]:
+        """The uids of the pods that this kubelet lists."""
+        note = self.note or {}
+        return frozenset().union(*(note[id_].pods for id_ in self.listed if id_ in note))
 
     def holder(self, id_: str) -> str:
         if (listed := self.listed.get(id_)) is not None:
