@@ -986,6 +986,53 @@ async def test_a_static_pod_that_had_its_device_before_starts_again(make):
         await resource.prepare(["a"])
 
 
+async def test_a_container_starts_after_the_pod_before_whichever_gateway_allocated(make):
+    """It has handed over since, and this one has seen the kubelet's notes."""
+    resource, runtime = make(FakeLanes("prepare"), timeouts=Timeouts(prepare=timedelta(seconds=0.2))), Runtime("old")
+    runtime.static = frozenset(["old"])
+    holdings = resource.inventory.usage
+    holdings.set(holdings.value.told(frozenset(), frozenset()))
+    had(resource, runtime, a="old")
+    had(resource, runtime, a="new")
+    assert "a pod that had it before still runs (old)" in await refusal(resource.prepare(["a"]))
+    runtime.running = {"new"}
+    await resource.prepare(["a"])
+
+
+@pytest.mark.parametrize("released", [False, True])
+async def test_what_starts_again_after_its_end_is_in_use(make, released):
+    """A manifest was away until its pod had ended: the kubelet starts that again with what it had."""
+    one, other = (Device(id_, hardware=("one",)) for id_ in ("one", "other"))
+    resource = make(FakeLanes("release"), devices=(one, other))
+    had(resource, Runtime(), one="static")
+    holdings = resource.inventory.usage
+    holdings.set(holdings.value.remembered({}).ended(frozenset({"static"})))
+    assert holdings.value.freed == {"one"}
+    if released:
+        holdings.set(holdings.value.released({"one"}))
+    await resource.prepare(["one"])
+    assert holdings.value.last_known == {"one"}
+    assert "one is held as one" in await refusal(resource.allocate([("other",)], NEW))
+    had(resource, Runtime(), one="static")
+    assert holdings.value.last_known == {"one"}, "it isn't known yet that the pod is back"
+    holdings.set(holdings.value.ended(frozenset()))
+    had(resource, Runtime(), one="static")
+    assert not holdings.value.granted
+    holdings.set(holdings.value.ended(frozenset({"static"})))
+    assert holdings.value.freed == {"one"}
+
+
+async def test_what_starts_after_its_hardware_went_to_another_pod(make):
+    one, other = (Device(id_, hardware=("one",)) for id_ in ("one", "other"))
+    resource = make(FakeLanes(), devices=(one, other))
+    had(resource, Runtime(), one="static")
+    holdings = resource.inventory.usage
+    holdings.set(holdings.value.remembered({}).ended(frozenset({"static"})).released({"one"}))
+    await resource.allocate([("other",)], NEW)
+    assert "one can't be prepared: one is held as other" in await refusal(resource.prepare(["one"]))
+    assert holdings.value.last_known == {"other"}
+
+
 async def test_a_grant_waits_for_a_pod_that_the_kubelet_has_struck_from_its_note(make):
     """It writes that for each Allocate, of whichever resource."""
     resource, runtime = make(FakeLanes()), Runtime("old")

@@ -237,6 +237,7 @@ class Granting:
                 raise self._refused(f"device {offered} is {reason}")
             found[offered] = device
         own, prepares = _once(found.values()), "prepare" in calls.abilities
+        self._use_again(found)
 
         # The check may need an answer that a driver with a faulty board has only after prepare(): then it runs again.
         checked = True
@@ -270,6 +271,20 @@ class Granting:
             raise self._refused(f"device {absent[0]} isn't there any more")
         allocation = await calls.show([devices[name] for name in names])
         return await deliver(self.complete(allocation, len(names)))
+
+    def _use_again(self, found: Mapping[str, Device]) -> None:
+        """Records as given what a container starts with although its pod counts as ended: a static pod whose manifest
+        is back has the uid, and perhaps the devices, that it had. Hardware in use under another name is refused later.
+        """
+        before = self._usage.value
+        ids = tuple([id_ for id_ in found if id_ in (before.held or ()) and id_ not in before.last_known])
+        if not ids or self.inventory.elsewhere([found[id_] for id_ in ids]):
+            return
+        behind, names = {id_: hardware(found[id_]) for id_ in ids}, {id_: found[id_].id for id_ in ids}
+        given = before.began(ids, behind).gave(ids, self._clock.monotonic(), behind, int(self._clock.time()), names)
+        self._usage.set(given)
+        self.inventory.use()
+        self._usage.reread()
 
     def _starts(self, behind: Behind) -> None:
         """Records that a container starts with this hardware and no other, or isn't running at all."""

@@ -270,9 +270,11 @@ class Holdings(InUse):
         if note is not None:
             # A note covers a grant if it has the id, or had NOTED_WITHIN to get it.
             late = {i for i, at in granted.items() if i in note or now - at > NOTED_WITHIN}
-            # One of the grant's own tick may be from before it: then it says of the id's last pod what was known.
+            # One of the grant's own tick may be from before it: then it says of the id's last pod what was known. And
+            # no grant is of a pod that has ended.
             was, recent = self.note or {}, {i for i, at in granted.items() if written < at and now - at < WRITES}
             late -= {i for i in recent if note.get(i) == was.get(i)}
+            late -= {i for i in late if i in note and now - granted[i] <= NOTED_WITHIN and self._ended(i, note[i].pods)}
             granted = {i: at for i, at in granted.items() if not (i in late and written >= at - CLOCK_STEP)}
         # LINGER begins anew for another pod, which another gateway may have given the id.
         unlisted = {i: at for i, at in self.unlisted.items() if not self._has_other_pods(i, note)}
