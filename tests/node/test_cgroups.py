@@ -43,16 +43,18 @@ def test_a_pod_with_a_process(tmp_path, way, version, runs):
     assert PodCgroups([tmp_path]).running({POD, OTHER}) == (frozenset([POD]) if runs else frozenset())
 
 
-def test_a_static_pod_isn_t_waited_for(tmp_path):
-    tree(tmp_path, f"kubepods/pod{STATIC}", 2, runs=True)
-    assert PodCgroups([tmp_path]).running({STATIC}) == frozenset()
-    assert PodCgroups([tmp_path]).running({STATIC}, static=True) == frozenset([STATIC])
+@pytest.mark.parametrize("uid", [STATIC, "named-by.Its_manifest"])
+def test_a_static_pod_isn_t_waited_for(tmp_path, uid):
+    tree(tmp_path, f"kubepods/pod{uid}", 2, runs=True)
+    assert PodCgroups([tmp_path]).running({uid}) == frozenset()
+    assert PodCgroups([tmp_path]).running({uid}, static=True) == frozenset([uid])
 
 
 @pytest.mark.parametrize("uid", ["", ".", "..", f"../pod{POD}", f"{POD}/container"])
 def test_a_uid_is_no_path(tmp_path, uid):
     tree(tmp_path, f"kubepods/pod{POD}", 2, runs=True)
     assert PodCgroups([tmp_path]).running({uid}) == frozenset()
+    assert PodCgroups([tmp_path]).running({uid}, static=True) == frozenset()
 
 
 @pytest.mark.parametrize("way", ["", "system.slice/crond.service", "a/b/c/d/kubepods", f"user.slice/kubepods/pod{POD}"])

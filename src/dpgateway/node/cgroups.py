@@ -28,8 +28,8 @@ DEPTH = 4
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """That of a pod of the API server."""
-_STATIC = re.compile(r"[0-9a-f]{32}")
-"""That of a static pod, unless its manifest names one."""
+_ANY = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+"""That of a static pod: its manifest may name one."""
 _UNITS = ".service", ".scope", ".socket", ".mount", ".swap", "system.slice", "user.slice"
 """The ends of names of systemd's units that no kubelet's cgroups are in."""
 _CLASSES = "burstable", "besteffort"
@@ -50,7 +50,7 @@ class PodCgroups:
         parents = [one for top in _kubepods(root, DEPTH) for one in (top, *_classes(top))] if root else []
         if not parents:
             return None
-        asked = (uid for uid in pods if _UID.fullmatch(uid) or (static and _STATIC.fullmatch(uid)))
+        asked = (uid for uid in pods if (_ANY if static else _UID).fullmatch(uid))
         return frozenset([uid for uid in asked if any(_populated(one) for one in _cgroups(parents, uid))])
 
 
