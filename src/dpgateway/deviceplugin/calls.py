@@ -197,6 +197,7 @@ class KubeletCalls:
         value = self._holdings.value
         up_to_date = value.fresh.isdisjoint(ids)
         have = [noted.pods for noted in (value.note or {}).values()] if up_to_date else []
-        # Another gateway may have allocated: the notes tell of it, too.
-        had = [known.get(id_, frozenset[str]()) for known in (self._before, value.taken_back) for id_ in ids]
-        return frozenset().union(*had).difference(value.gone, *have)
+        had = [self._before.get(id_, frozenset[str]()) for id_ in ids]
+        # Another gateway may have allocated: the notes of this pod and of those before tell of it, too.
+        noted = [value.taken_back.get(id_, frozenset[str]()) for id_ in ids if id_ in (value.note or ())]
+        return frozenset().union(*had, *noted).difference(value.gone, *have)
