@@ -175,6 +175,25 @@ def test_a_runtime_that_falls_silent_ends_no_pod_that_it_said_to_run():
     assert silent.told(frozenset(), both).freed == {"a", "b"}
 
 
+def test_a_runtime_that_was_silent_once_is_asked_of_the_next_pod():
+    had, (p, q) = {"a": noted_of("p"), "b": noted_of("q")}, (frozenset({"p"}), frozenset({"q"}))
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset()).noted(had, NOW, NOW)
+    silent = holdings.told(None, frozenset()).noted({"b": noted_of("q")}, NOW + 1, NOW + 1)
+    assert silent.freed == frozenset(), "nobody was asked about this pod"
+    assert silent.awaits_ends
+    assert silent.told(p, p).freed == frozenset()
+    believed = silent.told(None, p)
+    assert believed.freed == {"a"}
+    assert not believed.awaits_ends
+    assert not believed.only_gave_since(silent)
+    assert believed.earlier(["a"]) == p, "it is asked when the id is given away"
+    assert believed.told(p, p).freed == frozenset()
+    both = believed.noted({}, NOW + 2, NOW + 2)
+    assert both.freed == {"a"}
+    assert both.told(None, p | q).freed == {"a", "b"}
+    assert both.told(None, p | q).told(frozenset(), p | q).taken_back == {}
+
+
 @pytest.mark.parametrize("gone", [False, True])
 def test_the_pod_before_the_last_one_may_run_still(gone):
     """A manifest was changed twice: the second pod waits for the first one, and is struck before it has started."""

@@ -166,7 +166,7 @@ class Asking:
         self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
         if self._stops:
             return PAUSE
-        if any(value.asks and value.taken_back for value in values):
+        if any(value.awaits_ends for value in values):
             return PAUSE
         if any(value.in_doubt for value in values):
             return DOUBT

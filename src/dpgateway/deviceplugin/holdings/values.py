@@ -82,9 +82,12 @@ class Holdings(InUse):
     """The uids of the pods from which this kubelet has struck an id in its note, by id, and that may run still: it
     strikes those of a pod that was deleted by force at once. Another pod may have the id since."""
     asks: bool = False
-    """Whether runtime or cgroups tell which of these pods run. If neither does, what the kubelet has struck is free."""
+    """Whether runtime or cgroups are asked which of these pods run. If neither has ever answered, what the kubelet has
+    struck is free."""
     runs: frozenset[str] = frozenset()
     """The uids of the pods that were said to run when they last told, of those asked about: their silence is no end."""
+    unknown: frozenset[str] = frozenset()
+    """The uids of other pods of ``taken_back`` of which neither could tell: the kubelet is believed."""
 
     # state
 
@@ -141,7 +144,12 @@ class Holdings(InUse):
     def _may_run(self, id_: str) -> bool:
         """Whether a pod may run from which the kubelet has taken the id back."""
         back = self.taken_back.get(id_, frozenset()) - self.gone
-        return bool(back if self.asks else back & self.runs - self._having)
+        return bool(back - self.unknown if self.asks else back & self.runs - self._having)
+
+    @property
+    def awaits_ends(self) -> bool:
+        """Whether the end of a pod is awaited from which the kubelet has taken an id back."""
+        return self.asks and not frozenset().union(*self.taken_back.values()) <= self.gone | self.unknown
 
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: a restarted one has the id in the
@@ -251,9 +259,8 @@ class Holdings(InUse):
 
     def only_gave_since(self, before: Holdings) -> bool:
         """Whether only Allocates succeeded since ``before``, which free nothing."""
-        ours = self.note, self.gone, self.unlisted, self.asked, self.remembers, self.runs
-        theirs = before.note, before.gone, before.unlisted, before.asked, before.remembers, before.runs
-        return all(map(operator.is_, ours, theirs)) and self.unreleased.keys() >= before.unreleased.keys()
+        same = all(map(operator.is_, _FREEING(self), _FREEING(before)))
+        return same and self.unreleased.keys() >= before.unreleased.keys()
 
     def is_news_after(self, before: Holdings) -> bool:
         """Whether watchers have something to do: not if only times differ (the kubelet wrote the same again), nor when
@@ -310,7 +317,7 @@ class Holdings(InUse):
             pods = self.taken_back.get(id_, frozenset()) | struck.get(id_, frozenset())
             if (noted := note.get(id_)) is not None:
                 pods -= noted.pods
-                pods = pods if self.asks else pods & self.runs
+                pods = pods - self.unknown if self.asks else pods & self.runs
             if pods:
                 back[id_] = pods
         return back
@@ -330,7 +337,7 @@ class Holdings(InUse):
         know isn't necessarily free.
         """
         new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, taken_back={})
-        return new.recalling(self.unreleased)
+        return replace(new, unknown=frozenset()).recalling(self.unreleased)
 
     def recalling(self, entries: Mapping[str, Unreleased]) -> Holdings:
         """These are of an earlier note, perhaps of another gateway's time: what this kubelet has struck since then may
@@ -352,13 +359,14 @@ class Holdings(InUse):
     def told(self, running: frozenset[str] | None, asked: frozenset[str]) -> Holdings:
         """These pods were asked about: ``running`` may run; None if nobody knows."""
         if running is None:
-            return replace(self, asks=False) if self.asks else self
+            unknown = frozenset().union(*self.taken_back.values()) & (self.unknown | asked - self.runs)
+            return replace(self, unknown=unknown) if self.asks and unknown != self.unknown else self
         # A kubelet takes all devices of a pod back at once: one that has any was started again, as static pods are.
         again = running - self._having if running else running
         left = {id_: pods & again | (pods - asked) for id_, pods in self.taken_back.items()}
         back = {id_: pods for id_, pods in left.items() if pods}
-        same = self.asks and running == self.runs and back == self.taken_back
-        return self if same else replace(self, asks=True, runs=running, taken_back=back)
+        same = self.asks and running == self.runs and back == self.taken_back and not self.unknown & asked
+        return self if same else replace(self, asks=True, runs=running, unknown=self.unknown - asked, taken_back=back)
 
     def among(self, pods: frozenset[str]) -> Holdings:
         """``pods``: every pod of the node that may be running. Each unclear id belongs to one of them: the kubelet
@@ -430,6 +438,7 @@ class Holdings(InUse):
         return self if new == self else new  # other gateways' journals are read repeatedly
 
 
+_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "runs", "unknown")
 _TOLD = operator.attrgetter(
     *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "unreleased", "living", "freed")
 )
