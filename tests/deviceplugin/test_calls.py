@@ -907,6 +907,26 @@ async def test_a_grant_waits_for_the_pod_that_had_the_device(make):
     assert resource.inventory.usage.allocating == 0
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_grant_of_a_kubelet_that_has_just_started(make, hangs):
+    """A pod was deleted while none ran. Its containers run on, and the note that tells of it is a moment old."""
+    resource, runtime = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=0.2))), Runtime("old")
+    had(resource, runtime, a="old")
+    holdings = resource.inventory.usage
+    holdings.set(holdings.value.new_kubelet(time.monotonic(), "2"))
+
+    async def read():
+        if hangs:  # the disk
+            await asyncio.Event().wait()
+        had(resource, runtime, a="old")
+
+    holdings.read = read
+    if hangs:
+        assert [one.ids for one in await resource.allocate([("a",)], NEW)] == [("a",)]
+    else:
+        assert "a can't be given away yet" in await refusal(resource.allocate([("a",)], NEW))
+
+
 async def test_a_list_isn_t_emptied_while_a_grant_waits(make):
     """A kubelet from 1.34 on crashes if an id leaves the list during its Allocate."""
     resource, runtime = make(FakeLanes()), Runtime("old", answers=1000)

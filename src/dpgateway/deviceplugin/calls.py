@@ -7,6 +7,8 @@ limit of answers, and the check, before a start, that the kubelet's stored answe
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -19,6 +21,7 @@ from dpgateway.deviceplugin.stored_answers import StoredAnswers
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
+from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.sandboxes import END_WITHIN, outlasting
 from dpgateway.resource.granting import Granting, Terms
 
@@ -109,6 +112,8 @@ class KubeletCalls:
             for asked in requests:
                 ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
                 if ids:
+                    if not api.repeats and self._holdings.value.stale:
+                        await self._read_of_new_kubelet()
                     if not api.repeats and self._holdings.value.earlier(ids):
                         await self._earlier_end(ids)
                     prepares, value = self._prepares(api), self._holdings.value
@@ -121,6 +126,14 @@ class KubeletCalls:
         finally:
             self._holdings.allocating -= 1
         return tuple(grants)
+
+    async def _read_of_new_kubelet(self) -> None:
+        """Reads the note of a kubelet that has just started: it has written one for its first list, and may have taken
+        devices back from pods that went while none ran, whose containers run on.
+        """
+        with contextlib.suppress(TimeoutError):  # the disk hangs, and the kubelet waits
+            async with asyncio.timeout(min(WRITING, self._config.value.timeouts.allocate.total_seconds() / 2)):
+                await self._holdings.read()
 
     async def _earlier_end(self, ids: tuple[str, ...]) -> None:
         """Waits for the containers that had these ids. Of a pod that is deleted by force a kubelet frees them at once,

@@ -181,9 +181,14 @@ class Holdings(InUse):
         ended = frozenset().union(*(noted[id_] for id_ in ids if id_ in noted))
         return frozenset(id_ for id_, pods in noted.items() if pods <= ended)
 
+    @property
+    def stale(self) -> bool:
+        """Whether this kubelet has written no note yet, as far as known."""
+        return self.written < self.kubelet_since
+
     def earlier(self, ids: Collection[str]) -> frozenset[str]:
         """The uids of the pods that had these ids, as this kubelet has noted it, and aren't known to have ended."""
-        if self.note is None or self.written < self.kubelet_since:
+        if self.note is None or self.stale:
             return frozenset()
         known = [id_ for id_ in ids if id_ not in self.fresh]
         noted = (self.note[id_].pods for id_ in known if id_ in self.note)
