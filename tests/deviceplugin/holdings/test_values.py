@@ -239,6 +239,27 @@ def test_what_a_kubelet_has_struck_in_an_earlier_gateway_s_time_may_be_in_use(la
     assert holdings.told(frozenset(), frozenset({"p"})).remembered({"a": Unreleased("k", frozenset({"p"}))}).freed
 
 
+@pytest.mark.parametrize("last", ["journal", "note"])
+def test_the_pod_before_may_run_still_after_a_restart(last):
+    asked, first = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset()), frozenset({"p"})
+    before = asked.noted(of(a="p", b="p"), NOW, NOW).noted(of(a="q"), NOW + 1, NOW + 1)
+    journal = {**before.unreleased, "c": Unreleased("k", frozenset({"q"}))}
+    after = Holdings().new_kubelet(NOW - 1, "k")
+    if last == "journal":
+        after = after.noted(of(a="q"), NOW + 1, NOW + 2).remembered(journal)
+    else:
+        after = after.remembered(journal).noted(of(a="q"), NOW + 1, NOW + 2)
+    assert after.taken_back == {"a": first, "b": first, "c": frozenset({"q"})}
+    assert after.noted({}, NOW + 3, NOW + 3).told(first, first | {"q"}).freed == {"c"}
+    unnoted = given(after, "b", now=NOW + 2).noted({}, NOW + 3, NOW + 3)
+    assert unnoted.unreleased["b"].pods == frozenset(), "it may be another pod's"
+    late = unnoted.noted({}, NOW + 3 + NOTED_WITHIN, NOW + 3 + NOTED_WITHIN)
+    assert (late.unreleased["b"].pods, late.freed) == (first, frozenset())
+    over = after.told(frozenset(), first | {"q"})
+    assert over.remembered(journal).taken_back.keys() <= {"b", "c"}, "it is read again"
+    assert over.noted(of(a="q"), NOW + 3, NOW + 3).unreleased["a"].pods == {"q"}
+
+
 def test_who_had_an_id_earlier():
     holdings = Holdings().new_kubelet(NOW - 1, "k").noted({"a": noted_of("p"), "b": noted_of("q")}, NOW, NOW)
     assert holdings.earlier(["a"]) == {"p"}

@@ -297,13 +297,17 @@ class Holdings(InUse):
             return new
         new = replace(new, taken_back=self._taken_back_by(note))
         new = new.recalling(self.unreleased) if self.note is None else new
-        if not note:
+        if not note and not new.taken_back:
             return new
         unreleased = dict(self.unreleased)
         boot = self.boot if written >= 0 else ""  # the clock begins with the boot (clock_gettime(2))
         for id_ in new.living:
             entry = unreleased.get(id_) or Unreleased(self.kubelet)
-            unreleased[id_] = entry._replace(kubelet=self.kubelet, pods=note[id_].pods, boot=boot or entry.boot)
+            # The next gateway asks about the pods before, too.
+            pods = note[id_].pods | new.taken_back.get(id_, frozenset())
+            unreleased[id_] = entry._replace(kubelet=self.kubelet, pods=pods, boot=boot or entry.boot)
+        for id_ in new.taken_back.keys() & unreleased.keys() - note.keys() - granted.keys():
+            unreleased[id_] = (entry := unreleased[id_])._replace(pods=entry.pods | new.taken_back[id_])
         return replace(new, unreleased=unreleased)
 
     def _has_other_pods(self, id_: str, note: Note | None) -> bool:
@@ -350,10 +354,11 @@ class Holdings(InUse):
         """
         if self.note is None or self.written < self.kubelet_since:
             return self
+        note = self.note
         struck = {
-            id_: entry.pods
+            id_: pods
             for id_, entry in entries.items()
-            if entry.pods and entry.kubelet == self.kubelet and id_ not in self.note
+            if entry.kubelet == self.kubelet and (pods := entry.pods - (note[id_].pods if id_ in note else frozenset()))
         }
         return replace(self, asks=True, taken_back={**struck, **self.taken_back}) if struck else self
 
@@ -439,7 +444,9 @@ class Holdings(InUse):
             if i not in note or written < latest - CLOCK_STEP:
                 unnoted[i] = latest
         new = replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
-        new = new.recalling({i: entry for i, entry in unreleased.items() if i not in self.unreleased})
+        new = new.recalling(
+            {i: entry for i, entry in unreleased.items() if i not in self.unreleased or not self.remembers}
+        )
         return self if new == self else new  # other gateways' journals are read repeatedly
 
 
