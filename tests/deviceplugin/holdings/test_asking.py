@@ -96,7 +96,12 @@ async def test_who_has_what_is_known_from_the_kubelet(asked):
 
 async def test_resources_that_come_and_go_meanwhile(asked, gate):
     reading = gate()
-    asked.threads.call = lambda name, function, *_: Threads().call(name, lambda: (reading(), function())[1])
+
+    def call(name, function, *_):
+        gated = "List" in name  # not what looks at the cgroups
+        return Threads().call(name, (lambda: (reading(), function())[1]) if gated else function)
+
+    asked.threads.call = call
     other, new = (
         ResourceHoldings(asked.held()),
         ResourceHoldings(asked.held()),
@@ -437,6 +442,17 @@ async def test_a_pod_that_the_kubelet_has_struck_has_its_devices_while_it_runs(r
     stop(running)
     await until(lambda: running.value.freed)
     assert running.pod.exists()
+
+
+async def test_whether_the_runtime_tells_is_known_before_the_first_pod(asked):
+    """The kubelet may strike that before anything else was asked: List waits for Allocates in flight."""
+    asked.holdings.set(Holdings().remembered({}).new_kubelet(0.0, "kubelet").noted({}, 1.0, 1.0))
+    await asked.cri.start()
+    asked.start()
+    await until(lambda: asked.value.asks)
+    asked.holdings.set(asked.value.noted(NOTE, 2.0, 2.0).noted({}, 3.0, 3.0))
+    assert asked.value.freed == frozenset()
+    await asked.cri.stop()
 
 
 async def test_without_a_runtime_the_pod_s_cgroup_says_whether_it_runs(asked):

@@ -119,6 +119,7 @@ class Asking:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pods.run(), name="watch the pods' directories")
             group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
+            await self._ask_which_run()  # of none: whether anybody tells
             while True:
                 # A hint that comes during a round starts the next one.
                 with contextlib.suppress(TimeoutError):
