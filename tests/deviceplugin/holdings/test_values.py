@@ -144,6 +144,7 @@ def test_what_a_kubelet_has_struck_is_free_once_nothing_of_the_pod_runs():
     assert struck.taken == {"a", "b"}
     assert struck.told(frozenset({"p"}), both).freed == {"b"}
     assert struck.told(frozenset(), both).freed == {"a", "b"}
+    assert not struck.told(frozenset(), both).only_gave_since(struck)
     assert struck.told(frozenset(), frozenset({"q"})).freed == {"b"}, "nobody has asked about the other pod"
     assert struck.ended(frozenset({"p"})).freed == {"a"}
 

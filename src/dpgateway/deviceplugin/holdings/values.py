@@ -454,7 +454,7 @@ class Holdings(InUse):
         return self if new == self else new  # other gateways' journals are read repeatedly
 
 
-_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "runs", "unknown")
+_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "taken_back", "runs", "unknown")
 _TOLD = operator.attrgetter(
     *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "unreleased", "living", "freed")
 )
