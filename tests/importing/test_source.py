@@ -232,6 +232,59 @@ def test_texts_for_people(read):
     assert source.broken == ()
 
 
+PRINTED = """\
+apiVersion: v1
+
+[root@node1 ~]# kubectl get cm a \\
+    -o yaml
+a: 1
+[root@node1 ~]#
+-----------
+user@host:~$ cat b.json
+{"b":
+    2}
+user@host:~$ cat c
+no: [yaml
+"""
+
+
+def test_what_commands_printed(read):
+    """In a block, and in a text that is all of it; the latter is data, so what is broken there is told."""
+    block = "# Title\n\n```\n$ cat a.yaml\na: 1\n$ kubectl apply -f a.yaml\nthing/a created\n```\n"
+    (one,) = read(block).documents
+    assert (one.plain(), one.place.line) == ({"a": 1}, 5)
+    source = read(PRINTED)
+    assert [one.plain() for one in source.documents[:3]] == [{"apiVersion": "v1"}, {"a": 1}, {"b": 2}]
+    assert [one.place.line for one in source.documents] == [1, 5, 9, 11]
+    (broken,) = source.holding("no")
+    assert (broken.value, broken.problems[0].found) == (None, "broken YAML")
+    assert list(source.holding("created")) == []
+
+
+@pytest.mark.parametrize(("above", "lines"), [("```yaml", [6]), ("```json\n", [7]), ("~~~ {.yml}", [6]), ("```", [])])
+def test_a_broken_block(read, above, lines):
+    """If it is said to be YAML or JSON, a key in it isn't lost without a word."""
+    text = f"# Title\n\n{above}\na:\n  b: [\n{above[:3]}\n\n```\nb: 1\n```\n"
+    source = read(text)
+    *broken, found = source.holding("b")
+    assert found.plain() == {"b": 1}
+    assert [one.problems[0].place.line for one in broken] == lines
+    assert list(source.holding("c")) == []
+
+
+@pytest.mark.parametrize("text", ["# Title\n\nA text: of a: b\n- **Item**: c\n", "- @x\n\n---\n\n`y`\n"])
+def test_texts_for_people_without_blocks(tmp_path, text):
+    (tmp_path / "readme.md").write_text(text)
+    (problem,) = Source.read(tmp_path / "readme.md").nothing("a word").problems
+    assert problem.found == "nothing of it"
+
+
+def test_values_that_are_read_in_two_ways(read):
+    """Go's YAML has octal numbers, as in the modes of volumes, and they cost nothing."""
+    (one,) = read("a:\n- b: 0644\n  c: 1\n").holding("c")
+    assert one.part("c").value == 1
+
+
 ASCIIDOC = """\
 = Title
 

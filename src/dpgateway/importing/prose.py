@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from textwrap import dedent
 
 _FENCE = re.compile(r"^[ \t]*(?P<end>```+|~~~+)[^`\n]*$")
 """The line above a block of code in Markdown."""
+_OF_DATA = re.compile(r"^[ \t]*(?:```+|~~~+)[ \t]*\{?\.?(?:ya?ml|json)\b", re.IGNORECASE)
+"""Such a line that says that the block is YAML or JSON."""
+_ENDINGS = {".md", ".mdx", ".mdc", ".markdown", ".adoc", ".asciidoc", ".rst"}
+"""Of the names of texts for people."""
+_PROMPT = re.compile(
+    r"^(?:(?:\[[^\]\n]*\][$#%]|[\w.-]+@[^\s$#%]*(?:[ \t]+[^\s$#%]+)?[ \t]*[$#%]|[$\u276f\u279c])"
+    r"(?:[ \t]+\S.*(?:(?<=\\)\n.*)*|[ \t]*)|-{5,}[ \t]*)$",
+    re.MULTILINE,
+)
+"""A command after a shell's prompt, as people copy it with what it prints; and a line between such copies."""
 _HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
 """In the line above a here-document of a shell, or of Terraform."""
 _LISTING = re.compile(r"^(?P<end>-{4,})[ \t]*$")
@@ -29,6 +40,28 @@ _MARKED = re.compile(rf"{_FENCE.pattern}|{_ASCIIDOC.pattern}|^[ \t]*\.\. code", 
 def has_blocks(text: str) -> bool:
     """Whether it is a text for people with blocks of code, although parts of it may be YAML."""
     return _MARKED.search(text) is not None
+
+
+def is_for_people(path: Path) -> bool:
+    """Whether it is a text for people, by its name."""
+    return path.suffix.lower() in _ENDINGS
+
+
+def is_of_data(line: str) -> bool:
+    """Whether a line is above a block of YAML or JSON."""
+    return _OF_DATA.match(line) is not None
+
+
+def printed(text: str) -> Iterator[tuple[int, str]]:
+    """What commands printed, between the commands, each with the number of lines above it; nothing without commands."""
+    begin = above = 0
+    found = list(_PROMPT.finditer(text))
+    for match in found:
+        yield above, text[begin : match.start()]
+        above += text.count("\n", begin, match.end())
+        begin = match.end()
+    if found:
+        yield above, text[begin:]
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:

@@ -21,7 +21,7 @@ from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
 from dpgateway.importing.commands import FLAG, flags, is_command_line, releases, split
-from dpgateway.importing.prose import blocks, has_blocks
+from dpgateway.importing.prose import blocks, has_blocks, is_for_people, is_of_data, printed
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -107,6 +107,8 @@ class Source:
         is_prose = not any(isinstance(one.value, dict | list) for one in documents) or (broken and has_blocks(text))
         if is_prose and (found := tuple(_within_prose(text, str(path)))):
             return cls(path, text, found, dev)
+        if is_for_people(path):  # its words needn't be YAML
+            return cls(path, text, tuple(documents) or (Written("", Place(str(path), 1)),), dev)
         if broken and not documents:
             raise InvalidConfiguration(broken)
         return cls(path, text, tuple(documents), dev, tuple(broken))
@@ -150,7 +152,9 @@ class Source:
         wanted = {key.lower() for key in keys}
         for one in self.everywhere(*keys):
             keys_here = {key.lower() for key in one.value} if isinstance(one.value, dict) else set[str]()
-            if wanted & keys_here or (one.problems and one.value is None):
+            if one.problems and isinstance(one.value, str):
+                yield replace(one, value=None)
+            elif wanted & keys_here:
                 yield one
 
     def commands(self) -> Iterator[tuple[Written, ...]]:
@@ -221,11 +225,13 @@ class Source:
             inner = (one for key, one in written.value.items() if key not in _REPEATED)
         elif isinstance(written.value, list):
             inner = written.value
-        elif isinstance(written.value, str) and words.search(written.value) and _may_be_yaml(written.value):
+        elif text(written) and not written.problems and words.search(written.value) and _may_be_yaml(written.value):
             try:
                 inner = [one for one in self.inner(written) if isinstance(one.value, dict | list)]
             except InvalidConfiguration as error:
-                inner = [Written(None, written.place, problems=tuple(error.problems))]
+                hint = _hint(written.value)
+                problems = tuple(replace(one, hint=hint or one.hint) for one in error.problems)
+                inner = [replace(written, problems=problems)]
         for one in inner:
             yield from self._within(one, words)
 
@@ -285,16 +291,32 @@ def _parse(text: str, file: str, above: int) -> Written | None:
 
 
 def _within_prose(text: str, file: str) -> Iterator[Written]:
-    """The mappings and lists of a text's blocks and here-documents, and the releases of its helm commands."""
+    """The mappings and lists of a text's blocks and here-documents, and of what commands printed, and the releases of
+    its helm commands.
+    """
+    lines = text.splitlines()
     for line, block in blocks(text):
         for more, part in _parts(block):
-            try:
-                one = _parse(part, file, line + more)
-            except InvalidConfiguration:
-                continue
-            if one is not None and isinstance(one.value, dict | list):
-                yield one
+            yield from _of_part(part, file, line + more, is_data=is_of_data(lines[line - 1]))
+    for line, block in printed(text) if not has_blocks(text) else ():
+        for more, part in _parts(block):
+            yield from _of_part(part, file, line + more, is_data=True)
     yield from releases(text, file)
+
+
+def _of_part(part: str, file: str, above: int, *, is_data: bool) -> Iterator[Written]:
+    """The mapping or list of a text, or those that commands in it printed. What is said to be data, and is broken, is
+    a text: who looks for a key in it gets its problems.
+    """
+    try:
+        one = _parse(part, file, above)
+    except InvalidConfiguration:
+        within = (_of_part(each, file, above + more, is_data=False) for more, each in printed(part))
+        inner = list(chain.from_iterable(within))
+        yield from inner or ([Written(part, Place(file, above + 1))] if is_data else [])
+        return
+    if one is not None and isinstance(one.value, dict | list):
+        yield one
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:

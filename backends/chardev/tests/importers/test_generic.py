@@ -843,3 +843,11 @@ def test_terraform(imported):
             f'resource "kubernetes_daemonset" "a" {{\n  args = [\n    {domain} "--device", {device}  ]\n}}\n'
         )
         assert list(written.resources) == ["a.example/video"]
+
+
+def test_modes_of_volumes(imported):
+    """Numbers that YAML 1.1 and 1.2 read in two ways are none of the plugin's."""
+    volume = "volumes: [{configMap: {name: a, defaultMode: 0775}}]"
+    device = "{name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}"
+    written = imported(f'containers: [{{args: [--device, "{device}"]}}]\n{volume}\n')
+    assert (set(written.resources), written.not_kept) == ({"devic.es/tun"}, [])
