@@ -73,8 +73,10 @@ def test_what_is_no_variable(text):
 
 def test_errors_say_what_to_give():
     place = Place("theirs", 1)
-    error = InvalidConfiguration([Problem(place, '"${COUNT}"', "an integer", "a hint"), Problem(place, "other")])
-    first, other = explained(error).problems
+    problems = [Problem(place, found, "an integer", "a hint") for found in ('"${COUNT}"', '"$COUNT"', '"5$"')]
+    shells, first, none, other = explained(InvalidConfiguration([*problems, Problem(place, "other")])).problems
     assert (first.found, first.expected) == ('"${COUNT}"', "an integer")
     assert "`kubectl get -o yaml`" in first.hint
+    assert shells.hint == first.hint
+    assert none.hint == "a hint"
     assert other == Problem(place, "other")

@@ -16,6 +16,8 @@ from dpgateway.config import InvalidConfiguration, Place
 from dpgateway.importing.imported import Imported, NotKept
 
 _VARIABLE = re.compile(r"\$\{(?P<shell>[A-Za-z_][\w.]*)|\{\{-?\s*(?P<template>[^{}\s-][^{}]*?)\s*-?\}\}")
+_OF_SHELL = re.compile(r'"?\$[A-Za-z_]\w*"?')
+"""A whole value that is a variable of a shell or of envsubst; elsewhere such text may be meant."""
 _GIVE = (
     "its value isn't here: give what `kubectl get -o yaml`, `flux build kustomization`, `envsubst` or `helm template` "
     "prints"
@@ -62,5 +64,6 @@ def explained(error: InvalidConfiguration) -> InvalidConfiguration:
     """The same error, whose problems with variables say what to give instead."""
     hint = f"it has a variable, and {_GIVE}"
     return InvalidConfiguration(
-        replace(one, hint=hint) if _VARIABLE.search(one.found) else one for one in error.problems
+        replace(one, hint=hint) if _VARIABLE.search(one.found) or _OF_SHELL.fullmatch(one.found) else one
+        for one in error.problems
     )
