@@ -113,6 +113,51 @@ def test_what_wraps_it(imported, text):
     assert counts == {"gpu.intel.com/i915": 3, "gpu.intel.com/xe": 3}
 
 
+RELEASE = "kind: HelmRelease\nspec: {{chart: {{spec: {{chart: intel-device-plugins-gpu, version: {}}}}}}}\n"
+REPOSITORY = "kind: OCIRepository\nmetadata: {name: intel-device-plugins-gpu}\nspec: {ref: {tag: 0.34.1}}\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "monitoring"),
+    [
+        (RELEASE.format("0.35.0"), ["i915_monitoring", "xe_monitoring"]),
+        (RELEASE.format("0.36.0"), ["monitoring"]),
+        (RELEASE.format("0.34"), ["i915_monitoring", "xe_monitoring"]),
+        (RELEASE.format("'*'"), ["monitoring"]),
+        (
+            f"{REPOSITORY}kind: HelmRelease\nspec: {{chartRef: {{name: intel-device-plugins-gpu}}, values: {{}}}}",
+            ["i915_monitoring", "xe_monitoring"],
+        ),
+        (
+            "kind: GpuDevicePlugin\nspec: {image: intel/intel-gpu-plugin:0.29.0, enableMonitoring: true}",
+            ["i915_monitoring", "xe_monitoring"],
+        ),
+        (
+            "a: {image: {repository: intel/intel-gpu-plugin, tag: v0.32.1}, args: [-enable-monitoring]}",
+            ["i915_monitoring", "xe_monitoring"],
+        ),
+        (
+            "kind: GpuDevicePlugin\nspec: {image: a:0.29.0, enableMonitoring: true, monitoringMode: split}",
+            ["i915_monitoring", "xe_monitoring"],
+        ),
+        (
+            "name: intel-gpu-plugin\nsharedDevNum: 2\nimage: {tag: 0.36.1}",
+            ["monitoring"],
+        ),
+        (
+            "helm install gpu intel/intel-device-plugins-gpu --version 0.34.0",
+            ["i915_monitoring", "xe_monitoring"],
+        ),
+    ],
+)
+def test_names_of_a_version(imported, text, monitoring):
+    """Monitoring is one resource since 0.36; only without a version the user has to know it."""
+    written = imported(text)
+    names = [name.removeprefix("gpu.intel.com/") for name in written.resources]
+    assert [name for name in names if "monitoring" in name] == monitoring
+    assert ("since 0.36" in " ".join(written.text.split())) == ("*" in text)
+
+
 def test_values_that_charts_have_themselves(imported):
     release = "---\nkind: HelmRelease\nspec: {{chart: {{spec: {{chart: intel-device-plugins-{}}}}}}}\n"
     written = imported("".join(map(release.format, ("gpu", "sgx", "iaa"))))

@@ -9,7 +9,7 @@ Source: intel/intel-device-plugins-for-kubernetes, pkg/apis/deviceplugin/v1, cmd
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import Any
@@ -27,6 +27,7 @@ from dpgateway.importing import (
     text,
 )
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY
+from dpgateway_chardev.importers.intel_version import chart_of, monitoring_mode
 
 _PLUGINS = "gpu|qat|sgx|dsa|iaa|dlb|npu|fpga"
 _KINDS = tuple(f"{plugin.capitalize()}DevicePlugin" for plugin in _PLUGINS.split("|"))
@@ -154,7 +155,7 @@ def intel_device_plugins(source: Source) -> Imported:
 def _settings(source: Source) -> Iterator[tuple[str, Written]]:
     """The plugins, each with a mapping of its settings by their names in objects."""
     objects = list(source.objects(*_KINDS))
-    yield from ((_plugin_of_kind(one), _known(one.part("spec"))) for one in objects)
+    yield from ((_plugin_of_kind(one), _of_version(_known(one.part("spec")), [one.part("spec")])) for one in objects)
     specs = {id(one.below("spec")) for one in objects}
     for one in source.everywhere("intel"):
         image = one.below("image")
@@ -163,7 +164,7 @@ def _settings(source: Source) -> Iterator[tuple[str, Written]]:
         if not name and items(one.below("args")):  # a patch names the container only
             match = _OWN_NAME.fullmatch(text(one.below("name")))
         if match is not None and id(one) not in specs:
-            yield match[1], _of_flags(one)
+            yield match[1], _of_version(_of_flags(one), [one, *([image] if image else [])])
     yield from _of_charts(source)
 
 
@@ -180,7 +181,8 @@ def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
         elsewhere = next((value for part in own for key in _FILES if (value := part.below(key))), None)
         if chart is not None and not (elsewhere and any(plugin == chart[1] for plugin, _ in alone)):
             more = {"otherValues": replace(elsewhere, value=True)} if elsewhere else {}
-            yield _rendered(chart[1], values or Written({}, one.place), _parameters(own) | more)
+            plugin, settings = _rendered(chart[1], values or Written({}, one.place), _parameters(own) | more)
+            yield plugin, _of_version(settings, [*own, *chart_of(one, source)])
     yield from alone
 
 
@@ -197,11 +199,13 @@ def _of_values(source: Source) -> Iterator[tuple[str, Written]]:
     for one in (*source.documents, *chain.from_iterable(maps)):
         name = text(one.below("name")) if _holds(one) else ""
         if named := _OWN_NAME.fullmatch(name) or _CHART.fullmatch(name):
-            yield _rendered(named[1], one, {})
+            plugin, settings = _rendered(named[1], one, {})
+            yield plugin, _of_version(settings, one.parts())
     for one in source.documents:
         for key, part in one.value.items() if isinstance(one.value, dict) else ():
             if chart := _CHART.fullmatch(key):  # a chart in a chart
-                yield _rendered(chart[1], part, {})
+                plugin, settings = _rendered(chart[1], part, {})
+                yield plugin, _of_version(settings, part.parts())
 
 
 def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[str, Written]:
@@ -210,6 +214,13 @@ def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[s
     given = {key: replace(one, value=_typed(text(one))) if text(one) else one for key, one in known.items()}
     defaults = {key: Written(value, values.place) for key, value in _OF_CHARTS.get(plugin, {}).items()}
     return plugin, Written(defaults | given | more, values.place)
+
+
+def _of_version(settings: Written, parts: Iterable[Written]) -> Written:
+    """With the mode of monitoring of the plugin's version, unless it is written."""
+    mode = monitoring_mode(parts)
+    written = Written(mode, settings.place) if mode else None
+    return replace(settings, value={"monitoringMode": written} | settings.value) if written else settings
 
 
 def _parameters(parts: Sequence[Written]) -> dict[str, Written]:

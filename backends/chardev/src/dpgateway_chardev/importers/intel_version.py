@@ -1,0 +1,46 @@
+"""The version of Intel's plugin for GPUs, which decides the names of its resources for monitoring.
+
+Source: intel/intel-device-plugins-for-kubernetes, v0.35.0 and v0.36.0, cmd/gpu_plugin/gpu_plugin.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from dpgateway.importing import Source, Written, flags, items, text
+
+_SINGLE = (0, 36)
+"""The version since which one resource is for all kernel drivers."""
+_VERSION = re.compile(r"[v^~=]*(\d+)\.(\d+)(?:\.[\dx*]+)?(?:[-+@].*)?")
+_PLUGIN = re.compile(r"(?:.*/)?intel-gpu-plugin:([^@]+)(?:@.*)?")
+_KEYS = ("version", "targetRevision", "tag", "newTag")
+"""Where releases, charts' values and Kustomizations have it; charts have the plugin's versions."""
+
+
+def monitoring_mode(parts: Iterable[Written]) -> str:
+    """The plugin's setting of this name, if none is written; empty if no part has a version."""
+    version = next(_versions(parts), None)
+    return "" if version is None else "single" if version >= _SINGLE else "split"
+
+
+def _versions(parts: Iterable[Written]) -> Iterator[tuple[int, int]]:
+    for part in parts:
+        image = _PLUGIN.fullmatch(text(part.below("image")))
+        written = [one for key in _KEYS if (one := part.below(key)) is not None]
+        written += [value for name, value in flags(_words(part)) if name == "version"]
+        for told in (image[1] if image else "", *(text(one) or one.text for one in written)):
+            if match := _VERSION.fullmatch(told):
+                yield int(match[1]), int(match[2])
+
+
+def _words(part: Written) -> Sequence[Written]:
+    """The words of a helm command, in a release that is made of it."""
+    return [one for one in items(part.below("chart")) if isinstance(one.value, str)]
+
+
+def chart_of(release: Written, source: Source) -> list[Written]:
+    """The parts of the OCIRepository with the chart of a release of Flux, if it is in the same file."""
+    name = text(release.part("spec", "chartRef", "name"))
+    repositories = source.objects("OCIRepository") if name else ()
+    return [part for one in repositories if text(one.part("metadata", "name")) == name for part in one.parts()]
