@@ -261,6 +261,15 @@ def test_what_commands_printed(read):
     assert list(source.holding("created")) == []
 
 
+def test_numbers_of_notes(read):
+    """As people copy them with the YAML from a page of documentation."""
+    text = '# Title\n\n```\na: 1\n  b: 2\n  - c: "10DE:1DB6" 3\n    d: true 4\n    e: 5\n# ...\n```\n'
+    (one,) = read(text).documents
+    assert one.plain() == {"a": {"b": [{"c": "10DE:1DB6", "d": True, "e": 5}]}}
+    (same,) = read("# Title\n\n```\na: 1\nb: true 2\n```\n").documents
+    assert same.plain() == {"a": 1, "b": "true 2"}
+
+
 @pytest.mark.parametrize(("above", "lines"), [("```yaml", [6]), ("```json\n", [7]), ("~~~ {.yml}", [6]), ("```", [])])
 def test_a_broken_block(read, above, lines):
     """If it is said to be YAML or JSON, a key in it isn't lost without a word."""

@@ -27,6 +27,12 @@ _LISTING = re.compile(r"^(?P<end>-{4,})[ \t]*$")
 _ASCIIDOC = re.compile(r"^\[source\b", re.MULTILINE)
 _CALLOUT = re.compile(r"([ \t]+(# ?)?<\d+>)+[ \t]*$", re.MULTILINE)
 """AsciiDoc's numbers of notes at the end of lines."""
+_COPIED = re.compile(
+    r"(?P<key>^(?P<indent>[ \t]*)(?:- )?[\w./-]+:)[ \t]+\d{1,2}[ \t]*$(?=\n(?P=indent)(?:[ \t]+\S|- ))"
+    r"|(?P<value>\"[^\"\n]*\"|'[^'\n]*'|\b(?:true|false))[ \t]+\d{1,2}[ \t]*$",
+    re.MULTILINE,
+)
+"""The same numbers, copied from a page that was made of AsciiDoc: after a mapping's key, or after a whole value."""
 _DIRECTIVE = re.compile(
     r"^(?P<indent>[ \t]*)\.\. (?:code-block|code|sourcecode)::.*\n"
     r"(?P<options>(?:(?P=indent)[ \t]+:.*\n)*)(?P<block>(?:(?P=indent)[ \t]+.*\n|[ \t]*\n)*)",
@@ -62,6 +68,11 @@ def printed(text: str) -> Iterator[tuple[int, str]]:
         begin = match.end()
     if found:
         yield above, text[begin:]
+
+
+def without_callouts(text: str) -> str:
+    """``text`` without the numbers of notes that people copy from pages for people."""
+    return _COPIED.sub(lambda match: match["key"] or match["value"], text)
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:

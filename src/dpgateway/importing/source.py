@@ -21,7 +21,7 @@ from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
 from dpgateway.importing.commands import FLAG, flags, is_command_line, releases, split
-from dpgateway.importing.prose import blocks, has_blocks, is_for_people, is_of_data, printed
+from dpgateway.importing.prose import blocks, has_blocks, is_for_people, is_of_data, printed, without_callouts
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -311,6 +311,9 @@ def _of_part(part: str, file: str, above: int, *, is_data: bool) -> Iterator[Wri
     try:
         one = _parse(part, file, above)
     except InvalidConfiguration:
+        if (bare := without_callouts(part)) != part:
+            yield from _of_part(bare, file, above, is_data=is_data)
+            return
         within = (_of_part(each, file, above + more, is_data=False) for more, each in printed(part))
         inner = list(chain.from_iterable(within))
         yield from inner or ([Written(part, Place(file, above + 1))] if is_data else [])
