@@ -129,6 +129,7 @@ def test_local_variables_of_a_shell(read):
     [
         ('resource "kubernetes_daemonset" "gdp" {\n  metadata {\n    name = "gdp"\n  }\n}\n', "Terraform's language"),
         ('{lib, ...}: {\n  values.image = "gdp";\n}\n', "Nix"),
+        ('{\n  lib,\n  ...\n}:\nlet\n  a = 1;\nin\n{\n  data = {\n    b = "gdp";\n  };\n}\n', "Nix"),
         ('package kube\n\ndaemonSet: gdp: {\n\targs: ["--device={\\"name\\": 1}"]\n}\n', "CUE"),
         ('import { Chart } from "cdk8s";\nexport class A extends Chart {\n  b = { c: [1] };\n}\n', "TypeScript"),
         ("spec:\n{% if wanted %}\n  a: {{ b }}\n{% endif %}\n", "Jinja"),

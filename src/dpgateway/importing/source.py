@@ -34,11 +34,11 @@ _LANGUAGES = (
     ("Jinja", re.compile(r"\{%")),
     ("a policy's template", re.compile(r"\{\{-?hub\b")),  # of Open Cluster Management
     (_CHARTS, re.compile(r"\{\{")),
+    ("Nix", re.compile(r"^\s*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
     (
         "Terraform's language",
         re.compile(r"^\s*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
     ),
-    ("Nix", re.compile(r"^\s*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
     ("CUE", re.compile(r"^package\s+\w+\s*$", re.MULTILINE)),
     ("TypeScript", re.compile(r"^import\s.+\sfrom\s+['\"]", re.MULTILINE)),
     ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s+=\s|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
