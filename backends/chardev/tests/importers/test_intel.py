@@ -97,6 +97,12 @@ def test_what_is_not_kept(imported):
         ),
         "kind: Kustomization\nhelmCharts: [{name: intel-device-plugins-gpu, valuesInline: {sharedDevNum: 3}}]",
         "releases: [{name: a, chart: intel/intel-device-plugins-gpu, values: [{sharedDevNum: 3}]}]",
+        "kind: HelmRelease\nspec: {chart: {spec: {chart: intel-gpu-plugin}}, values: {args: [-shared-dev-num, '3']}}",
+        "releases: [{name: a, chart: k8s-at-home/intel-gpu-plugin, values: [{args: [-shared-dev-num=3]}]}]",
+        (
+            "kind: HelmRelease\nspec: {chart: {spec: {chart: intel-gpu-plugin}}, values: {args: [-shared-dev-num, 3], "
+            "image: {repository: intel/intel-gpu-plugin}}}"
+        ),
         "intel-device-plugins-gpu: {sharedDevNum: 3}",
         "name: intel-gpu-plugin\nsharedDevNum: 3",
         "name: intel-device-plugins-gpu\nsharedDevNum: 3",
@@ -143,6 +149,10 @@ REPOSITORY = "kind: OCIRepository\nmetadata: {name: intel-device-plugins-gpu}\ns
         (
             "name: intel-gpu-plugin\nsharedDevNum: 2\nimage: {tag: 0.36.1}",
             ["monitoring"],
+        ),
+        (
+            "releases: [{chart: a/intel-gpu-plugin, version: 4.4.2, values: [{args: [-enable-monitoring]}]}]",
+            ["i915_monitoring", "xe_monitoring"],
         ),
         (
             "helm install gpu intel/intel-device-plugins-gpu --version 0.34.0",

@@ -34,6 +34,9 @@ _KINDS = tuple(f"{plugin.capitalize()}DevicePlugin" for plugin in _PLUGINS.split
 _IMAGE = re.compile(rf"(?:.*/)?intel-({_PLUGINS})-plugin(?:[:@].*)?")
 _CHART = re.compile(rf"(?:.*/)?intel-device-plugins?-({_PLUGINS})")
 """The name of a chart, and of releases of it whose chart has another name."""
+_CHART_OF_FLAGS = re.compile(r"(?:.*/)?intel-gpu-plugin")
+"""The name of k8s-at-home's chart, whose values have the container's flags, and needn't have the image."""
+_VERSION_OF_ITS_IMAGE = "0.20.0"
 _OWN_NAME = re.compile(rf"(?:intel-)?({_PLUGINS})-?(?:device-?)?plugin.*")
 _FLAGS = {
     "allocation-policy": "preferredAllocationPolicy",
@@ -183,7 +186,19 @@ def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
             more = {"otherValues": replace(elsewhere, value=True)} if elsewhere else {}
             plugin, settings = _rendered(chart[1], values or Written({}, one.place), _parameters(own) | more)
             yield plugin, _of_version(settings, [*own, *chart_of(one, source)])
+        elif chart is None and _is_chart_of_flags(own):
+            flagged = next((part for part in own if items(part.below("args"))), Written({}, one.place))
+            its_own = Written({"tag": Written(_VERSION_OF_ITS_IMAGE, flagged.place)}, flagged.place)
+            yield "gpu", _of_version(_of_flags(flagged), [flagged.part("image"), its_own])
     yield from alone
+
+
+def _is_chart_of_flags(release: Sequence[Written]) -> bool:
+    """Whether the release is of k8s-at-home's chart, and names no image, which makes it a container like others."""
+    charts = [one.below("chart") for one in release]
+    names = [text(name) for chart in charts if chart for name in (chart, *items(chart))]
+    images = (text(one.part("image", "repository")) or text(one.below("image")) for one in release)
+    return any(map(_CHART_OF_FLAGS.fullmatch, names)) and not any(map(_IMAGE.fullmatch, images))
 
 
 def _releases(source: Source) -> Iterator[Written]:
