@@ -35,6 +35,13 @@ def test_each_variable_is_told_once():
     assert "`kubectl get -o yaml`" in kept.not_kept[1].why
 
 
+def test_names_that_are_made_of_variables():
+    """A variable in the name of an environment variable is no other one."""
+    env = {"PCIDEVICE_{{ _NAME_OF_IT }}": "{kernel}", "X_${DOMAIN}": "${domain}"}
+    kept = without_variables(Imported((resource("a.b/{{ .name_of_it }}", 3, nodes=["${domain}"], env=env),)))
+    assert [one.what for one in kept.not_kept] == ["the variable {{ .name_of_it }}", "the variable ${domain}"]
+
+
 def test_variables_of_terraform():
     (lost,) = without_variables(Imported((resource("${var.domain}/a", 3),))).not_kept
     assert lost.what == "the variable ${var.domain}"

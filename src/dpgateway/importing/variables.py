@@ -16,6 +16,8 @@ from dpgateway.config import InvalidConfiguration, Place
 from dpgateway.importing.imported import Imported, NotKept
 
 _VARIABLE = re.compile(r"\$\{(?P<shell>[A-Za-z_][\w.]*)|\{\{-?\s*(?P<template>[^{}\s-][^{}]*?)\s*-?\}\}")
+_OTHER = re.compile(r"\W|_")
+"""What differs between a variable and the name of an environment variable that is made of it."""
 _OF_SHELL = re.compile(r'"?\$[A-Za-z_]\w*"?')
 """A whole value that is a variable of a shell or of envsubst; elsewhere such text may be meant."""
 _GIVE = (
@@ -55,9 +57,13 @@ def _strings(value: object) -> str:
 
 
 def _names(text: str) -> list[str]:
-    """The variables of a text, as they are written."""
+    """The variables of a text, as they are written, and not as names of environment variables have them again."""
     found = _VARIABLE.finditer(text)
-    return [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {one['template']} }}}}" for one in found]
+    names = [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {one['template']} }}}}" for one in found]
+    known: dict[str, str] = {}
+    for one in names:
+        known.setdefault(_OTHER.sub("", one).lower(), one)
+    return list(known.values())
 
 
 def explained(error: InvalidConfiguration) -> InvalidConfiguration:
