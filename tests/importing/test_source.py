@@ -113,6 +113,8 @@ def test_values_of_a_template(read):
     (one,) = read(text).documents
     whole = {"a": "{{ one }}", "b": ["{{two}}", "x{{ three }}"], "c": ['{{- include "d" . | quote }}']}
     assert {key: one.part(key).plain() for key in whole} == whole
+    (whole,) = read("a: '{{ b: | c }}'").documents
+    assert [one.plain() for one in read("").inner(whole.part("a"))] == ["{{ b: | c }}"]
     (inner,) = read(text).holding("f")
     assert (inner.plain(), inner.place.line) == ({"f": "{{ g }}", "h": 1}, 6)
 
@@ -231,6 +233,60 @@ def test_texts_for_people(read):
     assert release.part("releases", 0, "values").plain() == {"d": 4}
     assert [one.place.line for one in source.documents] == [8, 10, 26, 16, 21, 19]
     assert source.broken == ()
+
+
+QUOTED = """\
+> Mine is
+>
+> ```yaml
+> a:
+>   - 1
+> ```
+
+> > ~~~
+> > b: 2
+> > ~~~
+
+$ cat <<EOF
+> c: 3
+> EOF
+"""
+INDENTED = """\
+# Title
+
+* text: of an item
+
+      a: 1
+
+      b: 2
+
+Then
+
+\tc:
+\t  - 3
+Not: it: is
+
+    ```yaml
+    d: 4
+    ```
+
+    e: 5"""
+
+
+def test_quotations(read):
+    assert [(one.plain(), one.place.line) for one in read(QUOTED).documents] == [
+        ({"a": [1]}, 4),
+        ({"b": 2}, 9),
+        ({"c": 3}, 13),
+    ]
+
+
+def test_blocks_that_are_only_indented(tmp_path, read):
+    """In Markdown, which a file's name says."""
+    (tmp_path / "readme.md").write_text(INDENTED)
+    found = [(one.plain(), one.place.line) for one in Source.read(tmp_path / "readme.md").documents]
+    assert found == [({"d": 4}, 16), ({"a": 1, "b": 2}, 5), ({"c": [3]}, 11), ({"e": 5}, 19)]
+    assert [one.plain() for one in read(INDENTED).documents] == [{"d": 4}]
 
 
 PRINTED = """\

@@ -8,9 +8,11 @@ from itertools import chain
 from pathlib import Path
 from textwrap import dedent
 
-_FENCE = re.compile(r"^[ \t]*(?P<end>```+|~~~+)[^`\n]*$")
+_FENCE = re.compile(r"^[ \t>]*(?P<end>```+|~~~+)[^`\n]*$")
 """The line above a block of code in Markdown."""
-_OF_DATA = re.compile(r"^[ \t]*(?:```+|~~~+)[ \t]*\{?\.?(?:ya?ml|json)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"^(?:[ \t]*>)+[ \t]?", re.MULTILINE)
+"""Before each line of a quotation, which may have blocks."""
+_OF_DATA = re.compile(r"^[ \t>]*(?:```+|~~~+)[ \t]*\{?\.?(?:ya?ml|json)\b", re.IGNORECASE)
 """Such a line that says that the block is YAML or JSON."""
 _ENDINGS = {".md", ".mdx", ".mdc", ".markdown", ".adoc", ".asciidoc", ".rst"}
 """Of the names of texts for people."""
@@ -77,6 +79,7 @@ def without_callouts(text: str) -> str:
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
     """The blocks, each with the number of lines above it."""
+    text = _QUOTED.sub("", text)
     yield from chain(_between(text, _FENCE), _between(text, _HERE), _of_sphinx(text))
     if _ASCIIDOC.search(text):
         yield from ((line, _CALLOUT.sub("", block)) for line, block in _between(text, _LISTING))
@@ -93,6 +96,22 @@ def _between(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
             taken.append(line)
         elif match := opening.search(line):
             end, begin, taken = match["end"], number, []
+
+
+def indented(text: str) -> Iterator[tuple[int, str]]:
+    """The blocks of Markdown that are only indented, each with the number of lines above it."""
+    fence, begin, taken = "", 0, list[str]()
+    for number, line in enumerate([*text.splitlines(keepends=True), "end"]):
+        match = _FENCE.search(line.rstrip("\n"))
+        is_code = not fence and not match and line.startswith(("    ", "\t"))
+        if is_code or (taken and not line.strip()):
+            begin = begin if taken else number
+            taken.append(line.replace("\t", "    ", 1) if line.startswith("\t") else line)
+        elif taken:
+            yield begin, dedent("".join(taken))
+            taken = []
+        if match is not None and fence in {"", match["end"]}:
+            fence = "" if fence else match["end"]
 
 
 def _of_sphinx(text: str) -> Iterator[tuple[int, str]]:

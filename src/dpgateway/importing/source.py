@@ -21,7 +21,7 @@ from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
 from dpgateway.importing.commands import FLAG, flags, is_command_line, releases, split
-from dpgateway.importing.prose import blocks, has_blocks, is_for_people, is_of_data, printed, without_callouts
+from dpgateway.importing.prose import blocks, has_blocks, indented, is_for_people, is_of_data, printed, without_callouts
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
@@ -58,7 +58,7 @@ _OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevi
 _AFFINITY = ("affinity", "nodeAffinity")
 _REPEATED = ("annotations", "managedFields")
 _ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
-_OF_TEMPLATE = re.compile(r"(?:(?<=[:,-][ \t])|(?<=\[))\{\{[^{}\n]*\}\}(?=[ \t]*(?:[,\]}]|#.*|$))", re.MULTILINE)
+_OF_TEMPLATE = re.compile(r"(?:(?<=[:,-][ \t])|(?<=\[)|\A)\{\{[^{}\n]*\}\}(?=[ \t]*(?:[,\]}]|#.*|$))", re.MULTILINE)
 """A value that is a template's: without quotes it would be a mapping as the key of another one."""
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
 """A text without it has no mapping, and no list."""
@@ -298,6 +298,9 @@ def _within_prose(text: str, file: str) -> Iterator[Written]:
     for line, block in blocks(text):
         for more, part in _parts(block):
             yield from _of_part(part, file, line + more, is_data=is_of_data(lines[line - 1]))
+    for line, block in indented(text) if is_for_people(Path(file)) else ():
+        for more, part in _parts(block):
+            yield from _of_part(part, file, line + more, is_data=False)
     for line, block in printed(text) if not has_blocks(text) else ():
         for more, part in _parts(block):
             yield from _of_part(part, file, line + more, is_data=True)
