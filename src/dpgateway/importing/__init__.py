@@ -6,7 +6,9 @@ importers for the plugins that the driver replaces, because it knows the driver'
 
 commands   reads command lines
 prose      finds blocks of code
-source     reads a file, and finds the other plugin's configuration in it
+files      reads a file or a pipe
+documents  finds the YAML in its text
+source     finds the other plugin's configuration in it
 entries    reads its entries, as the other plugin does
 variables  what isn't known until Flux or envsubst has run
 imported   the resulting resources, as a configuration of ours

@@ -8,27 +8,21 @@ only its plugin has (``holding``), or the flags (``commands``), or the kind of a
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import select
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
-from dpgateway.config.parsing import parse
 from dpgateway.config.source import Written
-from dpgateway.importing.commands import FLAG, flags, is_command_line, releases, split
-from dpgateway.importing.prose import blocks, has_blocks, indented, is_for_people, is_of_data, printed, without_callouts
+from dpgateway.importing.commands import FLAG, flags, is_command_line, split
+from dpgateway.importing.documents import parsed, parts_of, within_prose
+from dpgateway.importing.files import PATIENCE, contents
+from dpgateway.importing.prose import has_blocks, is_for_people
 
-LARGEST = 4 * 1024 * 1024
-"""Bytes."""
 MOST_DOCUMENTS = 1000
 """YAML documents in one file."""
-PATIENCE = 60.0
-"""Seconds to wait for data from a pipe, which may be kubectl's output."""
 _CHARTS = "a chart's template"
 _LANGUAGES = (
     ("Jinja", re.compile(r"\{%")),
@@ -45,7 +39,6 @@ _LANGUAGES = (
 )
 """What a line of other languages looks like, in the order in which they are tried."""
 _OF_THE_CLUSTER = "give what it makes, as `kubectl get -o yaml` prints it"
-_NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
 _OF_CONTAINER = re.compile(r"(^|\.)(command|args)$")
@@ -57,9 +50,6 @@ _ASKING = [f"VirtualMachine{one}" for one in ("", "Instance", "InstanceReplicaSe
 _OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevices `dpgateway import kubevirt` reads"
 _AFFINITY = ("affinity", "nodeAffinity")
 _REPEATED = ("annotations", "managedFields")
-_ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
-_OF_TEMPLATE = re.compile(r"(?:(?<=[:,-][ \t])|(?<=\[)|\A)\{\{[^{}\n]*\}\}(?=[ \t]*(?:[,\]}]|#.*|$))", re.MULTILINE)
-"""A value that is a template's: without quotes it would be a mapping as the key of another one."""
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
 """A text without it has no mapping, and no list."""
 
@@ -90,22 +80,22 @@ class Source:
 
         ``patience``: seconds to wait for more data from a pipe.
         """
-        text = _read(path, patience)
+        text = contents(path, patience)
         if is_command_line(text):
-            return cls(path, text, tuple(_within_prose(text, str(path))), dev)
-        parts = list(islice(_parts(text), MOST_DOCUMENTS + 1))
+            return cls(path, text, tuple(within_prose(text, str(path))), dev)
+        parts = list(islice(parts_of(text), MOST_DOCUMENTS + 1))
         if len(parts) > MOST_DOCUMENTS:
             many = f"more than {MOST_DOCUMENTS} documents"
             raise InvalidConfiguration([Problem(Place(str(path)), many, "a configuration")])
         documents, broken = list[Written](), list[Problem]()
         for above, part in parts:
             try:
-                one = _parse(part, str(path), above)
+                one = parsed(part, str(path), above)
                 documents += [one] if one is not None else []
             except InvalidConfiguration as error:
                 broken += (replace(problem, hint=_hint(part) or problem.hint) for problem in error.problems)
         is_prose = not any(isinstance(one.value, dict | list) for one in documents) or (broken and has_blocks(text))
-        if is_prose and (found := tuple(_within_prose(text, str(path)))):
+        if is_prose and (found := tuple(within_prose(text, str(path)))):
             return cls(path, text, found, dev)
         if is_for_people(path):  # its words needn't be YAML
             return cls(path, text, tuple(documents) or (Written("", Place(str(path), 1)),), dev)
@@ -179,8 +169,8 @@ class Source:
         line = self.lines[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
         above = written.place.line - (not begins_below)
-        parts = ((above + more, part) for more, part in _parts(written.value))
-        documents = (_parse(part, str(self.path), line) for line, part in parts)
+        parts = ((above + more, part) for more, part in parts_of(written.value))
+        documents = (parsed(part, str(self.path), line) for line, part in parts)
         return [one for one in documents if one is not None]
 
     def nothing(self, expected: str) -> InvalidConfiguration:
@@ -273,96 +263,3 @@ def in_any_case(written: Written, key: str) -> Written | None:
 def items(written: Written | None) -> list[Written]:
     """The items of a list; none for anything else."""
     return written.value if written and isinstance(written.value, list) else []
-
-
-def _parse(text: str, file: str, above: int) -> Written | None:
-    """Parses YAML or JSON. JSON is YAML except for tabs in its indentation; JSON strings contain none."""
-    text = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
-    if "{{" in text:
-        text = _OF_TEMPLATE.sub(lambda match: "'" + match[0].replace("'", "''") + "'", text)
-    try:
-        return parse(text, file, above)
-    except InvalidConfiguration:
-        # `*app:` is a key for Go's YAML, and an alias named `app:` in YAML 1.2
-        spaced = _ALIAS_AS_KEY.sub(r"\1 :", text)
-        if spaced == text:
-            raise
-        return parse(spaced, file, above)
-
-
-def _within_prose(text: str, file: str) -> Iterator[Written]:
-    """The mappings and lists of a text's blocks and here-documents, and of what commands printed, and the releases of
-    its helm commands.
-    """
-    lines = text.splitlines()
-    for line, block in blocks(text):
-        for more, part in _parts(block):
-            yield from _of_part(part, file, line + more, is_data=is_of_data(lines[line - 1]))
-    for line, block in indented(text) if is_for_people(Path(file)) else ():
-        for more, part in _parts(block):
-            yield from _of_part(part, file, line + more, is_data=False)
-    for line, block in printed(text) if not has_blocks(text) else ():
-        for more, part in _parts(block):
-            yield from _of_part(part, file, line + more, is_data=True)
-    yield from releases(text, file)
-
-
-def _of_part(part: str, file: str, above: int, *, is_data: bool) -> Iterator[Written]:
-    """The mapping or list of a text, or those that commands in it printed. What is said to be data, and is broken, is
-    a text: who looks for a key in it gets its problems.
-    """
-    try:
-        one = _parse(part, file, above)
-    except InvalidConfiguration:
-        if (bare := without_callouts(part)) != part:
-            yield from _of_part(bare, file, above, is_data=is_data)
-            return
-        within = (_of_part(each, file, above + more, is_data=False) for more, each in printed(part))
-        inner = list(chain.from_iterable(within))
-        yield from inner or ([Written(part, Place(file, above + 1))] if is_data else [])
-        return
-    if one is not None and isinstance(one.value, dict | list):
-        yield one
-
-
-def _parts(text: str) -> Iterator[tuple[int, str]]:
-    """The YAML documents, each with the number of lines above it in the file."""
-    begin = above = 0
-    for end in chain((match.start() for match in _NEXT.finditer(text)), [len(text)]):
-        yield above, text[begin:end].removeprefix("---")
-        above += text.count("\n", begin, end)
-        begin = end
-
-
-def _read(path: Path, patience: float) -> str:
-    try:
-        raw = _bytes(path, patience)
-    except OSError as error:
-        raise InvalidConfiguration(
-            [Problem(Place(str(path)), f"a file that can't be read ({error.strerror})")]
-        ) from error
-    if len(raw) > LARGEST:
-        raise InvalidConfiguration([Problem(Place(str(path)), f"more than {LARGEST} bytes", "a configuration")])
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        place = Place(str(path), raw.count(b"\n", 0, error.start) + 1)
-        raise InvalidConfiguration([Problem(place, "bytes that aren't UTF-8", "text in UTF-8")]) from error
-
-
-def _bytes(path: Path, patience: float) -> bytes:
-    """Up to LARGEST + 1 bytes. Raises OSError, ETIMEDOUT if no data arrived for ``patience`` seconds."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO may have no writer: fifo(7)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        raw = bytearray()
-        while len(raw) <= LARGEST:
-            if not poll.poll(patience * 1000):
-                raise OSError(errno.ETIMEDOUT, f"nothing came for {patience:g} s")
-            if not (part := os.read(descriptor, LARGEST + 1 - len(raw))):
-                break
-            raw += part
-        return bytes(raw)
-    finally:
-        os.close(descriptor)
