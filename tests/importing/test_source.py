@@ -431,6 +431,23 @@ def test_definitions_of_kinds(read):
     assert "; line 3 defines a kind of objects: give " in str(alone.nothing("a word"))
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("helm:\n  values: |\n    nodeSelector: {a: b}\n    args: [x]\n", 4),
+        ("patch: |-\n  spec:\n    nodeSelector:\n      a: b\n    containers:\n    - args: [x]\n", 6),
+        ("- path: /spec/args\n  value: [x]\n- path: /spec/nodeSelector\n  value: {a: b}\n", 2),
+        ("patch: |\n  - path: /spec/nodeSelector\n    value: {a: b}\n  - path: /spec/args\n    value: [x]\n", 5),
+    ],
+)
+def test_texts_that_select_the_nodes(read, text, line):
+    assert read(text).selector_at(Place("theirs", line)) == {"a": "b"}
+
+
+def test_a_broken_text_selects_no_nodes(read):
+    assert read("values: |\n  nodeSelector: [\n  args: x\n").selector_at(Place("theirs", 3)) == {}
+
+
 def test_what_selects_the_nodes(read):
     text = """\
 kind: HelmRelease

@@ -48,6 +48,7 @@ _OF_OBJECTS = ("metadata", "spec", "data")
 _ASKING = [f"VirtualMachine{one}" for one in ("", "Instance", "InstanceReplicaSet", "Pool", "Instancetype")]
 """KubeVirt's kinds of objects that have no devices to offer."""
 _OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevices `dpgateway import kubevirt` reads"
+_SELECTING = re.compile(r"\b(nodeSelector|nodeAffinity)\b")
 _AFFINITY = ("affinity", "nodeAffinity")
 _REPEATED = ("annotations", "managedFields")
 _MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
@@ -127,13 +128,23 @@ class Source:
         around, inside = list[Written](), list(self.documents)
         while above := [one for one in inside if one.place.line <= place.line]:
             around.append(max(above, key=lambda one: one.place.line))
-            value = around[-1].value
-            inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-        beside = ((one, one.part("pod"), one.part("defaultPodOptions")) for one in reversed(around))
+            inside = self._inside(around[-1])
+        beside = ((one, one.part("pod"), one.part("defaultPodOptions"), _set(one)) for one in reversed(around))
         selecting = (
             one for one in chain.from_iterable(beside) if _labels(one) or one.part(*_AFFINITY).value is not None
         )
         return next(selecting, None)
+
+    def _inside(self, written: Written) -> list[Written]:
+        """The values in a value, which may be a text that selects nodes: an Application's values, or a patch."""
+        if isinstance(written.value, dict | list):
+            return list(written.value.values()) if isinstance(written.value, dict) else written.value
+        if not _SELECTING.search(text(written)):
+            return []
+        try:
+            return self.inner(written)
+        except InvalidConfiguration:
+            return []
 
     def holding(self, *keys: str) -> Iterator[Written]:
         """The mappings with one of these keys, in upper or lower case; and a value with problems for each text that has
@@ -237,6 +248,13 @@ def _labels(pods: Written | None) -> dict[str, str]:
     """The labels of a nodeSelector; empty for none."""
     labels = pods.part("nodeSelector").plain() if pods is not None else None
     return {key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+
+
+def _set(operations: Written) -> Written:
+    """What a JSON Patch sets as nodeSelector, as the mapping that has it."""
+    one = next((one for one in items(operations) if text(one.below("path")).endswith("/nodeSelector")), None)
+    value = one.below("value") if one is not None else None
+    return replace(operations, value={"nodeSelector": value} if value else None)
 
 
 def _defines(written: Written) -> bool:
