@@ -289,6 +289,53 @@ def test_blocks_that_are_only_indented(tmp_path, read):
     assert [one.plain() for one in read(INDENTED).documents] == [{"d": 4}]
 
 
+PASTED = """\
+# Title
+
+Mine: it is so
+
+cat a.yaml
+kind: ConfigMap
+data:
+  a.json: |
+
+    {"a": 1}
+
+What I see: nothing.
+
+Data
+====
+b.json:
+----
+{
+  "b": [2
+  ]
+}
+
+{"c": 3}
+
+```
+I1015 main.go:8] raw list: {
+    "d": 4
+}
+I1015 main.go:9] it is &{E:5}
+```
+
+func f() {
+"""
+
+
+def test_objects_and_json_that_are_pasted(tmp_path, read):
+    """Between the words of a text for people, which its name says, and in a block between lines of a log."""
+    (tmp_path / "issue.md").write_text(PASTED)
+    source = Source.read(tmp_path / "issue.md")
+    found = [(one.plain(), one.place.line) for one in source.documents if one.below("kind") is None]
+    assert found == [({"d": 4}, 26), ({"b": [2]}, 18), ({"c": 3}, 23)]
+    (inner,) = source.holding("a")
+    assert inner.place.line == 10
+    assert [one.plain() for one in read(PASTED).documents] == [{"d": 4}]
+
+
 PRINTED = """\
 apiVersion: v1
 

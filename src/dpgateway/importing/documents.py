@@ -14,10 +14,12 @@ from dpgateway.importing.commands import releases
 from dpgateway.importing.prose import (
     blocks,
     has_blocks,
-    indented,
+    has_commands,
     is_for_people,
     is_of_data,
+    pasted,
     printed,
+    unfenced,
     without_callouts,
 )
 
@@ -59,7 +61,7 @@ def within_prose(text: str, file: str) -> Iterator[Written]:
     for line, block in blocks(text):
         for more, part in parts_of(block):
             yield from _of_part(part, file, line + more, is_data=is_of_data(lines[line - 1]))
-    for line, block in indented(text) if is_for_people(Path(file)) else ():
+    for line, block in unfenced(text) if is_for_people(Path(file)) else ():
         for more, part in parts_of(block):
             yield from _of_part(part, file, line + more, is_data=False)
     for line, block in printed(text) if not has_blocks(text) else ():
@@ -78,7 +80,8 @@ def _of_part(part: str, file: str, above: int, *, is_data: bool) -> Iterator[Wri
         if (bare := without_callouts(part)) != part:
             yield from _of_part(bare, file, above, is_data=is_data)
             return
-        within = (_of_part(each, file, above + more, is_data=False) for more, each in printed(part))
+        parts = printed(part) if has_commands(part) else pasted(part)
+        within = (_of_part(each, file, above + more, is_data=False) for more, each in parts if each != part)
         inner = list(chain.from_iterable(within))
         yield from inner or ([Written(part, Place(file, above + 1))] if is_data else [])
         return

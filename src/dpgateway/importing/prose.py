@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from textwrap import dedent
@@ -22,6 +22,11 @@ _PROMPT = re.compile(
     re.MULTILINE,
 )
 """A command after a shell's prompt, as people copy it with what it prints; and a line between such copies."""
+_OPENING = re.compile(r"^(?:[^{]*: )?(\{.*)|^((?:apiVersion|kind): .*)")
+"""The first line of JSON, or of an object of Kubernetes."""
+_OF_JSON = re.compile(r"(?!\})")
+_OF_OBJECT = re.compile(r"[ \t#-]|[\w./-]+:(?:\s|$)|\s*$")
+"""How further lines of them begin."""
 _HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
 """In the line above a here-document of a shell, or of Terraform."""
 _LISTING = re.compile(r"^(?P<end>-{4,})[ \t]*$")
@@ -58,6 +63,11 @@ def is_for_people(path: Path) -> bool:
 def is_of_data(line: str) -> bool:
     """Whether a line is above a block of YAML or JSON."""
     return _OF_DATA.match(line) is not None
+
+
+def has_commands(text: str) -> bool:
+    """Whether it has commands with what they printed."""
+    return _PROMPT.search(text) is not None
 
 
 def printed(text: str) -> Iterator[tuple[int, str]]:
@@ -98,18 +108,55 @@ def _between(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
             end, begin, taken = match["end"], number, []
 
 
-def indented(text: str) -> Iterator[tuple[int, str]]:
-    """The blocks of Markdown that are only indented, each with the number of lines above it."""
-    fence, begin, taken = "", 0, list[str]()
-    for number, line in enumerate([*text.splitlines(keepends=True), "end"]):
-        match = _FENCE.search(line.rstrip("\n"))
-        is_code = not fence and not match and line.startswith(("    ", "\t"))
+def unfenced(text: str) -> Iterator[tuple[int, str]]:
+    """What is pasted between the words of a text for people, and the blocks of Markdown that are only indented, each
+    with the number of lines above it.
+    """
+    lines = list(_outside(text))
+    for begin, block in pasted(text):
+        yield begin, block
+        lines[begin : begin + block.count("\n")] = ["\n"] * block.count("\n")
+    yield from _indented(lines)
+
+
+def _indented(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    begin, taken, above = 0, list[str](), ""
+    for number, line in enumerate([*lines, "end"]):
+        is_code = line.startswith(("    ", "\t")) and (taken or not above.strip())
+        above = line
         if is_code or (taken and not line.strip()):
             begin = begin if taken else number
             taken.append(line.replace("\t", "    ", 1) if line.startswith("\t") else line)
         elif taken:
             yield begin, dedent("".join(taken))
             taken = []
+
+
+def pasted(text: str) -> Iterator[tuple[int, str]]:
+    """Kubernetes objects and JSON between other lines, each with the number of lines above it."""
+    begin, taken, more = 0, list[str](), _OF_OBJECT
+    for number, line in enumerate([*_outside(text), "end"]):
+        if not taken and (opening := _OPENING.match(line)):
+            begin, more = number, _OF_JSON if opening[1] else _OF_OBJECT
+            taken = [f"{opening[1] or opening[2]}\n"]
+            is_whole = bool(opening[1]) and opening[1].rstrip().endswith("}")
+        elif taken and more.match(line):
+            taken.append(line)
+            is_whole = False
+        elif taken:
+            taken += [line] if more is _OF_JSON else []
+            is_whole = True
+        if taken and is_whole:
+            yield begin, "".join(taken)
+            taken = []
+
+
+def _outside(text: str) -> Iterator[str]:
+    """The lines of a text, with empty ones in place of its fenced blocks."""
+    fence = ""
+    for line in _QUOTED.sub("", text).splitlines(keepends=True):
+        match = _FENCE.search(line.rstrip("\n"))
+        yield "\n" if fence or match else line
         if match is not None and fence in {"", match["end"]}:
             fence = "" if fence else match["end"]
 
