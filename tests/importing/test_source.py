@@ -385,11 +385,24 @@ def test_a_broken_block(read, above, lines):
     assert list(source.holding("c")) == []
 
 
-@pytest.mark.parametrize("text", ["# Title\n\nA text: of a: b\n- **Item**: c\n", "- @x\n\n---\n\n`y`\n"])
-def test_texts_for_people_without_blocks(tmp_path, text):
-    (tmp_path / "readme.md").write_text(text)
-    (problem,) = Source.read(tmp_path / "readme.md").nothing("a word").problems
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("readme.md", "# Title\n\nA text: of a: b\n- **Item**: c\n"),
+        ("readme.md", "- @x\n\n---\n\n`y`\n"),
+        ("script", "#!/bin/sh\nif [ a ]; then\n  echo 'b: c: d'\nfi\n"),
+    ],
+)
+def test_texts_for_people_without_blocks(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    (problem,) = Source.read(tmp_path / name).nothing("a word").problems
     assert problem.found == "nothing of it"
+
+
+def test_values_that_sphinx_fills_in(read):
+    """In a file that a page includes."""
+    (one,) = read("a:\n  version: |version-of-it|\n  b: |\n    c: |d|\n").documents
+    assert one.plain() == {"a": {"version": "version-of-it", "b": "c: d\n"}}
 
 
 def test_values_that_are_read_in_two_ways(read):
@@ -444,6 +457,8 @@ Not: it: is
 )
 def test_blocks_of_asciidoc_and_sphinx(read, text, found):
     assert [(one.place.line, one.plain()) for one in read(text).documents] == found
+    broken = list(read(text.replace("a:", "a: [")).holding("b"))
+    assert [one.problems[0].found for one in broken] == ["broken YAML"]
 
 
 def test_scripts(read):

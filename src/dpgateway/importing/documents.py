@@ -21,6 +21,7 @@ from dpgateway.importing.prose import (
     printed,
     unfenced,
     without_callouts,
+    without_substitutions,
 )
 
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -47,10 +48,10 @@ def parsed(text: str, file: str, above: int) -> Written | None:
         return parse(text, file, above)
     except InvalidConfiguration:
         # `*app:` is a key for Go's YAML, and an alias named `app:` in YAML 1.2
-        spaced = _ALIAS_AS_KEY.sub(r"\1 :", text)
-        if spaced == text:
+        changed = without_substitutions(_ALIAS_AS_KEY.sub(r"\1 :", text))
+        if changed == text:
             raise
-        return parse(spaced, file, above)
+        return parse(changed, file, above)
 
 
 def within_prose(text: str, file: str) -> Iterator[Written]:
@@ -60,7 +61,7 @@ def within_prose(text: str, file: str) -> Iterator[Written]:
     lines = text.splitlines()
     for line, block in blocks(text):
         for more, part in parts_of(block):
-            yield from _of_part(part, file, line + more, is_data=is_of_data(lines[line - 1]))
+            yield from _of_part(part, file, line + more, is_data=is_of_data(lines, line))
     for line, block in unfenced(text) if is_for_people(Path(file)) else ():
         for more, part in parts_of(block):
             yield from _of_part(part, file, line + more, is_data=False)

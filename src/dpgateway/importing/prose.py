@@ -12,8 +12,10 @@ _FENCE = re.compile(r"^[ \t>]*(?P<end>```+|~~~+)[^`\n]*$")
 """The line above a block of code in Markdown."""
 _QUOTED = re.compile(r"^(?:[ \t]*>)+[ \t]?", re.MULTILINE)
 """Before each line of a quotation, which may have blocks."""
-_OF_DATA = re.compile(r"^[ \t>]*(?:```+|~~~+)[ \t]*\{?\.?(?:ya?ml|json)\b", re.IGNORECASE)
-"""Such a line that says that the block is YAML or JSON."""
+_OF_DATA = re.compile(r"^[ \t>]*(?:```+|~~~+|\.\. [a-z-]+::|\[source,)[ \t]*\{?\.?(?:ya?ml|json)\b", re.IGNORECASE)
+"""A line that says that the block below it is YAML or JSON."""
+_MOST_OPTIONS = 2
+"""Lines between that one and the block, itself included: Sphinx' options, and AsciiDoc's delimiter."""
 _ENDINGS = {".md", ".mdx", ".mdc", ".markdown", ".adoc", ".asciidoc", ".rst"}
 """Of the names of texts for people."""
 _PROMPT = re.compile(
@@ -60,9 +62,9 @@ def is_for_people(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS
 
 
-def is_of_data(line: str) -> bool:
-    """Whether a line is above a block of YAML or JSON."""
-    return _OF_DATA.match(line) is not None
+def is_of_data(lines: Sequence[str], above: int) -> bool:
+    """Whether the lines right above a block say that it is YAML or JSON."""
+    return any(map(_OF_DATA.match, lines[max(0, above - _MOST_OPTIONS) : above]))
 
 
 def has_commands(text: str) -> bool:
@@ -80,6 +82,11 @@ def printed(text: str) -> Iterator[tuple[int, str]]:
         begin = match.end()
     if found:
         yield above, text[begin:]
+
+
+def without_substitutions(text: str) -> str:
+    """``text`` with the names of the values that Sphinx fills in, which are no YAML."""
+    return _SUBSTITUTION.sub(r"\1", text)
 
 
 def without_callouts(text: str) -> str:
@@ -166,4 +173,4 @@ def _of_sphinx(text: str) -> Iterator[tuple[int, str]]:
     for match in _DIRECTIVE.finditer(text):
         above += text.count("\n", counted, match.start("block"))
         counted = match.start("block")
-        yield above, _SUBSTITUTION.sub(r"\1", dedent(match["block"]))
+        yield above, without_substitutions(dedent(match["block"]))

@@ -98,7 +98,7 @@ class Source:
         is_prose = not any(isinstance(one.value, dict | list) for one in documents) or (broken and has_blocks(text))
         if is_prose and (found := tuple(within_prose(text, str(path)))):
             return cls(path, text, found, dev)
-        if is_for_people(path):  # its words needn't be YAML
+        if is_for_people(path) or text.startswith("#!"):  # words and commands needn't be YAML
             return cls(path, text, tuple(documents) or (Written("", Place(str(path), 1)),), dev)
         if broken and not documents:
             raise InvalidConfiguration(broken)
