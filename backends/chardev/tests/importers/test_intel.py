@@ -168,6 +168,28 @@ def test_names_of_a_version(imported, text, monitoring):
     assert ("since 0.36" in " ".join(written.text.split())) == ("*" in text)
 
 
+CONTAINER = """\
+image: intel/intel-qat-plugin:0.18.0
+env:
+- {name: DRIVER, value: igb_uio}
+- {name: VFS, valueFrom: {configMapKeyRef: {name: of-qat, key: KERNEL_VF_DRIVERS}}}
+args: [-dpdk-driver, $(DRIVER), -kernel-vf-drivers, $(VFS)]
+"""
+CONFIG_MAP = "---\nkind: ConfigMap\nmetadata: {name: of-qat}\ndata: {KERNEL_VF_DRIVERS: 'c6xxvf,4xxxvf'}\n"
+
+
+def test_flags_with_variables(imported):
+    """Of the container's environment, which may be from a ConfigMap; without that the defaults are told of."""
+    written = imported(CONTAINER + CONFIG_MAP)
+    match, *_ = written.resources["qat.intel.com/cy"].options.match
+    assert match.driver.glob == ("igb_uio",)
+    assert "0x37c9" in match.attr["device"].glob
+    assert "otherValues" not in [one["what"] for one in written.not_kept]
+    without = imported(CONTAINER)
+    assert [one["line"] for one in without.not_kept if one["what"] == "otherValues"] == [5]
+    assert without.resources["qat.intel.com/cy"].options.match[0].driver.glob == ("igb_uio",)
+
+
 def test_values_that_charts_have_themselves(imported):
     release = "---\nkind: HelmRelease\nspec: {{chart: {{spec: {{chart: intel-device-plugins-{}}}}}}}\n"
     written = imported("".join(map(release.format, ("gpu", "sgx", "iaa"))))

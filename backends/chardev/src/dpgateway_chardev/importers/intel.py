@@ -21,12 +21,12 @@ from dpgateway.importing import (
     NotKept,
     Source,
     Written,
-    flags,
     in_any_case,
     items,
     text,
 )
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY
+from dpgateway_chardev.importers.intel_flags import SGX_OF_FLAGS, of_flags, typed_flag
 from dpgateway_chardev.importers.intel_version import chart_of, monitoring_mode
 
 _PLUGINS = "gpu|qat|sgx|dsa|iaa|dlb|npu|fpga"
@@ -38,28 +38,11 @@ _CHART_OF_FLAGS = re.compile(r"(?:.*/)?intel-gpu-plugin")
 """The name of k8s-at-home's chart, whose values have the container's flags, and needn't have the image."""
 _VERSION_OF_ITS_IMAGE = "0.20.0"
 _OWN_NAME = re.compile(rf"(?:intel-)?({_PLUGINS})-?(?:device-?)?plugin.*")
-_FLAGS = {
-    "allocation-policy": "preferredAllocationPolicy",
-    "allow-ids": "allowIDs",
-    "bypath": "bypathMode",
-    "dcap-infra-resources": "dcapInfraResources",
-    "deny-ids": "denyIDs",
-    "dpdk-driver": "dpdkDriver",
-    "driver": "driver",
-    "enable-monitoring": "enableMonitoring",
-    "enclave-limit": "enclaveLimit",
-    "kernel-vf-drivers": "kernelVfDrivers",
-    "max-num-devices": "maxNumDevices",
-    "monitoring-mode": "monitoringMode",
-    "provision-limit": "provisionLimit",
-    "shared-dev-num": "sharedDevNum",
-}
-"""The names in objects, by those of flags."""
-_SGX_OF_FLAGS, _SGX_OF_OBJECT = 110, 1
-"""The limits, if none is written: of the plugin, and of the operator, which writes the flags."""
+_SGX_OF_OBJECT = 1
+"""The limits, if none is written: of the operator, which writes the flags."""
 _OF_CHARTS: Mapping[str, Mapping[str, Any]] = {
     "gpu": {"enableMonitoring": True},
-    "sgx": {"enclaveLimit": _SGX_OF_FLAGS, "provisionLimit": _SGX_OF_FLAGS},
+    "sgx": {"enclaveLimit": SGX_OF_FLAGS, "provisionLimit": SGX_OF_FLAGS},
     "dsa": {"sharedDevNum": 10},
     "iaa": {"sharedDevNum": 10},
 }
@@ -167,7 +150,7 @@ def _settings(source: Source) -> Iterator[tuple[str, Written]]:
         if not name and items(one.below("args")):  # a patch names the container only
             match = _OWN_NAME.fullmatch(text(one.below("name")))
         if match is not None and id(one) not in specs:
-            yield match[1], _of_version(_of_flags(one), [one, *([image] if image else [])])
+            yield match[1], _of_version(of_flags(one, source), [one, *([image] if image else [])])
     yield from _of_charts(source)
 
 
@@ -189,7 +172,7 @@ def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
         elif chart is None and _is_chart_of_flags(own):
             flagged = next((part for part in own if items(part.below("args"))), Written({}, one.place))
             its_own = Written({"tag": Written(_VERSION_OF_ITS_IMAGE, flagged.place)}, flagged.place)
-            yield "gpu", _of_version(_of_flags(flagged), [flagged.part("image"), its_own])
+            yield "gpu", _of_version(of_flags(flagged, source), [flagged.part("image"), its_own])
     yield from alone
 
 
@@ -226,7 +209,7 @@ def _of_values(source: Source) -> Iterator[tuple[str, Written]]:
 def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[str, Written]:
     """The settings of the object that a chart makes of values, as text: "3" is 3 there."""
     known: dict[str, Written] = _known(values).value
-    given = {key: replace(one, value=_typed(text(one))) if text(one) else one for key, one in known.items()}
+    given = {key: replace(one, value=typed_flag(text(one))) if text(one) else one for key, one in known.items()}
     defaults = {key: Written(value, values.place) for key, value in _OF_CHARTS.get(plugin, {}).items()}
     return plugin, Written(defaults | given | more, values.place)
 
@@ -241,7 +224,9 @@ def _of_version(settings: Written, parts: Iterable[Written]) -> Written:
 def _parameters(parts: Sequence[Written]) -> dict[str, Written]:
     """What a release sets one by one, as Argo CD and Helmfile write it."""
     pairs = ((text(part.below("name")), part.below("value")) for part in parts)
-    return {key: replace(one, value=_typed(text(one) or str(one.value))) for key, one in pairs if one and key in _KEYS}
+    return {
+        key: replace(one, value=typed_flag(text(one) or str(one.value))) for key, one in pairs if one and key in _KEYS
+    }
 
 
 def _plugin_of_kind(written: Written) -> str:
@@ -261,26 +246,6 @@ def _known(spec: Written) -> Written:
     if init is not None and isinstance(init.value, dict):
         found["initImage"] = replace(init, value="" if init.part("enable").value is False else "yes")
     return Written(found | ({"preferredAllocationPolicy": policy} if policy else {}), spec.place)
-
-
-def _of_flags(container: Written) -> Written:
-    """The settings that are flags of a container."""
-    words = [part for key in ("command", "args") for part in items(container.below(key))]
-    limits = {key: Written(_SGX_OF_FLAGS, container.place) for key in ("enclaveLimit", "provisionLimit")}
-    given: dict[str, Written] = {}
-    for name, value in flags(words):
-        key = _FLAGS.get(name)
-        if key == "kernelVfDrivers":
-            given[key] = replace(value, value=[replace(value, value=one) for one in value.value.split(",")])
-        elif key is not None:
-            given[key] = replace(value, value=_typed(value.value))
-    return Written(limits | given, container.place)
-
-
-def _typed(value: str) -> object:
-    if value.isdecimal():
-        return int(value)
-    return value == "true" if value in {"true", "false"} else value
 
 
 # what they are here
