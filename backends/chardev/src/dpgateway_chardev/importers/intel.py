@@ -27,7 +27,7 @@ from dpgateway.importing import (
 )
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY
 from dpgateway_chardev.importers.intel_flags import SGX_OF_FLAGS, of_flags, typed_flag
-from dpgateway_chardev.importers.intel_version import chart_of, monitoring_mode
+from dpgateway_chardev.importers.intel_version import chart_of, of_version
 
 _PLUGINS = "gpu|qat|sgx|dsa|iaa|dlb|npu|fpga"
 _KINDS = tuple(f"{plugin.capitalize()}DevicePlugin" for plugin in _PLUGINS.split("|"))
@@ -89,6 +89,8 @@ class IntelPlugin:
     bypathMode: str = "single"
     enableMonitoring: bool = False
     monitoringMode: str = ""
+    knowsXe: bool = True
+    """Whether the plugin's version knows this driver."""
     # qat
     dpdkDriver: str = "vfio-pci"
     kernelVfDrivers: tuple[str, ...] = ("4xxxvf", "420xxvf")
@@ -215,10 +217,9 @@ def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[s
 
 
 def _of_version(settings: Written, parts: Iterable[Written]) -> Written:
-    """With the mode of monitoring of the plugin's version, unless it is written."""
-    mode = monitoring_mode(parts)
-    written = Written(mode, settings.place) if mode else None
-    return replace(settings, value={"monitoringMode": written} | settings.value) if written else settings
+    """With what the plugin's version decides, unless it is written."""
+    decided = {key: Written(value, settings.place) for key, value in of_version(parts).items()}
+    return replace(settings, value=decided | settings.value)
 
 
 def _parameters(parts: Sequence[Written]) -> dict[str, Written]:
@@ -260,7 +261,8 @@ def _shares(count: int) -> dict[str, Any]:
 
 
 def _gpu(one: IntelPlugin) -> Iterator[_Made]:
-    for kernel in ("i915", "xe"):
+    known = ["i915", "xe"] if one.knowsXe else ["i915"]
+    for kernel in known:
         match = _card(one, kernel)
         nodes: list[Any] = ["/dev/dri/{each:device/drm/card*}", "/dev/dri/{each:device/drm/renderD*}"]
         if one.bypathMode != "none":
@@ -273,8 +275,8 @@ def _gpu(one: IntelPlugin) -> Iterator[_Made]:
         )
     if one.enableMonitoring:
         split = one.monitoringMode == "split"
-        for name, kernels in {"i915_monitoring": ["i915"], "xe_monitoring": ["xe"]}.items() if split else ():
-            yield f"gpu.intel.com/{name}", _monitoring(one, kernels), None
+        for kernel in known if split else ():
+            yield f"gpu.intel.com/{kernel}_monitoring", _monitoring(one, [kernel]), None
         if not split:
             yield "gpu.intel.com/monitoring", _monitoring(one, ["i915", "xe"]), None
 

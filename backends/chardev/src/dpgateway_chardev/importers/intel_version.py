@@ -1,6 +1,6 @@
-"""The version of Intel's plugin for GPUs, which decides the names of its resources for monitoring.
+"""The version of Intel's plugin for GPUs, which decides its kernel drivers, and its resources for monitoring.
 
-Source: intel/intel-device-plugins-for-kubernetes, v0.35.0 and v0.36.0, cmd/gpu_plugin/gpu_plugin.go.
+Source: intel/intel-device-plugins-for-kubernetes, v0.29.0, v0.30.0, v0.35.0 and v0.36.0, cmd/gpu_plugin/gpu_plugin.go.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dpgateway.importing import Source, Written, flags, items, text
 
-_SINGLE = (0, 36)
-"""The version since which one resource is for all kernel drivers."""
+_XE, _SINGLE = (0, 30), (0, 36)
+"""The versions since which it knows the driver xe, and one resource for monitoring is for all drivers."""
 _VERSION = re.compile(r"[v^~=]*(\d+)\.(\d+)(?:\.[\dx*]+)?(?:[-+@].*)?")
 _PLUGIN = re.compile(r"(?:.*/)?intel-gpu-plugin:([^@]+)(?:@.*)?")
 _KEYS = ("version", "targetRevision", "tag", "newTag")
 """Where releases, charts' values and Kustomizations have it; charts have the plugin's versions."""
 
 
-def monitoring_mode(parts: Iterable[Written]) -> str:
-    """The plugin's setting of this name, if none is written; empty if no part has a version."""
+def of_version(parts: Iterable[Written]) -> dict[str, object]:
+    """The plugin's settings that aren't written; none if no part has a version."""
     version = next(_versions(parts), None)
-    return "" if version is None else "single" if version >= _SINGLE else "split"
+    if version is None:
+        return {}
+    return {"monitoringMode": "single" if version >= _SINGLE else "split", "knowsXe": version >= _XE}
 
 
 def _versions(parts: Iterable[Written]) -> Iterator[tuple[int, int]]:
