@@ -115,7 +115,7 @@ class NodeFronts:
         self.dra = dra_front(configuration, node, common, self._specs, self._runtime.cdi)
         self.dra.claims.running = self.holdings.asking.running
         self._usages.append(self.dra.claims.store.by_resource)
-        self.pools.look_at_left = self.dra.claims.store.peek
+        self.pools.look_at_left = self.dra.look_at_left
         return self.dra
 
     def add_switch(self, configuration: Configuration, gateway: SwitchingGateway) -> NodeSwitch | None:

@@ -12,6 +12,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ClusterError
+from dpgateway.dra.claims.choosing import OfferedElsewhere
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.records import ClaimRecord
 from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
@@ -459,6 +460,77 @@ async def test_a_lost_record_is_made_again(node: ClaimNode, wiped: NodeClaims, k
     assert "free" in await one(await wiped.prepare([node.allocate("d", "a")]))
     await wiped.unprepare([asked])
     await until(lambda: resource.lanes.released == ["a"])
+
+
+OTHERS = {NAME: POOL, "example.com/other": "n1/other"}
+"""Resources that another front offers, with their pools."""
+
+
+async def test_another_front_gives_nothing_before_the_kubelet_has_told(wiped: NodeClaims, kubelet: Kubelet) -> None:
+    wiped.store.others = lambda: OTHERS
+    await wiped.store.peek()
+    assert wiped.store.in_doubt.value == OTHERS.keys()
+    kubelet.lists()
+    await kubelet.compares(wiped).look()
+    assert wiped.store.in_doubt.value == frozenset()
+
+
+async def test_of_a_lost_claim_its_pool_alone_is_in_doubt_on_another_front(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
+) -> None:
+    wiped.store.others = lambda: OTHERS
+    node.files.completed()
+    compared = await node.gateway()
+    compared.store.others = lambda: OTHERS
+    reconciling = kubelet.compares(compared)
+    await reconciling.look()
+    await reconciling.look()
+    assert compared.store.in_doubt.value == {NAME}
+
+
+async def test_a_lost_record_of_what_another_front_offers_is_made_again(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, asked: Asked
+) -> None:
+    wiped.store.others, resource = lambda: OTHERS, ClaimedResource(lanes("release"), Device("a"), Device("b"))
+    wiped.elsewhere = lambda: {NAME: OfferedElsewhere(resource.granting, POOL, str)}
+    await kubelet.compares(wiped).look()
+    assert node.records["c"]["uid"] == asked.uid
+    assert wiped.store.in_doubt.value == frozenset()
+    given = wiped.parts.left.value[NAME]
+    assert given.last_known == given.unreleased["a"].hardware == frozenset({"a"})
+
+
+async def test_a_damaged_record_may_be_of_what_another_front_offers(node: ClaimNode, wiped: NodeClaims) -> None:
+    node.files.completed()
+    path = node.files.folder / "uid-1.json"
+    path.write_text("{")
+    damaged = await node.gateway()
+    damaged.store.others = lambda: OTHERS
+    await damaged.store.peek()
+    assert damaged.store.in_doubt.value == OTHERS.keys()
+    path.unlink()
+    await damaged.store.look_for_damage()
+    assert damaged.store.in_doubt.value == frozenset()
+
+
+async def test_a_kubelet_that_tells_nobody_keeps_no_device_from_another_front(
+    wiped: NodeClaims, kubelet: Kubelet
+) -> None:
+    """It has no DRA, either."""
+    wiped.store.others = lambda: OTHERS
+    await wiped.store.peek()
+    await kubelet.lister.stop()
+    kubelet.lister.socket.unlink(missing_ok=True)
+    running = asyncio.create_task(kubelet.compares(wiped).run())
+    await until(lambda: not wiped.store.in_doubt.value)
+    running.cancel()
+
+
+async def test_a_node_without_pods_has_no_claims(wiped: NodeClaims, kubelet: Kubelet) -> None:
+    kubelet.lists_no_pods()
+    (kubelet.pods / "uid-other").rmdir()
+    await kubelet.compares(wiped, LATER).look()
+    assert wiped.store.doubt.value == ""
 
 
 @pytest.mark.parametrize("why", ["not served", "claim gone", "server away", "other devices"])

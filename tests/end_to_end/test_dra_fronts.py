@@ -1,6 +1,7 @@
 """A resource goes from one front to the other under pods, as the kubelet's device manager sees it."""
 
 import json
+import shutil
 import signal
 from functools import partial
 
@@ -121,6 +122,35 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+
+
+async def test_a_lost_state_directory_gives_no_claim_s_device_to_the_device_plugin(cluster, gateway, short_path):
+    """The record is made again, of what kubelet and API server know; until then the device plugin gives nothing."""
+    await gateway.start(thing("dra"))
+    for pod in ("claim", "other"):
+        await cluster.run(pod, {"c": {THING: 1}}, within=BUSY)
+    await gateway.end(signal.SIGKILL)
+    shutil.rmtree(short_path / "state")
+    await gateway.start(thing("deviceplugin"))
+    await shown(cluster, 4)  # the pods by DRA count
+    for pod in ("next", "last"):
+        await cluster.run(pod, {"c": {THING: 1}}, within=BUSY)
+    assert len({device_of(cluster, pod) for pod in ("claim", "other", "next", "last")}) == 4
+    for pod in ("claim", "other"):
+        await cluster.end(pod, within=BUSY)
+    await shown(cluster, 4)
+
+
+async def test_a_reload_that_brings_dra_takes_no_devices_away(cluster, gateway):
+    """What is served already isn't in doubt until the first comparison."""
+    dra, gateway.more = gateway.more, {}
+    await gateway.start(thing("deviceplugin"))
+    await shown(cluster, 4)
+    gateway.more = dra
+    gateway.reload(thing("deviceplugin"))
+    await gateway.said(f"the kubelet registered {DRIVER}", seconds=BUSY)
+    await cluster.run("next", {"c": {THING: 1}}, within=BUSY)
+    assert "Unhealthy" not in "".join(gateway.log)
 
 
 async def test_the_next_pod_of_a_claim_is_known_soon(cluster, gateway):

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -23,7 +24,7 @@ from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import Configuration, ResourceConfig
-from dpgateway.dra.claims.choosing import Offering
+from dpgateway.dra.claims.choosing import OfferedElsewhere, Offering
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.instance import DriverInstance
@@ -34,14 +35,14 @@ from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.report import FrontParts, Reporting, Unpublished
 from dpgateway.dra.slices.layout import contents
-from dpgateway.dra.slices.names import pool_name
+from dpgateway.dra.slices.names import key, label, pool_name
 from dpgateway.dra.slices.offered import Offered
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError, RequestError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.tasks import retry
+from dpgateway.kit.tasks import first, retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
@@ -57,6 +58,8 @@ FRONT = "dra"
 """The front's name."""
 WARMING = 30.0
 """Seconds that drivers have for their first lists, before this gateway takes over from another one."""
+OWNING, COMPARING = 5.0, 2.0
+"""Seconds that a resource of another front waits for the records, and until they were compared."""
 GIVING = 5.0
 """Seconds that resources have to free their locks."""
 
@@ -134,10 +137,13 @@ class DraFront:
         self.claims = NodeClaims(us.driver, parts, node.boot)
         self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
         self.claims.store.owe, self.claims.store.elsewhere = common.pools.owe, self._elsewhere
+        self.claims.store.others, self.claims.store.in_doubt = self._pools_elsewhere, common.pools.in_doubt
+        self.claims.elsewhere, self.claims.store.served_before = self._offered_elsewhere, set(self._offered_elsewhere())
         common.served.begun.subscribe(self.claims.store.served.notify)
         self.claims.store.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
+        common.served.begun.subscribe(self._reconciling.look_for_lost)
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""
         self.server, self._members = cluster.server, dict[str, PublishedResource]()
@@ -231,6 +237,28 @@ class DraFront:
             raise RequestError(f"resource {name} isn't configured any more")
         return self.common.served.granting(name)
 
+    def _pools_elsewhere(self) -> Mapping[str, str]:
+        configs = self.common.pools.configs.values()
+        return {one.name: self.pool_of(one) for one in configs if one.on != FRONT}
+
+    def _offered_elsewhere(self) -> Mapping[str, OfferedElsewhere]:
+        configs, found = self.common.pools.configs, dict[str, OfferedElsewhere]()
+        for name, pool in self._pools_elsewhere().items():
+            if (granting := self.common.served.granting(name)) is not None:
+                found[name] = OfferedElsewhere(granting, pool, partial(_name, name, configs[name].pool))
+        return found
+
+    async def look_at_left(self) -> None:
+        """Called before a resource is granted on any front. Claims without a record may have its devices until the
+        records were compared: by another gateway that has the driver, or by this one. That takes a moment, in which a
+        list would have no Healthy device. Raises GatewayError, OSError.
+        """
+        store = self.claims.store
+        if not self.loaded.is_set() and not await store.complete():
+            await first(self.loaded.wait(), self.instance.ownership.other.wait_for(bool), within=OWNING)
+        await store.peek()
+        await first(store.in_doubt.wait_for(lambda some: not some), within=COMPARING)
+
     def left(self, name: str) -> None:
         """The resource has freed its lock."""
         self._going.discard(name)
@@ -256,9 +284,9 @@ class DraFront:
         driver = self._drivers.get(name)
         return driver is not None and driver.state.value.devices is not None
 
-    @staticmethod
-    def _failed(error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         _log.error("DRA can't be served: %s", error)
+        self.claims.store.kubelet_is_mute()
 
     def kubelet_gone(self) -> None:
         """The kubelet ended: nothing is published before the next one has registered the driver."""
@@ -401,3 +429,8 @@ class DraFront:
         )
         for one in self._standings.values():
             one.set(self.standing.value)
+
+
+def _name(resource: str, pool: str | None, id_: str) -> str:
+    """The name of a device in slices."""
+    return label(key(resource, pool, id_))

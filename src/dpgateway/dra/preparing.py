@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
-from dpgateway.dra.claims.choosing import NotYet, Offering, all_known, chosen, same
+from dpgateway.dra.claims.choosing import NotYet, OfferedElsewhere, Offering, all_known, chosen, same
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase, is_of_claim
@@ -102,6 +102,8 @@ class NodeClaims:
         self.extended = ExtendedResources(parts.server)
         self.gone: Callable[[str], str] = lambda _: ""
         """Why the devices of a pool aren't offered by DRA any more, and what to do; empty if they are."""
+        self.elsewhere: Callable[[], Mapping[str, OfferedElsewhere]] = dict
+        """The resources that another front serves."""
         self.running: Running = _nobody_knows
         """Tells which pods run."""
         self._grants = ClaimGrants(self.store, parts.specs)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -90,6 +90,11 @@ class Reconciling:
         self._settled = 0
         self._wake.set()
 
+    def look_for_lost(self) -> None:
+        """A resource has begun: claims whose records are lost may have devices of it."""
+        if self._store.lost:
+            self._wake.set()
+
     def _hint(self) -> None:
         """The directory of a pod has come or gone."""
         self._hinted.set()
@@ -132,6 +137,8 @@ class Reconciling:
             doubtful = await self.look()
         except (GatewayError, OSError) as error:
             self._complaint.say(str(error))
+            if not self._pod_resources.exists:
+                self._store.kubelet_is_mute()
             self._again += 1
             return backoff(self._again, pauses.doubtful, pauses.first)
         self._complaint.over()
@@ -167,8 +174,10 @@ class Reconciling:
         observed = without.keys() if found.pods else {*without, NO_PODS}
         self._missing = {key: since for key, since in self._missing.items() if key in observed}
         lost = await self._restored(without)
-        if found.pods or self._believed(NO_PODS):
-            await self._store.missing("; ".join(lost))
+        empty = not found.pods and await self._store.on_disk(self._empty)
+        if found.pods or empty or self._believed(NO_PODS):
+            pools = {it.pool for key in lost for it in ours[key].devices if it.driver == self._claims.driver}
+            await self._store.missing("; ".join(lost.values()), pools)
         # Whatever driver they are of: the records may be of an earlier driver's name.
         listed = {(one.namespace, one.name): one for one in found.claims}
         await self._go_on()
@@ -186,6 +195,13 @@ class Reconciling:
         except OSError:
             return None
 
+    def _empty(self) -> bool:
+        """Whether no pod has a directory, so none runs. Blocks."""
+        try:
+            return not any(self._pods.iterdir())
+        except OSError:
+            return False
+
     # claims without their records
 
     def _believed(self, key: Key) -> bool:
@@ -194,9 +210,9 @@ class Reconciling:
         earlier = key in self._missing
         return now - self._missing.setdefault(key, now) >= self._pauses.doubtful and earlier
 
-    async def _restored(self, without: Mapping[Key, ListedClaim]) -> Sequence[str]:
-        """Makes the records of these claims again; returns why that can't be done."""
-        lost = []
+    async def _restored(self, without: Mapping[Key, ListedClaim]) -> Mapping[Key, str]:
+        """Makes the records of these claims again; returns why that can't be done, of which."""
+        lost = {}
         for key, one in without.items():
             if self._store.compared and not self._store.lost and not self._believed(key):
                 continue
@@ -204,7 +220,7 @@ class Reconciling:
                 await self._restore(one)
             except GatewayError as error:
                 devices = ", ".join(f"{it.device} in {it.pool}" for it in one.devices)
-                lost.append(f"the kubelet has claim {one.namespace}/{one.name} ({devices}) without a record: {error}")
+                lost[key] = f"the kubelet has claim {one.namespace}/{one.name} ({devices}) without a record: {error}"
         return lost
 
     async def _restore(self, one: ListedClaim) -> None:
@@ -225,8 +241,11 @@ class Reconciling:
         if wanted.uid in self._store.records:
             return
         given, resources = [], await self._claims.extended.asked(wanted)
-        for one in chosen(wanted, self._store.offerings, had=True):
+        others = self._claims.elsewhere()
+        for one in chosen(wanted, {**others, **self._store.offerings}, had=True):
             names = [name for device, _ in one.devices for name in cdi.get((one.pool, device), ())]
+            if one.resource not in self._store.offerings:
+                self._store.recall(one.resource, others[one.resource].recalled(one.ids))
             given.append(replace(one, cdi=tuple(dict.fromkeys(names))))
         key, claims = (wanted.uid, wanted.namespace, wanted.name), self._claims
         new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=claims.driver)

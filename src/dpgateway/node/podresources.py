@@ -73,6 +73,11 @@ class PodResources:
         self.api: str | None = None
         """The version in which this kubelet answered; None before."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether its socket is there: some kubelet has served it, at least."""
+        return self._socket.exists()
+
     def new_kubelet(self) -> None:
         """Starts over with the newest version."""
         self._apis, self.api = APIS, None

@@ -127,6 +127,10 @@ class Pools:
         self._orphans, self._after_close = orphans, after_close.now
         self.left: Observable[Mapping[str, InUse]] = Observable({})
         """What another front than the resource's gave, and isn't free yet, keyed by resource."""
+        self.in_doubt = Observable(frozenset[str]())
+        """The resources of which another front may have given devices that nobody remembers."""
+        self.configs: dict[str, ResourceConfig] = {}
+        """`configs` contains the configured resources, on whichever front, keyed by name."""
         self.record: Record = recorded
         """Writes what a resource owes to its journal."""
         self.look_at_left: Callable[[], Awaitable[None]] = _nothing
@@ -145,7 +149,8 @@ class Pools:
     async def run(self) -> None:
         """Follows orphans, calls of ended drivers, and other gateways; never returns."""
         self._after_close.subscribe(self._besides_changed)
-        self.left.subscribe(self._besides_changed)
+        for value in (self.left, self.in_doubt):
+            value.subscribe(self._besides_changed)
         async with asyncio.TaskGroup() as group:
             orphans = self._orphans.run(self._besides_changed, self.owe, self.record)
             group.create_task(orphans, name="what containers hold of resources that went")
@@ -163,6 +168,9 @@ class Pools:
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
             yield Used(name, elsewhere=self.elsewhere.served[name])
             break  # one suffices to block the pool
+        for name in self.in_doubt.value & self._pools[pool].members.keys():
+            yield Used(_on_another_front(name))
+            break
         # Until the journals have been read, orphans may hold any hardware.
         if not self._orphans.known.is_set():
             yield Used("a resource that isn't configured any more")
@@ -172,6 +180,8 @@ class Pools:
         """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
         if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
+        if resource in self.in_doubt.value:
+            yield Used(_on_another_front(resource))
         for one in self._ended(self._of[resource]):
             # Its own holdings on another front aren't just any resource's: they are of the same hardware.
             if one.resource == _on_another_front(resource) and not one.known:
@@ -193,6 +203,7 @@ class Pools:
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
+        self.configs[config.name] = config
         if config.on == self._orphans.front:
             self._orphans.offered(config.name)
         else:
@@ -290,6 +301,7 @@ class Pools:
     def remove(self, name: str) -> None:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
         self._orphans.removed(name)
+        self.configs.pop(name, None)
         self.elsewhere.drop(name)
         self._leave(name)
         self._served.pop(name, None)

@@ -1,6 +1,7 @@
 """The kubelet's directory of each pod, named by the pod's uid: pods/<uid> in its --root-dir.
 
-cleanupOrphanedPodDirs is in pkg/kubelet/kubelet_volumes.go.
+A kubelet makes pods/ when it starts (setupDataDirs in pkg/kubelet/kubelet.go). cleanupOrphanedPodDirs is in
+pkg/kubelet/kubelet_volumes.go.
 """
 
 import contextlib
@@ -19,6 +20,8 @@ class RootDirectory:
         self._incarnation = incarnation
         self._made, root = incarnation.node.pod_directories, incarnation.node.root
         self._directory = root / "pods" if root is not None else None
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
 
     def make(self, uid: str) -> None:
         if self._directory is not None and "/" not in uid:

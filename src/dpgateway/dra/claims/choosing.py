@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from dpgateway.dra.claims.reading import Allocated, Result, parameters
 from dpgateway.dra.claims.records import Given
 from dpgateway.errors import RequestError
 from dpgateway.kit.observable import Signal
-from dpgateway.resource.front import Usage
+from dpgateway.model import hardware
+from dpgateway.resource.front import Unreleased, Usage
 from dpgateway.resource.granting import Granting
 
 
@@ -24,6 +25,33 @@ class Offering(Protocol):
 
     def id_of(self, pool: str, device: str) -> str | None:
         """The id of the device that a slice names so, published now or not; None if it isn't this resource's."""
+
+
+class OfferedElsewhere(NamedTuple):
+    """A resource that another front serves, as a claim sees it whose record is lost."""
+
+    granting: Granting
+    pool: str
+    """The pool that its slices had."""
+    name_of: Callable[[str], str]
+    """The name that a device had in them, by its id."""
+
+    @property
+    def usage(self) -> Usage:
+        return self.granting.inventory.usage
+
+    def id_of(self, pool: str, device: str) -> str | None:
+        devices = self.granting.inventory.ledger.devices if pool == self.pool else ()
+        return next((id_ for id_ in devices if self.name_of(id_) == device), None)
+
+    def recalled(self, ids: Iterable[str]) -> Mapping[str, Unreleased]:
+        """What the journals had of these ids, as far as it is known now."""
+        ledger, driver = self.granting.inventory.ledger, self.usage.value.driver
+        found = {id_: device for id_ in ids if (device := ledger.device(id_)) is not None}
+        return {
+            id_: Unreleased("", hardware=hardware(device), device=device.id, driver=driver)
+            for id_, device in found.items()
+        }
 
 
 Offerings = Mapping[str, Offering]

@@ -6,6 +6,9 @@ ahead of the disk, never behind it.
 Records may be lost: ``state_dir`` was new or is empty, or a person removed one. Until they were compared with the
 kubelet's claims (``reconciling``), and as long as the kubelet has a claim without a record, claims are in doubt, too.
 
+Claims without a record may have what another front offers by now: as long as there may be such claims, it gives nothing
+of the resources in question (``in_doubt``), unless no kubelet can tell of claims.
+
 A file that is no record stands for devices that nobody knows. While there is one, all that isn't in a record is in
 doubt: no claim gets devices, and ids that only the journals know stay in use. It is settled by its claim's end, by
 another preparation of its claim, or by a person who removes it.
@@ -81,10 +84,18 @@ class ClaimStore:
         self.records: dict[str, ClaimRecord] = {}
         """By uid. As on disk, but for a write that failed."""
         self.damaged: tuple[Damaged, ...] = ()
+        self.others: Callable[[], Mapping[str, str]] = dict
+        """The pool in slices of each resource that another front offers, by the resource's name."""
+        self.served_before: Collection[str] = ()
+        """Those that were served before claims were: these aren't taken away until the first comparison."""
+        self.in_doubt = Observable(frozenset[str]())
+        """Those of them that claims without a record may have devices of."""
         self.compared = False
         """Whether the records were compared with the kubelet's claims, by this gateway or an earlier one."""
-        self.lost = ""
-        """Why records are missing; empty if none is, as far as known."""
+        self.lost, self._lost_pools, self._blind = "", frozenset[str](), False
+        """Why records are missing, empty if none is, as far as known; the pools of their devices; and whether there is
+        no kubelet that can tell.
+        """
         self.gone: frozenset[str] = frozenset()
         """The claims, by uid, whose pods are gone for the scheduler, but may still have running containers."""
         self.doubt = Observable("")
@@ -100,6 +111,11 @@ class ClaimStore:
             names = {given.resource for one in found for given in one.given} - self.expected
             empty = ClaimHoldings(boot=self._boot)
             self._leave({name: replace(empty, resource=name).told(found, recalled=True) for name in names})
+        self._doubt_others()
+
+    async def complete(self) -> bool:
+        """Whether some gateway has compared the records with the kubelet's claims. Raises GatewayError."""
+        return await self.on_disk(lambda: self._files.complete)
 
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
@@ -153,6 +169,11 @@ class ClaimStore:
                 told[id_] = answer
         ids = frozenset(old.of(resource))
         return frozenset(id_ for id_ in ids if not told[id_]) if ids <= told.keys() else None
+
+    def recall(self, resource: str, given: Mapping[str, Unreleased]) -> None:
+        """A claim whose record is made again has these ids, of a resource that another front offers."""
+        self._remembered[resource] = {**self._remembered.get(resource, {}), **given}
+        self.usage(resource)
 
     def serves(self, resource: str) -> bool:
         """Whether it has listed, on whichever front. Raises RequestError if it isn't configured."""
@@ -249,16 +270,27 @@ class ClaimStore:
         if self.damaged and (gone := await self.on_disk(partial(self._files.gone, self.damaged))):
             self._settled(gone)
 
-    async def missing(self, why: str) -> None:
-        """The records were compared with the kubelet's claims; ``why``: of those that are missing, empty if none is.
-        Raises GatewayError, OSError.
+    def kubelet_is_mute(self) -> None:
+        """No kubelet can tell of claims here: it is one without DRA, or none of its sockets can be seen."""
+        self._blind = True
+        self._doubt_others()
+
+    def _doubt_others(self) -> None:
+        if self._loaded:
+            others, untold = self.others(), not (self.compared or self._blind)
+            lost = frozenset(name for name, pool in others.items() if self.damaged or pool in self._lost_pools)
+            self.in_doubt.set(lost | (others.keys() - set(self.served_before) if untold else frozenset()))
+
+    async def missing(self, why: str, pools: Collection[str] = ()) -> None:
+        """The records were compared with the kubelet's claims; ``why``: of those that are missing, empty if none is;
+        ``pools``: of their devices. Raises GatewayError, OSError.
         """
         if not self.compared and not why:
             await self.on_disk(self._files.completed)
             self.compared = True
         if why and why != self.lost:
             self._log.error("no claim gets devices: %s", why)
-        self.lost = why
+        self.lost, self._lost_pools = why, frozenset(pools)
         self._tell()
 
     def _settled(self, some: Collection[Damaged]) -> None:
@@ -280,6 +312,7 @@ class ClaimStore:
     def _tell(self, only: str = "", *, recalled: bool = False) -> None:
         """Tells the resources what their claims hold now."""
         self.doubt.set(self._why())
+        self._doubt_others()
         if not self._loaded:
             return
         for name, usage in self.by_resource.items():
