@@ -127,6 +127,46 @@ async def test_a_claim_that_was_allocated_anew_keeps_what_it_had_before(node: Cl
     assert "free" in await one(await claims.prepare([node.allocate("e", "b")]))
 
 
+async def test_a_claim_that_was_freed_and_allocated_anew_has_what_it_has_now(node: ClaimNode) -> None:
+    """Its pod was deleted by force while the kubelet was away, which asks again for the next pod once it is back."""
+    resource = Resource(lanes("release"), Device("a"), Device("b"))
+    claims, asked = await node.gateway(resource), node.allocate("c", "a")
+    await claims.prepare([asked])
+    allocate_anew(node, "b")
+    assert [it.device for it in await one(await claims.prepare([asked]))] == ["b"]
+    assert resource.lanes.released == ["a"]
+    assert [it.device for it in await one(await claims.prepare([node.allocate("e", "a")]))] == ["a"]
+
+
+@pytest.mark.parametrize("device", ["a", "b"])
+async def test_a_claim_that_was_allocated_anew_waits_for_the_pod_before(node: ClaimNode, device: str) -> None:
+    resource = Resource(lanes("release"), Device("a"), Device("b"))
+    claims, asked, asks, runs = await node.gateway(resource), node.allocate("c", "a"), [], ["uid-c"]
+    await claims.prepare([asked])
+    allocate_anew(node, device)
+
+    async def running(pods: frozenset[str]) -> frozenset[str]:
+        asks.append(pods)
+        return pods.intersection(runs)
+
+    claims.running = running
+    preparing = asyncio.create_task(claims.prepare([asked]))
+    await until(lambda: preparing.done() or len(asks) > 1)
+    assert not preparing.done()
+    runs.clear()
+    assert [it.device for it in await one(await preparing)] == [device]
+
+
+def allocate_anew(node: ClaimNode, device: str) -> None:
+    """Claim c gets this device, for another pod."""
+
+    def change(claim: Any) -> None:
+        claim["status"]["allocation"]["devices"]["results"][0]["device"] = device
+        claim["status"]["reservedFor"] = [{"resource": "pods", "name": "next", "uid": "uid-next"}]
+
+    node.store.update(("resourceclaims", "default", "c"), change)
+
+
 async def test_a_new_claim_waits_for_an_api_server_that_is_away(node: ClaimNode, simulated: Simulated) -> None:
     claims = await node.gateway(Resource(lanes(), Device("a")))
     asked = node.allocate("c", "a")

@@ -1,8 +1,8 @@
 """Prepares claims for the kubelet, and answers when they end.
 
 Theory of operation. A claim is prepared once, whatever pods use it and however often the kubelet asks: the answer comes
-from its record. What is on disk before each step begins (``claims.records``) says what another gateway, or this one
-after a kill, has to do::
+from its record, unless the API server says that it was allocated anew. What is on disk before each step begins
+(``claims.records``) says what another gateway, or this one after a kill, has to do::
 
     Prepare     record "preparing" -> driver: allocate, prepare -> CDI specs -> record "prepared" -> answer
     Unprepare   record "ending" -> no CDI specs -> released to the driver -> no record -> answer
@@ -47,6 +47,8 @@ from dpgateway.node.sandboxes import END_WITHIN, Running, outlasting
 PATIENCE = 40.0
 """Seconds that a call waits for the driver, or for another claim's end. The kubelet waits 45
 (pkg/kubelet/cm/dra/plugin)."""
+SOON = 2.0
+"""Seconds that the API server has to say whether a prepared claim is allocated as it was."""
 AGAIN = 0.5
 """Seconds until an API server that doesn't accept the account is asked again."""
 
@@ -180,7 +182,12 @@ class NodeClaims:
         if record is not None and record.phase is Phase.ENDING:
             raise RequestError(f"{record} is ending: its devices are being released")
         if record is not None and record.phase is Phase.PREPARED and record.boot == self.boot:
-            return _prepared(record)
+            if await self._has_it_still(record, asked):
+                return _prepared(record)
+            await self.ends.end(record)
+            if asked.uid in self.store.records:
+                raise RequestError(f"{record} was allocated anew, and its devices of before are being released yet")
+            record = None
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         found = await self._read(asked)
@@ -210,6 +217,22 @@ class NodeClaims:
         devices = "device" if extra["count"] == 1 else "devices"
         self._log.info("prepared %s: %d %s", new, extra["count"], devices, extra=extra)
         return _prepared(new)
+
+    async def _has_it_still(self, record: ClaimRecord, asked: Asked) -> bool:
+        """Whether a prepared claim is allocated to the devices of its record; they are taken for that if the API server
+        doesn't say. A kubelet that has started asks again for the next pod of a claim, whose pod before may have been
+        deleted by force meanwhile, and the claim with its devices given to others. Raises RequestError while a pod runs
+        that the claim isn't for any more.
+        """
+        try:
+            async with asyncio.timeout(SOON):
+                found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace)
+                now = allocated(found, self.driver, asked)
+        except (GatewayError, TimeoutError):
+            return True
+        before = frozenset(uid for uid, _ in record.pods).difference(uid for uid, _ in now.pods)
+        await self._pods_end(record, before, "be given to its next pod")
+        return same(record.given, now)
 
     async def _read(self, asked: Asked) -> Object | None:
         """The claim at the API server; None if it isn't there. A server that has just started may know no accounts yet,
@@ -292,22 +315,21 @@ class NodeClaims:
     async def _unprepare(self, asked: Asked) -> tuple[Prepared, ...]:
         record = self.store.records.get(asked.uid)
         if record is not None:
-            await self._pods_end(record)
+            await self._pods_end(record, frozenset(uid for uid, _ in record.pods), "end")
             await self.ends.end(record)
         elif (damaged := self.store.damage(asked.uid)) is not None:
             await self.ends.end_damaged(damaged)
         return ()
 
-    async def _pods_end(self, record: ClaimRecord) -> None:
-        """Waits for the containers of the claim's pods. Once a minute a kubelet asks for the end of the claims of pods
-        that it doesn't know any more (reconcileLoop in pkg/kubelet/cm/dra/manager.go): also of one that was deleted by
-        force and still has its grace period, which would share its device with the next pod (seen on 1.36 and 1.37).
-        Raises RequestError; the kubelet asks again.
+    async def _pods_end(self, record: ClaimRecord, pods: frozenset[str], what: str) -> None:
+        """Waits for the containers of these pods, before the claim may ``what``. Once a minute a kubelet asks for the
+        end of the claims of pods that it doesn't know any more (reconcileLoop in pkg/kubelet/cm/dra/manager.go): also
+        of one that was deleted by force and still has its grace period, which would share its device with the next pod
+        (seen on 1.36 and 1.37). Raises RequestError; the kubelet asks again.
         """
-        pods = frozenset(uid for uid, _ in record.pods)
         if running := await outlasting(self.running, lambda: pods, END_WITHIN):
             which = ", ".join(sorted(name for uid, name in record.pods if uid in running))
-            raise RequestError(f"{record} can't end yet: its pod still runs ({which}); was that deleted by force?")
+            raise RequestError(f"{record} can't {what} yet: its pod still runs ({which}); was that deleted by force?")
 
 
 async def _nobody_knows(_: frozenset[str]) -> None:
