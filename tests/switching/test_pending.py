@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from dpgateway.cluster.server import ClusterError
+from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import Phase
 from dpgateway.errors import OnOtherFront
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
+from dpgateway.resource.front import Usage
 from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.node_switch import NodeSwitch
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
@@ -114,6 +116,17 @@ async def test_a_list_that_fails_is_one_failure_for_all_groups(front, switch):
         with pytest.raises(ClusterError):
             await switch.pending(pool, since)
     assert front.lists == 1
+
+
+def test_an_allocate_that_waits_is_in_flight(front):
+    """For the containers before, for example. The device plugin would end under it."""
+    usage = Usage(ClaimHoldings())
+    facts, holdings = Stub(facts=Observable(DraFacts())), Stub(by_resource={NAME: usage})
+    parts: tuple[Any, Any, Any, Any] = front, facts, Stub(), holdings
+    one = NodeSwitch(*parts, Threads())
+    assert not one.in_flight([NAME])
+    usage.allocating += 1
+    assert one.in_flight([NAME])
 
 
 async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_path):

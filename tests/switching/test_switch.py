@@ -181,6 +181,14 @@ async def test_settling_begins_anew(rig, what):
     assert await rig.after(SETTLING) is D
 
 
+async def test_an_allocate_that_ends_without_a_grant_is_noticed_soon(rig):
+    """It changes nothing else that anybody tells of."""
+    await rig.after(0)
+    rig.know(allocatable={})
+    rig.flying = True
+    assert await rig.switch.step() <= LOOK
+
+
 async def test_a_node_that_shows_devices_for_ever_gets_them_back(rig):
     assert await rig.after(0) is LP
     assert await rig.after(PATIENCE - 1) is LP
@@ -690,6 +698,18 @@ class TestFirst:
         assert await first.after(0) is D
         assert first.switch.begun.is_set()
         assert first.moves == [], "nothing serves it yet"
+
+    @pytest.mark.parametrize("recorded", [False, True])
+    async def test_a_gateway_that_is_killed_at_its_choice(self, first, recorded):
+        """Its successor chooses again, or begins there although it doesn't know yet what DRA needs."""
+        if recorded:
+            await first.after(0)
+            first.know(classes=None)
+        first.begin()
+        first.switch.begun.clear()
+        first.switch.locked.add(NAME)
+        assert await first.after(0) is D
+        assert first.switch.begun.is_set()
 
     async def test_it_waits_for_what_dra_needs(self, first):
         first.know(registered=Fact(False, "not registered", first.now))

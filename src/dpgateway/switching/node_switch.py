@@ -284,8 +284,9 @@ class NodeSwitch:
         return all(self._gateway.streams(name) for name in names)
 
     def in_flight(self, names: Iterable[str]) -> bool:
-        usages = self._holdings.by_resource
-        return any(name in usages and usages[name].value.in_flight for name in names)
+        known = self._holdings.by_resource
+        usages = [known[name] for name in names if name in known]
+        return any(one.allocating or one.value.in_flight for one in usages)
 
     async def move(self, names: Iterable[str]) -> None:
         await self._gateway.move(names)

@@ -82,7 +82,7 @@ class SwitchedResources(Protocol):
         """Whether a kubelet streams the device plugin's lists of all of these. None does while it is away."""
 
     def in_flight(self, names: Iterable[str]) -> bool:
-        """Whether an Allocate of one of these is under way."""
+        """Whether an Allocate of one of these is under way, also one that waits: nobody tells of its end."""
 
     async def move(self, names: Iterable[str]) -> None:
         """Restarts those that aren't on the front of their group's state."""
@@ -265,13 +265,14 @@ class FrontSwitch:
         devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
         kept = self._kept()
         missing = (*choice.obstacles, *choice.unknown, *filter(None, [kept]))
-        if missing or devices is None or devices or self._resources.in_flight(self.group.names):
+        flying = self._resources.in_flight(self.group.names)
+        if missing or devices is None or devices or flying:
             self._settled = None
             no_device = "the Node to show no device of the device plugin" + _listed(devices or {})
             self.waits_for = missing[0] if missing else no_device
             if waited > PATIENCE:
                 return await self._enter(P, f"for {PATIENCE:g} s it waited for {self.waits_for}", now)
-            return LOOK if kept else max(1.0, PATIENCE - waited)
+            return LOOK if kept or flying else max(1.0, PATIENCE - waited)
         if (wait := self._settling(SETTLING, now)) > 0:
             self.waits_for = "pods that were bound before"
             return wait
