@@ -78,6 +78,27 @@ async def test_a_claim_whose_pod_goes_on_doesn_t_end(node: ClaimNode) -> None:
     assert (node.records["c"]["phase"], resource.lanes.released) == ("prepared", [])
 
 
+async def test_a_gateway_that_is_killed_while_an_end_waits_for_a_pod(node: ClaimNode) -> None:
+    """Nothing has ended yet, so the kubelet asks its successor."""
+    killed, asked, pods = (
+        await node.gateway(ClaimedResource(lanes(), Device("a"))),
+        node.allocate("c", "a"),
+        Pods("uid-c"),
+    )
+    await killed.prepare([asked])
+    killed.running = pods.running
+    ending = asyncio.ensure_future(killed.unprepare([asked]))
+    await until(lambda: pods.asked > 1)
+
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims = await node.gateway(resource, patience=IN_VAIN)
+    assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
+    assert (node.records["c"]["phase"], resource.lanes.released) == ("prepared", [])
+    assert await one(await claims.unprepare([asked])) == ()
+    assert (node.records, resource.lanes.released) == ({}, ["a"])
+    ending.cancel()
+
+
 async def test_an_end_that_was_begun_goes_on_by_itself(node: ClaimNode) -> None:
     await begun(node)
     resource = ClaimedResource(lanes("release"), Device("a"))

@@ -115,6 +115,27 @@ async def test_gateways_killed_on_the_way(cluster, gateway, short_path):
     assert devices(cluster, "old", "new", "back").keys() >= {"old", "back"}
 
 
+@pytest.mark.parametrize("recorded", [False, True], ids=["before", "after"])
+async def test_a_gateway_killed_at_its_first_choice(cluster, gateway, short_path, recorded):
+    """Before, or after, the record of it."""
+    kubelet = cluster.node("1.37", root=short_path, name="node")
+    await kubelet.start()
+    await cluster.run("agent", {"c": {}}, within=BUSY)
+    for pod in ("first", "second"):
+        cluster.create(pod, {"c": {THING: 1}})
+    await gateway.start(things())
+    if recorded:
+        await until(lambda: any((short_path / "state" / "dra" / "fronts").glob("*.json")), BUSY)
+    else:
+        await gateway.said("serving 1 resource", seconds=BUSY)
+    await gateway.end(signal.SIGKILL)
+    await gateway.start()
+    for pod in ("first", "second"):
+        await cluster.until(pod, "Running", within=BUSY)
+        assert cluster.allocated(pod) != []
+    assert devices(cluster, "first", "second").keys() == {"first", "second"}
+
+
 async def test_a_newer_gateway_takes_over_on_either_front(cluster, gateways, short_path):
     kubelet = cluster.node("1.37", root=short_path, name="node")
     await kubelet.start()
