@@ -114,6 +114,29 @@ async def test_a_held_device_leaves_those_of_other_hardware(gateway, cluster):
     await cluster.run("others", {"c": {OTHER: 2}})
 
 
+class Boards(Scripted):
+    """A driver whose devices name their hardware."""
+
+    def devices(self):
+        return [Device("a", hardware=("board 1",)), Device("b", hardware=("board 2",))]
+
+
+@pytest.mark.parametrize("pool", [None, "boards"])
+@pytest.mark.parametrize("first", ["deviceplugin", "dra"])
+async def test_a_front_without_the_other_one_s_journal_gives_nothing_twice(short_path, cluster, first, pool):
+    """What that gave are ids alone, and the present devices have their hardware."""
+    lives = [Gateway(short_path, cluster) for _ in range(2)]
+    fronts = (first, "dra" if first == "deviceplugin" else "deviceplugin")
+    for number, (life, front) in enumerate(zip(lives, fronts, strict=True)):
+        life.serve(configured(driver_class=Boards, front=front, pool=pool))
+        await until(partial(offered_by, cluster, front))
+        await cluster.run(f"pod-{number}", {"c": {NAME: 1}})
+        await life.end()
+        for journal in [one for one in (short_path / "state").iterdir() if one.is_file()]:
+            journal.unlink()
+    assert {cluster.given(f"pod-{number}")["c"]["envs"]["GOT"] for number in range(2)} == {"a", "b"}
+
+
 async def test_a_front_for_good_and_back(gateway, cluster, caplog):
     """The state of the first time isn't that of the second one."""
     caplog.set_level("INFO")
@@ -200,6 +223,11 @@ async def test_a_newer_gateway_learns_where_the_older_one_went(gateway, cluster,
         await older.said("handed dra.example.com over")
         await until(lambda: slices(cluster, OTHER))
         assert {one["metadata"]["uid"] for one in slices(cluster, NAME)} == before
+
+
+def offered_by(cluster, front):
+    """Whether this front offers the devices, and the other one none."""
+    return (bool(cluster.devices(DRIVER)), bool(allocatable(cluster))) == (front == "dra", front == "deviceplugin")
 
 
 def allocatable(cluster):

@@ -265,6 +265,10 @@ class Inventory:
         pool.join(self)
         self.exclude()
 
+    def device(self, offered: str) -> Device | None:
+        """The present device of an offered id."""
+        return self.ledger.device(offered)
+
     def used(self) -> Used:
         """Freed ids count as used until their release, unless there is no driver to release them to."""
         return used(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)

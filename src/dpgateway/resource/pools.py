@@ -22,6 +22,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import KubeletError
 from dpgateway.kit.observable import Observable
+from dpgateway.model import Device
 from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.front import InUse, Unreleased, Usage
 from dpgateway.resource.orphans import Orphans, Record, recorded
@@ -45,6 +46,9 @@ class Member(Protocol):
     def name(self) -> str: ...
 
     def used(self) -> Used: ...
+
+    def device(self, offered: str) -> Device | None:
+        """The present device of an offered id."""
 
     def exclude(self, others: Sequence[Used]) -> None:
         """Excludes the hardware that ``others`` use."""
@@ -194,12 +198,19 @@ class Pools:
         for name, holdings in self._orphans.usages.items():
             if self._of.get(name, pool) is pool:
                 whose = name if name not in self._of else _on_another_front(name)
-                yield used(whose, holdings.value, lambda _: None, untold=False)
+                yield used(whose, holdings.value, self._device_of(name), untold=False)
         for name, in_use in self.left.value.items():
             if self._of.get(name, pool) is pool:
-                yield used(_on_another_front(name), in_use, lambda _: None, untold=False)
+                yield used(_on_another_front(name), in_use, self._device_of(name), untold=False)
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
+
+    def _device_of(self, name: str) -> Callable[[str], Device | None]:
+        """What finds the present device of an id that the other front gave, if the journal that had its hardware is
+        lost. A resource has the same ids on both.
+        """
+        member = self._served.get(name) if name in self._of else None
+        return member.device if member is not None else lambda _: None
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
