@@ -554,9 +554,13 @@ class TestRun:
         hidden = run.folder / "hidden"
         hidden.mkdir(mode=0o755 if mode == 0o600 else mode)
         (hidden / "config.yaml").touch(mode)
-        code, (*_, line) = run.fails("--config=hidden/config.yaml", as_nobody=True)
+        code, lines = run.fails("--config=hidden/config.yaml", as_nobody=True)
         assert code == 2
-        assert json.loads(line)["message"] == (
+        told = [json.loads(line)["message"] for line in lines]
+        # On a machine that has a gateway: it isn't known where this one would keep its state.
+        if told[-1].startswith("the last good configuration can't be used: "):
+            told.pop()
+        assert told[-1] == (
             "hidden/config.yaml: found a path that can't be read (Permission denied), expected a readable file or "
             "directory; let uid 65534 read it, or run as root"
         )

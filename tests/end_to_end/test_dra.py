@@ -213,8 +213,8 @@ async def test_what_a_claim_has_is_not_on_the_list_of_a_device_plugin(node, kube
     await until(lambda: not node.devices)
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-async def test_what_a_counted_claim_has_is_healthy_and_given_to_nobody(node, kubelet, gateway, restarts):
+async def counted(node, kubelet, gateway, *, restarts):
+    """A claim of a pod that the scheduler counts has one device of the device plugin, and a pod the other one."""
     node.store.create("deviceclasses", "", {"metadata": {"name": "things"}, "spec": {"extendedResourceName": NAME}})
     more = {"timeouts": {"allocate": "8s"}}  # of which an Allocate waits half for a claim's end
     await gateway.start(resource(**more))
@@ -230,14 +230,22 @@ async def test_what_a_counted_claim_has_is_healthy_and_given_to_nobody(node, kub
         gateway.reload(resource("deviceplugin", **more))
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
 
-    # The kubelet is led to the other device, and gets this one only if there is no other: then it is refused.
+    # The kubelet is led to the device that is free.
     assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
     assert kubelet.devices("one", "c")["container"][NAME].keys() == {"node-1"}
+    return claim
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_a_counted_claim_has_is_healthy_and_given_to_nobody(node, kubelet, gateway, restarts):
+    await counted(node, kubelet, gateway, restarts=restarts)
     refused = await kubelet.admit("two", {"c": {NAME: 1}})
     assert f"device node-0 is withheld: held as {NAME} on the other front by default/owner" in refused["error"]
 
-    # It waits for the claim's end, too.
-    waits = asyncio.create_task(kubelet.admit("three", {"c": {NAME: 1}}))
+
+async def test_what_a_counted_claim_has_is_given_after_its_end(node, kubelet, gateway):
+    claim = await counted(node, kubelet, gateway, restarts=False)
+    waits = asyncio.create_task(kubelet.admit("two", {"c": {NAME: 1}}))
     assert await node.unprepare(claim) == ""
     assert (await waits)["ok"]
 
