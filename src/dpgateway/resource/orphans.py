@@ -81,6 +81,8 @@ class Orphans:
         """`_strikes` contains what is being removed from journals, keyed by resource."""
         self._leaked: set[tuple[str, str, int | None]] = set()
         """The freed ids seen so far: resource, id, and time of the grant."""
+        self._owed: dict[str, set[str]] = {}
+        """`_owed` contains the ids that this front's journals have, and another front releases, keyed by resource."""
 
     async def run(self, changed: Callable[[], None], owe: Owe = lambda *_: False, record: Record = recorded) -> None:
         """Calls ``changed`` whenever the holdings may have changed; never returns. ``owe``: of freed ids of a resource
@@ -198,12 +200,13 @@ class Orphans:
 
     async def _review(self, resource: str, owe: Owe, record: Record) -> frozenset[tuple[str, str]]:
         """Logs the resource's freed ids of drivers with ``release``, unless it has a driver to release to; and forgets
-        it once no container holds any of its ids. Returns those, with the resource, of which that isn't known yet.
+        it once no container holds any of its ids. Returns those, with the resource, of which that isn't known yet, or
+        isn't on disk yet.
         """
         holdings = self.usages[resource].value
         moved = resource in self._moved
         reason = "another front offers the resource now" if moved else "the resource isn't configured any more"
-        owed, undecided = set[str](), set[tuple[str, str]]()
+        owed, undecided = self._owed.setdefault(resource, set()), set[tuple[str, str]]()
         for id_ in sorted(holdings.freed):
             entry = holdings.unreleased[id_]
             known = resource, id_, entry.since  # a reread journal has it again
@@ -222,14 +225,19 @@ class Orphans:
                 owed.add(id_)
             else:
                 leak(_log, resource, holdings, id_, reason)
-        # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
-        unknown = moved and not (holdings.known and holdings.remembers)
-        if not holdings.last_known and not unknown and not undecided:
-            del self.usages[resource]
-            self._all.drop(resource)
-        # Until one of the journals tells of a release, a gateway that is killed leaves it to nobody.
+        # Until one of the journals tells of a release, a gateway that is killed leaves it to nobody. A resource that
+        # isn't served yet, as at a gateway's start, writes none.
         if owed and await record(resource):
             await self._strike(resource, owed)
+            owed.clear()
+        undecided.update((resource, id_) for id_ in owed)
+        # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
+        unknown = moved and not (holdings.known and holdings.remembers)
+        usage = self.usages.get(resource)
+        same = usage is not None and usage.value is holdings  # else they changed while the disk was busy
+        if same and not holdings.last_known and not unknown and not undecided:
+            del self.usages[resource], self._owed[resource]
+            self._all.drop(resource)
         return frozenset(undecided)
 
     async def struck(self, resource: str) -> None:
