@@ -56,8 +56,15 @@ async def moved(_names):
 @pytest.fixture
 def switch(front):
     facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None, move=moved)
-    parts: tuple[Any, Any, Any, Any] = front, facts, gateway, Stub(by_resource={})
+    holdings = Stub(by_resource={}, node=Stub(appeared=Observable(None)))
+    parts: tuple[Any, Any, Any, Any] = front, facts, gateway, holdings
     return NodeSwitch(*parts, Threads())
+
+
+async def test_how_long_a_kubelet_has_run(switch):
+    assert switch.age() == 0
+    switch._holdings.node.appeared.set((time.monotonic() - 7, "kubelet"))
+    assert 7 <= switch.age() < 60
 
 
 async def test_claims_are_listed_once_and_then_told_by_records(front, switch):

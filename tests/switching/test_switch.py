@@ -13,6 +13,7 @@ from dpgateway.switching.choosing import BETWEEN, Group
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.states import LARGEST, SwitchFiles, SwitchRecord, SwitchState
 from dpgateway.switching.switch import (
+    ADMITTING,
     FIRST,
     LIST_AGAIN,
     LOOK,
@@ -40,6 +41,7 @@ class Rig:
         self.other = ""
         self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
         self.earlier = False
+        self.started = 0.0
         self.begin()
 
     def begin(self):
@@ -72,6 +74,9 @@ class Rig:
 
     def streams(self, names):
         return self.kubelet
+
+    def age(self):
+        return self.now - self.started
 
     def in_flight(self, names):
         return self.flying
@@ -150,6 +155,14 @@ async def test_nothing_moves_while_the_kubelet_is_away(rig):
     rig.kubelet = True
     await rig.after(LOOK)
     assert await rig.after(SETTLING) is D
+
+
+async def test_a_kubelet_that_has_just_started_admits_its_pods_first(rig):
+    rig.started = rig.now
+    assert await rig.after(1) is P
+    assert "waited for the kubelet" in rig.switch.waits_for
+    assert await rig.switch.step() == ADMITTING - 1
+    assert await rig.after(ADMITTING - 1) is LP
 
 
 async def test_to_dra_once_the_node_shows_no_device(rig):

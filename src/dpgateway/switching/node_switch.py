@@ -283,6 +283,10 @@ class NodeSwitch:
     def streams(self, names: Iterable[str]) -> bool:
         return all(self._gateway.streams(name) for name in names)
 
+    def age(self) -> float:
+        kubelet = self._holdings.node.appeared.value
+        return 0.0 if kubelet is None else time.monotonic() - kubelet[0]
+
     def in_flight(self, names: Iterable[str]) -> bool:
         known = self._holdings.by_resource
         usages = [known[name] for name in names if name in known]

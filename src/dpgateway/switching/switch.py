@@ -5,9 +5,9 @@ when to look again; it is called after each change of anything. So a gateway tha
 
 - Only the gateway that serves all resources of the group acts. Another one, which waits for a handover, reads the state
   from disk from time to time, because it has to begin on the right front; so does each resource before it is served.
-- To DRA: the scheduler takes the device plugin for as long as the Node shows a device. The kubelet writes its Node each
-  10 s, so the list is emptied first, slices are published when the Node shows nothing any more, and SETTLING later.
-  Allocates of pods that come in between are served, and count.
+- To DRA: the pods that waited for a kubelet come first. The scheduler takes the device plugin for as long as the Node
+  shows a device. The kubelet writes its Node each 10 s, so the list is emptied first; slices are published when the
+  Node shows nothing any more, and SETTLING later. Allocates of pods that come in between are served, and count.
 - Back: slices are deleted first; what the scheduler had in hand is written SETTLING_CLAIMS later. Then, at random
   within SPREAD, claims are listed. A claim may be allocated long before it is prepared, because volumes are attached
   before. So claims that are allocated here and not prepared yet are waited for, up to PENDING; later ones are refused,
@@ -39,6 +39,9 @@ from dpgateway.switching.choosing import ChosenFront, FrontChoice, Group, choose
 from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 
+ADMITTING = 5.0
+"""Seconds from a kubelet's start for which no group leaves the device plugin: the kubelet admits the pods that were
+bound while it was away, one after the other, and would refuse them."""
 SETTLING = 2.0
 """Seconds from the Node without devices until slices are published: a pod that was bound before has come by then."""
 PATIENCE = 120.0
@@ -80,6 +83,9 @@ class SwitchedResources(Protocol):
 
     def streams(self, names: Iterable[str]) -> bool:
         """Whether a kubelet streams the device plugin's lists of all of these. None does while it is away."""
+
+    def age(self) -> float:
+        """The seconds since the kubelet has started."""
 
     def in_flight(self, names: Iterable[str]) -> bool:
         """Whether an Allocate of one of these is under way, also one that waits: nobody tells of its end."""
@@ -206,8 +212,7 @@ class FrontSwitch:
         self.choice = choice = choose(self._facts.value, group, front, now, earlier)
         self.waits_for = ""
         if record.state is P and choice.front == "dra":
-            self.waits_for = self._kept()
-            return LOOK if self.waits_for else await self._enter(LP, choice.because, now)
+            return await self._quit_plugin(choice, now)
         if record.state is D and choice.front == "deviceplugin":
             return await self._enter(LD, choice.because, now)
         if record.state.leaving:
@@ -256,6 +261,15 @@ class FrontSwitch:
             self._read = now  # what isn't on disk isn't written: the disk may be another gateway's by now
             await self._resources.move(names)
         return LOOK
+
+    async def _quit_plugin(self, choice: FrontChoice, now: float) -> float:
+        self.waits_for = self._kept()
+        if self.waits_for:
+            return LOOK
+        if (age := self._resources.age()) < ADMITTING:
+            self.waits_for = "pods that waited for the kubelet, which has just started"
+            return ADMITTING - age
+        return await self._enter(LP, choice.because, now)
 
     async def _leave_plugin(self, choice: FrontChoice, now: float) -> float:
         if choice.front != "dra":
