@@ -274,6 +274,38 @@ async def test_what_another_front_releases_is_in_one_of_the_journals(watched, fa
     assert asked == [(SERVED, {"b0"})] * (failures + 1)
 
 
+@pytest.mark.parametrize("then", ["removed", "offered"])
+async def test_what_is_owed_is_forgotten_with_its_resource(watched, then):
+    """Removed, nobody writes it down, and it isn't waited for; back on this front, its journal is its own."""
+    had, failed = {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")}, asyncio.Event()
+    journal, on_disk = watched.journal(SERVED, had), False
+
+    async def record(resource):
+        failed.set()
+        return on_disk
+
+    watched.left.moved(SERVED)
+    watched.run(lambda *_: True, record=record)
+    usage = watched.node.by_resource[SERVED]
+    await until(lambda: usage.value.remembers)
+    usage.set(usage.value.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    await failed.wait()
+    await turns()
+    getattr(watched.left, then)(SERVED)
+    if then == "removed":
+        await until(lambda: not watched.left.usages)
+        return
+    # It is given again, and moves once more with what a container has.
+    usage.set(
+        usage.value.ended(frozenset()).noted({"b0": Noted(containers=frozenset([Container("uid", "c")]))}, 1.0, 1.0)
+    )
+    on_disk = True
+    watched.left.moved(SERVED)
+    await turns(50)
+    await watched.left.struck(SERVED)
+    assert journal.load() == had
+
+
 async def test_a_leak_of_a_resource_on_another_front(watched, caplog):
     watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
     watched.run()

@@ -176,6 +176,7 @@ class Orphans:
     def offered(self, resource: str) -> None:
         """The resource is configured for this front, perhaps again."""
         self._moved.discard(resource)
+        self._owed.pop(resource, None)  # its journal has a writer again
         self._all.add(resource)
         self.usages.pop(resource, None)
 
@@ -188,6 +189,7 @@ class Orphans:
     def removed(self, resource: str) -> None:
         """The resource is no longer configured."""
         self._moved.discard(resource)
+        self._owed.pop(resource, None)  # nobody releases them
         if resource in self._all.by_resource:
             self.add(resource)
 
@@ -230,13 +232,15 @@ class Orphans:
         if owed and await record(resource):
             await self._strike(resource, owed)
             owed.clear()
-        undecided.update((resource, id_) for id_ in owed)
+        if resource in self._moved:  # still
+            undecided.update((resource, id_) for id_ in owed)
         # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
         unknown = moved and not (holdings.known and holdings.remembers)
         usage = self.usages.get(resource)
         same = usage is not None and usage.value is holdings  # else they changed while the disk was busy
         if same and not holdings.last_known and not unknown and not undecided:
-            del self.usages[resource], self._owed[resource]
+            del self.usages[resource]
+            self._owed.pop(resource, None)
             self._all.drop(resource)
         return frozenset(undecided)
 
