@@ -190,12 +190,37 @@ async def test_the_lock_is_free_at_the_end(tmp_path):
 @pytest.mark.parametrize("lent", [False, True])
 async def test_what_is_lent_stays_the_other_gateways(tmp_path, lent):
     mine = await acquired(tmp_path)
-    if lent:
-        mine.lend()
+    borrowed = os.dup(mine.lend()) if lent else None
     mine.join("p")
     assert ("pool p" in mine.path.read_text(), mine.undivided) == (not lent, not lent)
     mine.end()
     assert mine.path.exists() == lent
+    if borrowed is not None:
+        os.close(borrowed)
+
+
+@pytest.mark.parametrize("first", ["lender", "borrower"])
+async def test_the_last_of_two_owners_removes_the_lock(tmp_path, first):
+    """A lender may take the resource back, until it has let go."""
+    lender, waits = await acquired(tmp_path), Ownership(tmp_path, NAME)
+    borrower = Ownership(tmp_path, NAME)
+
+    async def ask():
+        return os.dup(lender.lend())
+
+    await borrower.acquire(ask)
+    waiting = asyncio.ensure_future(waits.acquire())
+    await turns()
+    found = lender.path.stat().st_ino
+    one, another = (lender, borrower) if first == "lender" else (borrower, lender)
+    one.end()
+    assert lender.path.stat().st_ino == found
+    assert not waiting.done()
+    another.end()
+    await waiting
+    assert waits.undivided
+    waits.end()
+    assert not waits.path.exists()
 
 
 async def test_waiting_for_the_end_takes_nothing(tmp_path):

@@ -212,8 +212,6 @@ class Plugin:
         try:
             await self._endpoint.close()
         finally:
-            if self._newer.borrows:
-                self.resource.ownership.release()
             self.resource.ownership.end()
         self._older.close()
         self._newer.close()

@@ -103,7 +103,8 @@ class Ownership:
     """The ownership of one resource. Used from the event loop.
 
     ``_descriptor`` is the locked file while this gateway is an owner; ``_lent`` says that it isn't the only one,
-    ``_kept`` that another object of this gateway has it next.
+    ``_borrowed`` that the one that lent it may be an owner still, ``_kept`` that another object of this gateway has it
+    next.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Ownership:
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self._descriptor: int | None = None
-        self._lent = self._kept = False
+        self._lent = self._borrowed = self._kept = False
 
     async def acquire(self, ask: Ask | None = None) -> None:
         """Returns when this gateway is the owner: the other one has ended, or has lent the lock to ``ask``.
@@ -152,6 +153,7 @@ class Ownership:
             try:
                 with naming(self.path):
                     self._descriptor = await self._locked(descriptor, ask)
+                    self._borrowed = self._descriptor != descriptor
             finally:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
@@ -218,7 +220,7 @@ class Ownership:
 
     def take_back(self) -> None:
         """Breaks off a handover: the successor, which was told, has to let go."""
-        self._lent = False
+        self._lent = self._borrowed = False  # who may lend it has no lender any more
         self._sign()
 
     def release(self) -> None:
@@ -234,7 +236,7 @@ class Ownership:
     def pass_on(self, to: Ownership) -> None:
         """Gives a lock that was kept to this gateway's next plugin of the resource."""
         if self._descriptor is not None and not self._lent:
-            to.waited = self.waited
+            to.waited, to._borrowed = self.waited, self._borrowed
             to._descriptor, self._descriptor = self._descriptor, None
         self.forgo()
 
@@ -247,7 +249,15 @@ class Ownership:
         """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
         if self._kept and not self._lent:
             return
-        if self.undivided:
+        last = self._is_found()
+        if last and (self._lent or self._borrowed):
+            # Only the kernel knows whether the borrower, or the lender, still has a copy of the descriptor.
+            self.release()
+            try:
+                last = self.try_to_acquire()
+            except (KubeletError, OSError):
+                last = False
+        if last:
             with contextlib.suppress(OSError):
                 self.path.unlink()
         self.release()

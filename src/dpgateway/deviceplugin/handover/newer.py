@@ -57,12 +57,7 @@ class NewerSide:
         """The gateway that lent the lock; closed once its streams, or the gateway, have ended."""
         self._api = ""
         """The API in which the older gateway is registered, by name."""
-        self._may_register = self._over = False
-
-    @property
-    def borrows(self) -> bool:
-        """Whether the gateway that lent the lock may take the resource back."""
-        return self._older is not None and not self._over
+        self._may_register = False
 
     @property
     def took_over(self) -> bool:
@@ -105,7 +100,7 @@ class NewerSide:
             wrong = f"expected {self._ownership.path}, locked, found another descriptor"
         else:
             self._hang_up()  # an earlier lender's lock was in a folder that has been replaced since
-            self._older, self._api, self._over = older, api, False
+            self._older, self._api = older, api
             return descriptors[0]
         for descriptor in descriptors:
             os.close(descriptor)
@@ -153,7 +148,6 @@ class NewerSide:
         finally:
             telling.cancel()
         older.close()
-        self._over = True
 
     @staticmethod
     async def _hear(older: Peer, expected: str) -> None:
