@@ -1,3 +1,4 @@
+import asyncio
 import logging
 import os
 import shutil
@@ -6,6 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from tests.support.logs import Records
@@ -26,6 +28,16 @@ def no_gateways_own_socket():
         os.environ["DPGATEWAY_CONTROL_SOCKET"] = f"{directory}/control.sock"
         yield
         del os.environ["DPGATEWAY_CONTROL_SOCKET"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def grpc_for_all_tests():
+    """As in a gateway: grpc.aio isn't shut down once a test has no channel and no server any more."""
+
+    async def hold():
+        grpc.aio.init_grpc_aio()
+
+    asyncio.run(hold())
 
 
 @pytest.fixture

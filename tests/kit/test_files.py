@@ -17,7 +17,10 @@ def make_link(path):
 
 def test_a_file_is_read_whole_with_what_is_known_of_it(path):
     path.write_bytes(b"123")
-    assert read(path, 3) == (b"123", path.stat())
+    content, status = read(path, 3)
+    assert content == b"123"
+    assert os.path.samestat(status, path.stat())
+    assert (status.st_size, status.st_mtime_ns) == (3, path.stat().st_mtime_ns)
 
 
 def test_a_file_longer_than_it_may_be_is_refused(path):
