@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import grpc.aio
 import uvloop
 
 from dpgateway.daemon import signals
@@ -152,6 +153,9 @@ def run(daemon: Daemon) -> None:
 
     async def main() -> None:
         signals.follow(daemon.ending.tell, daemon.reloading.ask)
+        # grpc.aio shuts down with its last channel or server, perhaps in a garbage collection, and waits there for its
+        # thread: with grpcio 1.85 now and then for ever. So it is held for the life of the process.
+        grpc.aio.init_grpc_aio()
         await replace(daemon, closing=last_word).serve()
         log.finish(LAST_LINES)
         os._exit(0)
