@@ -212,5 +212,5 @@ class KubeletCalls:
         have = [noted.pods for noted in (value.note or {}).values()] if up_to_date else []
         had = [self._before.get(id_, frozenset[str]()) for id_ in ids]
         # Another gateway may have allocated: the notes of this pod and of those before tell of it, too.
-        noted = [value.taken_back.get(id_, frozenset[str]()) for id_ in ids if id_ in (value.note or ())]
+        noted = [value.struck.of(id_) for id_ in ids if id_ in (value.note or ())]
         return frozenset().union(*had, *noted).difference(value.gone, *have)

@@ -433,7 +433,7 @@ async def test_a_pod_that_is_listed_again_has_its_devices_again(running):
 async def test_a_pod_that_the_kubelet_has_struck_has_its_devices_while_it_runs(running, static):
     """It was deleted by force, or its manifest is gone, and the note was written for another pod's Allocate."""
     running.cri.static = {"uid-a"} if static else set()
-    await until(lambda: running.value.asks)
+    await until(lambda: running.value.struck.asks)
     running.kubelet.answers["v1"] = encoded()
     now = time.monotonic()
     running.holdings.set(running.value.noted({}, now, now))
@@ -449,7 +449,7 @@ async def test_whether_the_runtime_tells_is_known_before_the_first_pod(asked):
     asked.holdings.set(Holdings().remembered({}).new_kubelet(0.0, "kubelet").noted({}, 1.0, 1.0))
     await asked.cri.start()
     asked.start()
-    await until(lambda: asked.value.asks)
+    await until(lambda: asked.value.struck.asks)
     asked.holdings.set(asked.value.noted(NOTE, 2.0, 2.0).noted({}, 3.0, 3.0))
     assert asked.value.freed == frozenset()
     await asked.cri.stop()
@@ -461,7 +461,7 @@ async def test_without_a_runtime_the_pod_s_cgroup_says_whether_it_runs(asked):
     running.parent.mkdir(parents=True)
     running.write_text("populated 1\n")
     asked.start()
-    await until(lambda: asked.value.asks)
+    await until(lambda: asked.value.struck.asks)
     asked.holdings.set(asked.value.noted({"a": Noted((), frozenset({Container(uid, "main")}))}, now, now))
     asked.kubelet.answers["v1"] = encoded()
     asked.holdings.set(asked.value.noted({}, now, now))

@@ -11,16 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dpgateway.deviceplugin.holdings.values import CLOCK_STEP, DOUBT, LINGER, Holdings
 from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.resource.front import NOTED_WITHIN, Unreleased
+from tests.support.notes import note_of, noted_of
 
 NOW = 1_700_000_000.0
 
 
 def note(*ids):
     return dict.fromkeys(ids, Noted())
-
-
-def noted_of(uid):
-    return Noted(containers=frozenset([Container(uid, "c")]))
 
 
 def noted(*ids, written=NOW, now=NOW):
@@ -136,131 +133,6 @@ def test_what_is_freed_is_told_once():
     assert holdings.released(holdings.freed).noted(note(), NOW + 2, NOW + 2).freed == {"b"}
 
 
-def test_what_a_kubelet_has_struck_is_free_once_nothing_of_the_pod_runs():
-    had = {"a": noted_of("p"), "b": noted_of("q")}
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset()).noted(had, NOW, NOW)
-    struck, both = holdings.noted({}, NOW + 1, NOW + 1), frozenset({"p", "q"})
-    assert struck.freed == frozenset()
-    assert struck.taken == {"a", "b"}
-    assert struck.told(frozenset({"p"}), both).freed == {"b"}
-    assert struck.told(frozenset(), both).freed == {"a", "b"}
-    assert not struck.told(frozenset(), both).only_gave_since(struck)
-    assert struck.told(frozenset(), frozenset({"q"})).freed == {"b"}, "nobody has asked about the other pod"
-    assert struck.ended(frozenset({"p"})).freed == {"a"}
-
-
-def test_what_a_kubelet_has_struck_is_free_if_no_runtime_tells():
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted({"a": noted_of("p")}, NOW, NOW)
-    struck = holdings.noted({}, NOW + 1, NOW + 1)
-    assert struck.freed == {"a"}
-    assert struck.told(None, frozenset({"p"})).freed == {"a"}
-
-
-def test_a_static_pod_that_was_started_again_hasn_t_what_it_had():
-    """It has the uid that it had."""
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted({"a": noted_of("p")}, NOW, NOW)
-    struck, runs = holdings.noted({}, NOW + 1, NOW + 1), frozenset({"p"})
-    again = struck.told(runs, runs).noted({"b": noted_of("p")}, NOW + 2, NOW + 2)
-    assert struck.told(runs, runs).freed == frozenset()
-    assert again.told(runs, runs).freed == {"a"}
-
-
-def test_a_runtime_that_falls_silent_ends_no_pod_that_it_said_to_run():
-    """It starts again."""
-    had = {"a": noted_of("p"), "b": noted_of("q")}
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").noted(had, NOW, NOW)
-    struck, both = holdings.noted({}, NOW + 1, NOW + 1), frozenset({"p", "q"})
-    silent = struck.told(frozenset({"p"}), both).told(None, both)
-    assert silent.freed == {"b"}
-    assert silent.ended(frozenset({"p"})).freed == {"a", "b"}
-    assert silent.told(frozenset(), both).freed == {"a", "b"}
-
-
-def test_a_runtime_that_was_silent_once_is_asked_of_the_next_pod():
-    had, (p, q) = {"a": noted_of("p"), "b": noted_of("q")}, (frozenset({"p"}), frozenset({"q"}))
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset()).noted(had, NOW, NOW)
-    silent = holdings.told(None, frozenset()).noted({"b": noted_of("q")}, NOW + 1, NOW + 1)
-    assert silent.freed == frozenset(), "nobody was asked about this pod"
-    assert silent.awaits_ends
-    assert silent.told(p, p).freed == frozenset()
-    believed = silent.told(None, p)
-    assert believed.freed == {"a"}
-    assert not believed.awaits_ends
-    assert not believed.only_gave_since(silent)
-    assert believed.earlier(["a"]) == p, "it is asked when the id is given away"
-    assert believed.told(p, p).freed == frozenset()
-    both = believed.noted({}, NOW + 2, NOW + 2)
-    assert both.freed == {"a"}
-    assert both.told(None, p | q).freed == {"a", "b"}
-    assert both.told(None, p | q).told(frozenset(), p | q).taken_back == {}
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_the_pod_before_the_last_one_may_run_still(gone):
-    """A manifest was changed twice: the second pod waits for the first one, and is struck before it has started."""
-    first, both = frozenset({"first"}), frozenset({"first", "second"})
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset())
-    holdings = holdings.noted(of(a="first"), NOW, NOW).noted(of(a="second"), NOW + 1, NOW + 1)
-    assert holdings.pods == both
-    assert holdings.earlier(["a"]) == both
-    struck = holdings.told(first, both).noted(of(b="third"), NOW + 2, NOW + 2)
-    assert struck.freed == frozenset()
-    assert struck.told(first, both).freed == frozenset()
-    assert struck.told(None, both).freed == frozenset()
-    over = struck.told(first, both)
-    assert (over.ended(first) if gone else over.told(frozenset(), both)).freed == {"a"}
-
-
-def test_pods_before_the_last_one_are_forgotten_unless_they_are_said_to_run():
-    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k")
-    for second in range(5):
-        holdings = holdings.noted(of(a=f"pod {second}"), NOW + second, NOW + second)
-    assert holdings.taken_back == {}
-    runs = frozenset({"pod 4"})
-    silent = holdings.told(runs, runs).told(None, runs).noted(of(a="pod 5"), NOW + 5, NOW + 5)
-    assert silent.taken_back == {"a": runs}
-
-
-@pytest.mark.parametrize("last", ["journal", "note", "kubelet"])
-def test_what_a_kubelet_has_struck_in_an_earlier_gateway_s_time_may_be_in_use(last):
-    """Its pod was deleted by force, and the gateway has started again since."""
-    events = {
-        "journal": lambda it: it.remembered({"a": Unreleased("k", frozenset({"p"}))}),
-        "note": lambda it: it.noted({}, NOW + 1, NOW + 1),
-        "kubelet": lambda it: it.new_kubelet(NOW - 1, "k"),
-    }
-    holdings = Holdings()
-    for event in (*(events.keys() - {last}), last):
-        holdings = events[event](holdings)
-    assert holdings.freed == frozenset()
-    assert holdings.earlier(["a"]) == {"p"}
-    assert holdings.told(frozenset({"p"}), frozenset({"p"})).freed == frozenset()
-    assert holdings.told(frozenset(), frozenset({"p"})).freed == {"a"}
-    assert holdings.told(None, frozenset({"p"})).freed == {"a"}
-    assert holdings.told(frozenset(), frozenset({"p"})).remembered({"a": Unreleased("k", frozenset({"p"}))}).freed
-
-
-@pytest.mark.parametrize("last", ["journal", "note"])
-def test_the_pod_before_may_run_still_after_a_restart(last):
-    asked, first = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset()), frozenset({"p"})
-    before = asked.noted(of(a="p", b="p"), NOW, NOW).noted(of(a="q"), NOW + 1, NOW + 1)
-    journal = {**before.unreleased, "c": Unreleased("k", frozenset({"q"}))}
-    after = Holdings().new_kubelet(NOW - 1, "k")
-    if last == "journal":
-        after = after.noted(of(a="q"), NOW + 1, NOW + 2).remembered(journal)
-    else:
-        after = after.remembered(journal).noted(of(a="q"), NOW + 1, NOW + 2)
-    assert after.taken_back == {"a": first, "b": first, "c": frozenset({"q"})}
-    assert after.noted({}, NOW + 3, NOW + 3).told(first, first | {"q"}).freed == {"c"}
-    unnoted = given(after, "b", now=NOW + 2).noted({}, NOW + 3, NOW + 3)
-    assert unnoted.unreleased["b"].pods == frozenset(), "it may be another pod's"
-    late = unnoted.noted({}, NOW + 3 + NOTED_WITHIN, NOW + 3 + NOTED_WITHIN)
-    assert (late.unreleased["b"].pods, late.freed) == (first, frozenset())
-    over = after.told(frozenset(), first | {"q"})
-    assert over.remembered(journal).taken_back.keys() <= {"b", "c"}, "it is read again"
-    assert over.noted(of(a="q"), NOW + 3, NOW + 3).unreleased["a"].pods == {"q"}
-
-
 def test_who_had_an_id_earlier():
     holdings = Holdings().new_kubelet(NOW - 1, "k").noted({"a": noted_of("p"), "b": noted_of("q")}, NOW, NOW)
     assert holdings.earlier(["a"]) == {"p"}
@@ -279,15 +151,13 @@ def test_what_another_kubelet_forgot_was_not_freed():
     assert holdings.noted(note("a"), NOW + 3, NOW + 3).noted(note(), NOW + 4, NOW + 4).freed == {"a"}
 
 
-def of(**pods):
-    return {id_: noted_of(uid) for id_, uid in pods.items()}
-
-
 def test_an_id_whose_pods_are_gone_is_free_but_still_held():
-    holdings = Holdings().noted(of(a="1", b="2"), NOW, NOW).ended(frozenset("1"))
+    holdings = Holdings().noted(note_of(a="1", b="2"), NOW, NOW).ended(frozenset("1"))
     assert holdings.freed == {"a"}
     assert holdings.held == frozenset("ab"), "the kubelet may still name it"
-    assert holdings.released(holdings.freed).noted(of(a="1", b="2"), NOW, NOW + 5).freed == frozenset(), "told once"
+    assert holdings.released(holdings.freed).noted(note_of(a="1", b="2"), NOW, NOW + 5).freed == frozenset(), (
+        "told once"
+    )
 
 
 def test_an_id_is_in_use_until_each_of_its_pods_is_gone():
@@ -298,10 +168,10 @@ def test_an_id_is_in_use_until_each_of_its_pods_is_gone():
 
 
 def test_an_id_whose_pod_is_gone_may_be_given_away_again():
-    holdings = given(Holdings().noted(of(a="1"), NOW, NOW).ended(frozenset("1")), "a", now=NOW + 1)
+    holdings = given(Holdings().noted(note_of(a="1"), NOW, NOW).ended(frozenset("1")), "a", now=NOW + 1)
     assert holdings.freed == frozenset()
     assert holdings.in_use == {"a"}
-    assert holdings.noted(of(a="2"), NOW + 2, NOW + 2).freed == frozenset()
+    assert holdings.noted(note_of(a="2"), NOW + 2, NOW + 2).freed == frozenset()
 
 
 def test_a_noted_id_of_no_named_pod_is_in_use():
@@ -379,7 +249,7 @@ def test_free_once_all_pods_of_then_are_gone():
     assert among.among(frozenset("3")) is among, "later pods can't have it"
     assert holdings.among(frozenset()).freed == {"a"}
     assert given(among, "a", now=NOW + 2).ended(frozenset("12")).freed == frozenset(), "another container has it"
-    again = among.noted(of(a="4"), NOW + 2, NOW + 2)
+    again = among.noted(note_of(a="4"), NOW + 2, NOW + 2)
     assert again.unreleased["a"].pods == {"4"}
 
 
@@ -417,7 +287,7 @@ IDS = st.sets(st.sampled_from("abcd"), min_size=1).map(lambda ids: tuple(sorted(
 
 def doubtful(written=NOW, **pods):
     """Noted, and no pod has a directory yet."""
-    return Holdings().noted(of(**pods), written, written).ended(frozenset(), frozenset(pods.values()))
+    return Holdings().noted(note_of(**pods), written, written).ended(frozenset(), frozenset(pods.values()))
 
 
 def test_an_unlisted_pod_without_a_directory():
@@ -607,10 +477,10 @@ def test_a_grant_of_an_earlier_boot():
     before = start.new_kubelet(NOW, "new").noted({}, NOW - 1, NOW)
     assert before.freed == frozenset(), "that kubelet hasn't written yet"
     assert before.noted({}, NOW + 1, NOW + 1).freed == {"a", "b"}
-    assert before.noted(of(a="1"), NOW + 1, NOW + 1).freed == {"b"}
+    assert before.noted(note_of(a="1"), NOW + 1, NOW + 1).freed == {"b"}
     known = before.noted({}, NOW + 1, NOW + 1)
     assert known.among(frozenset("2")) is known, "nothing is unclear"
-    again = before.noted(of(a="1"), NOW + 1, NOW + 1).new_kubelet(NOW + 2, "newer").noted({}, NOW + 3, NOW + 3)
+    again = before.noted(note_of(a="1"), NOW + 1, NOW + 1).new_kubelet(NOW + 2, "newer").noted({}, NOW + 3, NOW + 3)
     assert "a" not in again.freed, "it was given in this boot, and this kubelet may have forgotten it"
 
 
@@ -622,7 +492,7 @@ def test_an_unknown_boot_proves_nothing(then, now):
 
 def test_a_note_of_an_earlier_boot():
     start = Holdings(boot="boot 2").remembered({"a": Unreleased("old", frozenset("1"), boot="boot 1")})
-    stale = start.new_kubelet(-20.0, "old").noted(of(a="1"), -10.0, NOW)
+    stale = start.new_kubelet(-20.0, "old").noted(note_of(a="1"), -10.0, NOW)
     assert stale.unreleased["a"].boot == "boot 1"
     assert stale.new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1).freed == {"a"}
 
@@ -630,7 +500,7 @@ def test_a_note_of_an_earlier_boot():
 def test_what_is_given_has_the_boot_and_its_driver():
     holdings = noted().given_by("fpga").began(("a",)).gave(("a",), NOW, {}, devices={"a": "card"})
     assert holdings.unreleased["a"][-3:] == ("card", "fpga", "")
-    assert replace(holdings, boot="1").noted(of(a="1"), NOW, NOW).unreleased["a"].boot == "1"
+    assert replace(holdings, boot="1").noted(note_of(a="1"), NOW, NOW).unreleased["a"].boot == "1"
 
 
 def test_the_last_holder_is_known_after_it_has_ended():
@@ -641,7 +511,7 @@ def test_the_last_holder_is_known_after_it_has_ended():
 
 
 def test_a_pods_device_given_again():
-    holdings = noted().noted({**of(a="1", b="1"), "c": noted_of("2")}, NOW, NOW)
+    holdings = noted().noted({**note_of(a="1", b="1"), "c": noted_of("2")}, NOW, NOW)
     assert holdings.given_up(["a"]) == {"a", "b"}
     assert holdings.given_up(["c", "new"]) == {"c"}
     assert given(holdings, "b", now=NOW + 1).given_up(["a"]) == {"a"}, "b is another pod's by now"

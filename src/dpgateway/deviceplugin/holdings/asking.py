@@ -167,7 +167,7 @@ class Asking:
         self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
         if self._stops:
             return PAUSE
-        if any(value.awaits_ends for value in values):
+        if any(value.struck.awaits(value.gone) for value in values):
             return PAUSE
         if any(value.in_doubt for value in values):
             return DOUBT
@@ -175,11 +175,10 @@ class Asking:
         return aligned(SLOW if hinted or not any(value.taken for value in values) else BLIND)
 
     async def _ask_which_run(self) -> None:
-        """Asks whether the pods run that had what the kubelet has taken back, and those that it has stopped listing."""
-        back = [pods for one in self._holdings.values() for pods in one.value.taken_back.values()]
-        ending = [one.value.ending - one.value.gone for one in self._holdings.values()]
-        asked = frozenset().union(*back, *ending)
-        if not asked and all(one.value.asks for one in self._holdings.values()):
+        """Asks whether the pods run that had what the kubelet has struck, and those that it has stopped listing."""
+        values = [one.value for one in self._holdings.values()]
+        asked = frozenset().union(*(value.struck.all | value.ending - value.gone for value in values))
+        if not asked and all(value.struck.asks for value in values):
             return
         running = await self.running(asked, static=True)
         for holdings in self._holdings.values():

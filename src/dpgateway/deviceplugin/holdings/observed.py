@@ -60,7 +60,7 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
                 inventory.look_later()
 
         # Of what the kubelet has struck in an earlier gateway's time, it is asked at once whether its pods run.
-        if holdings.remembers and not before.remembers and holdings.taken_back:
+        if holdings.remembers and not before.remembers and holdings.struck.pods:
             observed.reread()
 
         # From 1.10 on the kubelet writes its checkpoint for each list, even a repeated one, which resolves the doubt

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from dpgateway.deviceplugin.holdings.struck import Struck
 from dpgateway.node.holders import Holder, Note
 from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Behind, Held, HolderStatus, InUse, Unreleased
 
@@ -78,16 +79,8 @@ class Holdings(InUse):
     """When the last answered List began."""
     doubted: float = LONG_AGO
     """When a List began that left an id in doubt; at least DOUBT apart."""
-    taken_back: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The uids of the pods from which this kubelet has struck an id in its note, by id, and that may run still: it
-    strikes those of a pod that was deleted by force at once. Another pod may have the id since."""
-    asks: bool = False
-    """Whether runtime or cgroups are asked which of these pods run. If neither has ever answered, what the kubelet has
-    struck is free."""
-    runs: frozenset[str] = frozenset()
-    """The uids of the pods that were said to run when they last told, of those asked about: their silence is no end."""
-    unknown: frozenset[str] = frozenset()
-    """The uids of other pods of ``taken_back`` of which neither could tell: the kubelet is believed."""
+    struck: Struck = field(default_factory=Struck)
+    """What this kubelet has struck from its notes while the pods may run."""
 
     # state
 
@@ -114,7 +107,7 @@ class Holdings(InUse):
         if pods and pods <= self.gone:
             return True
         lingered = id_ in self.unlisted and self.asked - self.unlisted[id_] >= LINGER
-        return lingered and pods.isdisjoint(self.runs)
+        return lingered and pods.isdisjoint(self.struck.runs)
 
     @property
     def in_doubt(self) -> bool:
@@ -142,14 +135,9 @@ class Holdings(InUse):
         return frozenset(found)
 
     def _may_run(self, id_: str) -> bool:
-        """Whether a pod may run from which the kubelet has taken the id back."""
-        back = self.taken_back.get(id_, frozenset()) - self.gone
-        return bool(back - self.unknown if self.asks else back & self.runs - self._having)
-
-    @property
-    def awaits_ends(self) -> bool:
-        """Whether the end of a pod is awaited from which the kubelet has taken an id back."""
-        return self.asks and not frozenset().union(*self.taken_back.values()) <= self.gone | self.unknown
+        """Whether a pod may run from which the kubelet has struck the id."""
+        before, struck = self.struck.of(id_) - self.gone, self.struck
+        return bool(before - struck.unknown if struck.asks else before & struck.runs - self._having)
 
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: a restarted one has the id in the
@@ -192,7 +180,7 @@ class Holdings(InUse):
             return frozenset()
         known = [id_ for id_ in ids if id_ not in self.fresh]
         noted = (self.note[id_].pods for id_ in known if id_ in self.note)
-        return frozenset().union(*noted, *(self.taken_back.get(id_, frozenset()) for id_ in known)) - self.gone
+        return frozenset().union(*noted, *map(self.struck.of, known)) - self.gone
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
@@ -206,9 +194,9 @@ class Holdings(InUse):
 
     @cached_property
     def pods(self) -> frozenset[str]:
-        """The uids of all pods in the note, in ``unreleased`` and in ``taken_back``."""
+        """The uids of all pods in the note, in ``unreleased`` and in ``struck``."""
         unreleased = (entry.pods for entry in self.unreleased.values())
-        return self._having.union(*unreleased, *self.taken_back.values())
+        return self._having.union(*unreleased, self.struck.all)
 
     @cached_property
     def _having(self) -> frozenset[str]:
@@ -295,19 +283,20 @@ class Holdings(InUse):
         # Only a note that this kubelet wrote proves that it knows the ids.
         if note is None or written < self.kubelet_since:
             return new
-        new = replace(new, taken_back=self._taken_back_by(note))
+        new = replace(new, struck=self.struck.noted(self.note or {}, note))
         new = new.recalling(self.unreleased) if self.note is None else new
-        if not note and not new.taken_back:
+        before = new.struck
+        if not note and not before.pods:
             return new
         unreleased = dict(self.unreleased)
         boot = self.boot if written >= 0 else ""  # the clock begins with the boot (clock_gettime(2))
         for id_ in new.living:
             entry = unreleased.get(id_) or Unreleased(self.kubelet)
             # The next gateway asks about the pods before, too.
-            pods = note[id_].pods | new.taken_back.get(id_, frozenset())
+            pods = note[id_].pods | before.of(id_)
             unreleased[id_] = entry._replace(kubelet=self.kubelet, pods=pods, boot=boot or entry.boot)
-        for id_ in new.taken_back.keys() & unreleased.keys() - note.keys() - granted.keys():
-            unreleased[id_] = (entry := unreleased[id_])._replace(pods=entry.pods | new.taken_back[id_])
+        for id_ in before.pods.keys() & unreleased.keys() - note.keys() - granted.keys():
+            unreleased[id_] = (entry := unreleased[id_])._replace(pods=entry.pods | before.of(id_))
         return replace(new, unreleased=unreleased)
 
     def _has_other_pods(self, id_: str, note: Note | None) -> bool:
@@ -315,25 +304,6 @@ class Holdings(InUse):
         if note is None or self.note is None or id_ not in note or id_ not in self.note:
             return False
         return note[id_].pods != self.note[id_].pods
-
-    def _taken_back_by(self, note: Note) -> Mapping[str, frozenset[str]]:
-        """``taken_back`` once this kubelet has written the note. The next pod of an id may be struck while the one
-        before it still runs: a static pod's containers have their grace period.
-        """
-        # Most ids have the containers that they had, and there are thousands of them.
-        was, struck = self.note or {}, dict[str, frozenset[str]]()
-        for id_, noted in was.items():
-            if (now := note.get(id_)) is None or now.containers != noted.containers:
-                struck[id_] = noted.pods
-        back = {}
-        for id_ in {**self.taken_back, **struck}:
-            pods = self.taken_back.get(id_, frozenset()) | struck.get(id_, frozenset())
-            if (now := note.get(id_)) is not None:
-                pods -= now.pods
-                pods = pods - self.unknown if self.asks else pods & self.runs
-            if pods:
-                back[id_] = pods
-        return back
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -349,22 +319,17 @@ class Holdings(InUse):
         """Another kubelet appeared at ``since``. It may have forgotten running containers, so an id that it doesn't
         know isn't necessarily free.
         """
-        new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, taken_back={})
-        return replace(new, unknown=frozenset()).recalling(self.unreleased)
+        struck = replace(self.struck, pods={}, unknown=frozenset())
+        new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, struck=struck)
+        return new.recalling(self.unreleased)
 
     def recalling(self, entries: Mapping[str, Unreleased]) -> Holdings:
-        """These are of an earlier note, perhaps of another gateway's time: what this kubelet has struck since then may
-        belong to pods that run, until somebody has been asked.
-        """
-        if self.note is None or self.written < self.kubelet_since:
+        """These are of an earlier note, perhaps of another gateway's time: this kubelet may have struck ids since."""
+        if self.note is None or self.stale:
             return self
-        note = self.note
-        struck = {
-            id_: pods
-            for id_, entry in entries.items()
-            if entry.kubelet == self.kubelet and (pods := entry.pods - (note[id_].pods if id_ in note else frozenset()))
-        }
-        return replace(self, asks=True, taken_back={**struck, **self.taken_back}) if struck else self
+        known = {id_: entry for id_, entry in entries.items() if entry.kubelet == self.kubelet}
+        struck = self.struck.recalling(known, self.note)
+        return self if struck is self.struck else replace(self, struck=struck)
 
     def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
         """Sets ``gone`` to ``pods``, and ``starting``."""
@@ -372,15 +337,8 @@ class Holdings(InUse):
 
     def told(self, running: frozenset[str] | None, asked: frozenset[str]) -> Holdings:
         """These pods were asked about: ``running`` may run; None if nobody knows."""
-        if running is None:
-            unknown = frozenset().union(*self.taken_back.values()) & (self.unknown | asked - self.runs)
-            return replace(self, unknown=unknown) if self.asks and unknown != self.unknown else self
-        # A kubelet takes all devices of a pod back at once: one that has any was started again, as static pods are.
-        again = running - self._having if running else running
-        left = {id_: pods & again | (pods - asked) for id_, pods in self.taken_back.items()}
-        back = {id_: pods for id_, pods in left.items() if pods}
-        same = self.asks and running == self.runs and back == self.taken_back and not self.unknown & asked
-        return self if same else replace(self, asks=True, runs=running, unknown=self.unknown - asked, taken_back=back)
+        struck = self.struck.told(running, asked, self._having if running else frozenset())
+        return self if struck is self.struck else replace(self, struck=struck)
 
     def among(self, pods: frozenset[str]) -> Holdings:
         """``pods``: every pod of the node that may be running. Each unclear id belongs to one of them: the kubelet
@@ -454,7 +412,7 @@ class Holdings(InUse):
         return self if new == self else new  # other gateways' journals are read repeatedly
 
 
-_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "taken_back", "runs", "unknown")
+_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "struck")
 _TOLD = operator.attrgetter(
     *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "unreleased", "living", "freed")
 )
