@@ -137,15 +137,17 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
 
 def _check(directory: Path) -> None:
     """Refuses a directory with a live kubelet.sock, or with files that a kubelet would delete."""
-    if not directory.exists():
-        return
     try:
         sockets.connected(directory / store.SOCKET, store.SOCKET).close()
     except OSError:
         pass
     else:
         raise click.UsageError(f"a kubelet serves {directory / store.SOCKET}, expected a directory of our own")
-    for path in directory.iterdir():
+    try:
+        found = list(directory.iterdir())
+    except OSError:
+        return  # there is none, or the start will say why
+    for path in found:
         ours = path.name in {store.CHECKPOINT, "DEPRECATION"} or stat.S_ISSOCK(path.lstat().st_mode)
         if not ours and not path.is_dir() and not path.name.startswith("."):
             raise click.UsageError(f"found {path}, which a kubelet would delete; expected an empty directory")

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from dpgateway_simulator.cluster.cluster import SimulatedCluster
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.prompt.printing import Printer
@@ -34,11 +36,19 @@ class Stand:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Starts all. The cluster's end kills its kubelet, so that it must have been stopped before."""
-        async with self.cluster or contextlib.nullcontext():
-            if self.cluster is not None:
-                self.kubelet.journal.emit("api server", url=self.cluster.server.url)
-            await self.kubelet.start()
+        """Starts all. The cluster's end kills its kubelet, so that it must have been stopped before.
+
+        Raises ClickException.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                if self.cluster is not None:
+                    await stack.enter_async_context(self.cluster)
+                    self.kubelet.journal.emit("api server", url=self.cluster.server.url)
+                await self.kubelet.start()
+            except OSError as error:
+                text = f"the kubelet of {self.kubelet.directory} can't start: {error.strerror or error}"
+                raise click.ClickException(text) from error
             if self.cluster is not None:
                 self.cluster.create("kube-proxy", {"c": {}})  # as every node has: a kubelet without a pod is a new one
             yield

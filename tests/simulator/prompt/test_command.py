@@ -111,6 +111,22 @@ def test_leaves_served_directory_alone(run: Run, tmp_path: Path) -> None:
     assert "a kubelet serves" in result.output
 
 
+def test_failed_start_is_one_line(run: Run, tmp_path: Path) -> None:
+    result = run(arguments=["--device-plugins-dir", "/proc/nowhere"])
+    assert result.exit_code == 1
+    assert "Error: the kubelet of /proc/nowhere can't start: No such file or directory" in result.output
+    result = run(arguments=["--device-plugins-dir", f"/tmp/{'long' * 100}"])
+    assert result.exit_code == 1
+    assert "can't start: File name too long" in result.output
+    directory = tmp_path / "device-plugins"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        result = run(arguments=["--device-plugins-dir", str(directory), "--api-port", port])
+    assert result.exit_code == 1
+    assert f"Error: the kubelet of {directory} can't start: " in result.output
+    assert f"('127.0.0.1', {port}): address already in use" in result.output
+
+
 def test_takes_over_leftovers(run: Run) -> None:
     assert run("kill").exit_code == 0
     assert run("kill").exit_code == 0
