@@ -82,6 +82,11 @@ async def test_a_file_that_is_no_token_is_named(simulated: Simulated, tmp_path: 
     await server.close()
 
 
+async def test_an_unknown_server_is_named_before_certificates(tmp_path: Path) -> None:
+    server = ApiServer(Account("", tmp_path / "none.crt", tmp_path / "none"))
+    assert "the API server is unknown" in str(await refused(server.get(NODE, "n1")))
+
+
 def authority(folder: Path, name: str) -> ssl.SSLContext:
     """A server's certificate, signed by itself; ``NAME.crt`` is the one that clients trust."""
     crt, key = folder / f"{name}.crt", folder / f"{name}.key"

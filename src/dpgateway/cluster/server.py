@@ -189,6 +189,11 @@ class ApiServer:
         Raises ClusterError.
         """
         account = self._account
+        if not account.server:
+            raise ClusterError(
+                "the API server is unknown: found no KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT in the "
+                "environment, as in each pod; elsewhere set cluster.server, cluster.ca and cluster.token"
+            )
         try:
             read = _version(account.ca)
             if self._client is None or read != self._ca_read:
@@ -216,11 +221,6 @@ class ApiServer:
         for library in ("httpx2", "httpcore2"):  # else each request is a line of the log, or ten
             logging.getLogger(library).setLevel(logging.WARNING)
         account = self._account
-        if not account.server:
-            raise ConfigurationError(
-                "the API server is unknown: found no KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT in the "
-                "environment, as in each pod; elsewhere set cluster.server, cluster.ca and cluster.token"
-            )
         account.read_token()
         transport = ClusterTransport(certificates(account.server, account.ca), self._answered, self._deadline)
         # What the client has of certificates is read once more, for nothing: the transport checks them.
