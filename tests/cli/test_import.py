@@ -130,8 +130,9 @@ def test_what_can_be_imported(run):
         ("acme", "; docs/how-to/replace-a-plugin.md has examples of others"),
     ],
 )
-def test_a_plugin_that_is_not_known(run, plugin, told):
-    result = run("", plugin, "theirs")
+@pytest.mark.parametrize("words", [("theirs",), ()])
+def test_a_plugin_that_is_not_known(run, plugin, told, words):
+    result = run("", plugin, *words)
     assert result.exit_code == 2
     assert told in result.stderr
     for path in re.findall(r"(?:examples|docs)/[\w./-]+\w", result.stderr):

@@ -194,4 +194,4 @@ async def test_without_a_checkpoint_it_says_so(node):
     found = await node.json("--device-plugins-dir=/nonexistent", code=1)
     assert found["gateway"] is None
     assert found["checkpoint"] == []
-    assert "/nonexistent/kubelet_internal_checkpoint" in found["unread"]
+    assert found["unread"] == "/nonexistent/kubelet_internal_checkpoint: No such file or directory"

@@ -137,9 +137,9 @@ def import_(
         else:
             print_table(("plugin", "distribution"), [(one.name, one.distribution) for one in importers.values()])
         return
+    importer = _named(plugin, importers)
     if file is None:
         raise ConfigurationError(f"FILE: found nothing, expected the file that has the configuration of {plugin}")
-    importer = _named(plugin, importers)
     target, wanted = _Target(**options), dict(map(_label, labels))
     with apart():
         source = Source.read(file, target.dev)

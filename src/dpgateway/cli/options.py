@@ -121,7 +121,8 @@ POD_UID = _option(
     "--pod-uid",
     "POD_UID",
     default="",
-    help="The uid of the gateway's own pod, if it has one: it lingers only while another gateway's is on the node.",
+    help="The uid of the gateway's own pod, if it has one. `run` lingers only while another gateway's is on the node; "
+    "`preflight` looks for it in the kubelet's directory of pods.",
 )
 
 STRICT_CONFIG = _option(

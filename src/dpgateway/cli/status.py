@@ -90,7 +90,9 @@ def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str
     unread = None
     try:
         notes |= checkpoint.parse(read_checkpoint(directory).content).notes
-    except (OSError, KubeletError) as error:
+    except OSError as error:
+        unread = f"{directory / checkpoint.NAME}: {error.strerror or error}"
+    except KubeletError as error:
         unread = str(error)
     notes = {name: note for name, note in sorted(notes.items()) if resource in ("", name)}
     found = ClaimFiles(state_dir).look()[0]
