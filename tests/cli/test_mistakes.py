@@ -210,7 +210,7 @@ MISTAKES = {
     ),
     "a directory without a configuration": Mistake(
         files={"config.yml": f"resources:\n- {FUSE}"},
-        says=("found no *.yaml in this directory, expected at least one",),
+        says=("found no *.yaml in this directory, expected at least one; rename config.yml to config.yaml",),
     ),
     "a path instead of a list of paths": Mistake(
         chardev("paths: /dev/fuse"), ("options.paths", "expected a list of string", 'write ["/dev/fuse"]')

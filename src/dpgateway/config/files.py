@@ -62,9 +62,11 @@ def _files(path: Path, problems: list[Problem]) -> tuple[list[Path], tuple[Path,
     if wrong := _unsafe(path, status, read_only=read_only):
         problems.append(wrong.at(whole))
     files = [file for file in inner if file.suffix == ".yaml"]
+    misnamed = tuple(file for file in inner if file.suffix in MISNAMED)
     if not files:
-        problems.append(Problem(whole, "no *.yaml in this directory", "at least one"))
-    return files, tuple(file for file in inner if file.suffix in MISNAMED)
+        hint = "".join(f"rename {file.name} to {file.stem}.yaml" for file in misnamed[:1])
+        problems.append(Problem(whole, "no *.yaml in this directory", "at least one", hint))
+    return files, misnamed
 
 
 def _parse(file: Path) -> Written:
