@@ -23,7 +23,7 @@ EXPECTED = [
         SIMULATED % (1, "x"),
         SIMULATED % (1, "x"),
         "pool: p, ",
-        f"this node never has it and {A} at once: each device of the one is hardware of each of the other",
+        f"it and {A} can't be in use at the same time: each device of the one shares hardware with each of the other",
     ),
     (SIMULATED % (2, "x"), SIMULATED % (2, "x"), "pool: p, ", None),
     (

@@ -82,7 +82,7 @@ def check(  # noqa: PLR0913  one for each option
     With --devices each driver is asked once, as `dpgateway devices` does. A device that no container could get, because
     of what the driver and the configuration give with it, is a problem. And check warns of devices that would be
     Unhealthy now, with the reason, of resources that offer the same hardware without a common pool, and of those of one
-    pool that this node never has both at once, or that have nothing in common.
+    pool that can never be in use at the same time, or have no hardware in common.
 
     Of resources with `front: dra` it names keys without effect there, and an API server that can't be asked from here;
     with --devices also devices and attributes that slices can't have.

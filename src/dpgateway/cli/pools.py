@@ -36,7 +36,8 @@ def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
         if all(one.isdisjoint(other) for one, other in pairs):
             yield f"it has no hardware in common with {other}, so their pool {pool} does nothing"
         elif not any(one.isdisjoint(other) for one, other in pairs):
-            yield f"this node never has it and {other} at once: each device of the one is hardware of each of the other"
+            why = "each device of the one shares hardware with each of the other"
+            yield f"it and {other} can't be in use at the same time: {why}"
 
 
 def _said(devices: Iterable[Device]) -> frozenset[str]:

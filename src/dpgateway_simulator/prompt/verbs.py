@@ -38,7 +38,7 @@ VERBS: dict[str, Verb] = {
     "stop": Verb(steps.stop, "", "end in order"),
     "kill": Verb(steps.kill, "", "end at once; kubelet.sock stays behind"),
     "restart": Verb(steps.restart, "[gracefully]", "kill (or stop), start, and admit the running pods again"),
-    "reboot": Verb(steps.reboot, "", "restart the node: no container runs, and CDI specs in a /run are gone"),
+    "reboot": Verb(steps.reboot, "", "restart the node: no container runs, and the CDI specs in `cdi` are gone"),
     "upgrade": Verb(steps.upgrade, "VERSION", "restart as another version, newer or older"),
     "register": Verb(
         steps.register, "RESOURCE ENDPOINT [VERSION]", "send Register, as the plugin that serves ENDPOINT would"
