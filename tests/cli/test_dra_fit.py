@@ -63,8 +63,8 @@ def test_an_api_server_that_cannot_be_asked(line, tmp_path):
     token = tmp_path / "token"
     keys = f"- {{{ENTRY}}}\ncluster: {{server: 'https://a:6443', token: {token}, ca: {tmp_path / 'ca'}}}"
     found = checked(line, keys)
-    assert f"the token of the API server can't be read from {token}" in found
-    assert "the certificates of the API server can't be read" in found
+    assert f"the token of the API server can't be read from {token}: No such file or directory\n" in found
+    assert f"the certificates of the API server can't be read from {tmp_path / 'ca'}: No such file or dir" in found
     token.write_text("first")
     (tmp_path / "ca").write_text("")
     assert "cluster." not in checked(line, keys)

@@ -74,7 +74,8 @@ def of_account(configuration: Configuration, environment: Mapping[str, str] = os
         if account.ca is not None:
             account.ca.read_bytes()
     except OSError as error:
-        yield Problem(place.below("ca"), hint=f"the certificates of the API server can't be read: {error}")
+        text = f"the certificates of the API server can't be read from {account.ca}: {error.strerror}"
+        yield Problem(place.below("ca"), hint=text)
 
 
 def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Iterator[Problem]:

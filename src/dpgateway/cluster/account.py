@@ -43,7 +43,8 @@ class Account:
         try:
             token = self.token.read_text().strip()
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"the token of the API server can't be read from {self.token}: {error}") from error
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(f"the token of the API server can't be read from {self.token}: {why}") from error
         if not token or not token.isascii() or not token.isprintable():
             found = "an empty file" if not token else f"a file of {len(token)} characters that aren't a token's"
             raise ConfigurationError(f"{self.token}: found {found}, expected the token of a service account")

@@ -207,7 +207,8 @@ class ApiServer:
         except ConfigurationError as error:
             raise ClusterError(str(error)) from error
         except OSError as error:
-            raise ClusterError(f"the API server {account.server} can't be asked: {account.ca}: {error}") from error
+            why = f"{account.ca}: {error.strerror or error}"
+            raise ClusterError(f"the API server {account.server} can't be asked: {why}") from error
         return self._client
 
     def _made(self) -> Any:  # noqa: ANN401  of a library that is loaded late
