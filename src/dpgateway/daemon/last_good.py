@@ -94,7 +94,7 @@ class Keeping:
 
     def __init__(self, file: LastGoodFile) -> None:
         self._file, self._threads = file, Threads(idle=0)  # it changes rarely
-        self._complaint = Complaint(_log, f"{file.path}: the configuration isn't kept for a start with a wrong one: %s")
+        self._complaint = Complaint(_log, f"{file.path}: the last good configuration can't be written: %s")
 
     async def run(self, gateway: Gateway, reloading: Reloading) -> None:
         """Keeps what is served after the start and after each reload; never returns."""
