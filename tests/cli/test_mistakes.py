@@ -43,7 +43,7 @@ def chardev(options):
 
 def boards(name, *ids):
     listed = ", ".join(f"{{id: {board}}}" for board in ids)
-    options = f"{{bitstream: {{path: /b, id: b}}, boards: [{listed}]}}"
+    options = f"{{bitstream: {{path: /dev/null, id: b}}, boards: [{listed}]}}"
     return f"- {{name: {name}, driver: fpga, options: {options}}}\n"
 
 

@@ -88,6 +88,14 @@ def test_warns_of_different_state_dirs(options):
     assert list(other.warnings({"example.com/aes": replace(options, boards=(Board("b"),))})) == []
 
 
+def test_warns_of_absent_bitstreams(options):
+    absent = Bitstream(Path("/nowhere/a.bin"), "a")
+    options = replace(options, boards=(Board("a"),), bitstream=absent, functions=(replace(absent, id="b"),))
+    assert list(replace(options, blank=absent).warnings({})) == [
+        f"{key}: there is no /nowhere/a.bin on this node" for key in ("bitstream", "functions", "blank")
+    ]
+
+
 def test_warns_of_ineffective_options(options):
     real = replace(options, boards=(Board("a", nodes=("/dev/fpga0",)),), fpga_manager=FpgaManager(flags=1))
     assert list(real.warnings({})) == [

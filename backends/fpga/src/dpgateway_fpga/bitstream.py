@@ -25,7 +25,8 @@ def read_image(bitstream: Bitstream) -> Image:
     try:
         return _read(bitstream)
     except (DriverError, OSError) as error:
-        raise DriverError(f"bitstream {bitstream.id!r} ({bitstream.path}) is refused: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DriverError(f"bitstream {bitstream.id!r} ({bitstream.path}) is refused: {why}") from error
 
 
 def _read(bitstream: Bitstream) -> Image:

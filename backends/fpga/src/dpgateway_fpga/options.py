@@ -146,6 +146,11 @@ class FpgaOptions:
     def warnings(self, others: Mapping[str, FpgaOptions]) -> Iterator[str]:
         if self.programmer == "simulated" and any(board.nodes or board.address for board in self.boards):
             yield "programmer: found simulated, which programs no board, because its boards are files"
+        further = (("fallback", self.fallback), ("blank", self.blank), ("overlay", self.overlay.file))
+        functions = (("functions", one) for one in self.functions)
+        for key, one in (("bitstream", self.bitstream), *functions, *further):
+            if one is not None and _is_absent(one.path):
+                yield f"{key}: there is no {one.path} on this node"
         unused = (
             ("command", self.command, Command()),
             ("fpga_manager", self.fpga_manager, FpgaManager()),
@@ -161,3 +166,13 @@ class FpgaOptions:
                     f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because what is "
                     "programmed onto a board of both is written down, and locked, there"
                 )
+
+
+def _is_absent(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it is hidden from this user
+        return False
+    return False
