@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer
+from dpgateway.dra.claims import store
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Phase
@@ -322,3 +324,38 @@ async def test_an_end_that_goes_on_is_not_recorded_again(node: ClaimNode) -> Non
     assert await one(await claims.unprepare([asked])) == ()
     await until(lambda: not node.records)
     assert files.written == []
+
+
+class StuckFiles(ClaimFiles):
+    """The first end that is to be written waits."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.stuck, self.done = threading.Event(), threading.Event()
+
+    def write(self, one: ClaimRecord) -> None:
+        first = one.phase is Phase.ENDING and not self.done.is_set()
+        if first:
+            self.stuck.wait(60)
+        super().write(one)
+        if first:
+            self.done.set()
+
+
+async def test_a_write_that_took_too_long_does_not_come_after_later_ones(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next gateway would end a claim that its next pod has."""
+    disk, asked = StuckFiles(node.folder), node.allocate("c", "a")
+    claims = await node.gateway(ClaimedResource(lanes("release"), Device("a")), disk=(disk, own(node.specs)))
+    await claims.prepare([asked])
+    with monkeypatch.context() as short:
+        short.setattr(store, "DISK", 0.5)
+        assert "can't be written" in await one(await claims.unprepare([asked]))
+        assert await one(await claims.unprepare([asked])) == ()
+        meanwhile = await one(await claims.prepare([asked]))
+    disk.stuck.set()
+    await asyncio.to_thread(disk.done.wait)
+    assert len(await one(await claims.prepare([asked]))) == 1
+    assert node.records["c"]["phase"] == "prepared"
+    assert "can't be written" in meanwhile

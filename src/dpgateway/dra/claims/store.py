@@ -16,6 +16,7 @@ another preparation of its claim, or by a person who removes it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -28,6 +29,7 @@ from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.tasks import KeyedLanes, wait_for
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import Behind, InUse, Unreleased, Usage
 from dpgateway.resource.granting import Granting
@@ -62,6 +64,7 @@ class ClaimStore:
         self.by_resource: dict[str, Usage] = {}
         """What claims hold of each resource that is offered, or that a claim has devices of."""
         self._left, self._loaded = left, False
+        self._changes = KeyedLanes("record of claim")
         self.offerings: dict[str, Offering] = {}
         """The resources that are served, by name."""
         self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
@@ -217,7 +220,7 @@ class ClaimStore:
                 self.untold(new, resource)
         self._tell(recalled=recalled)
         try:
-            await self.on_disk(partial(self._files.write, new))
+            await self._change(new.uid, partial(self._files.write, new))
         except OSError as error:
             raise RequestError(f"{new}: its record can't be written to {self._files.folder}: {error}") from error
         if new.uid in {one.uid for one in self.damaged}:  # its file was this one
@@ -228,7 +231,7 @@ class ClaimStore:
         self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
         self._tell()
         try:
-            await self.on_disk(partial(self._files.remove, old.uid))
+            await self._change(old.uid, partial(self._files.remove, old.uid))
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self._files.folder, error)
 
@@ -323,6 +326,13 @@ class ClaimStore:
     def _leave(self, left: Mapping[str, InUse]) -> None:
         known = {name: in_use.remembered(self._remembered.get(name, {})) for name, in_use in left.items()}
         self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
+
+    async def _change(self, uid: str, work: Callable[[], None]) -> None:
+        """Changes the file of a claim after what is under way there: a change that took too long must not come after a
+        later one. Raises GatewayError, OSError.
+        """
+        change = self._changes.call(uid, lambda: self._threads.call("claims", work, DISK))
+        await wait_for(asyncio.shield(change), DISK, "the disk")
 
     async def on_disk(self, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""
