@@ -20,6 +20,7 @@ from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME
+from tests.support.time import hurry
 from tests.support.waiting import turns, until
 
 
@@ -155,6 +156,21 @@ async def test_a_claim_that_was_allocated_anew_waits_for_the_pod_before(node: Cl
     assert not preparing.done()
     runs.clear()
     assert [it.device for it in await one(await preparing)] == [device]
+
+
+async def test_a_claim_that_was_allocated_anew_outlasts_its_next_pod(node: ClaimNode) -> None:
+    claims, asked = await node.gateway(Resource(lanes("release"), Device("a"))), node.allocate("c", "a")
+    await claims.prepare([asked])
+    allocate_anew(node, "a")
+    await claims.prepare([asked])
+    assert node.records["c"]["pods"] == [["uid-c", "pod-c"], ["uid-next", "next"]]
+
+    async def running(pods: frozenset[str]) -> frozenset[str]:
+        return pods & {"uid-next"}
+
+    claims.running = running
+    hurry(10)
+    assert "its pod still runs (next)" in await one(await claims.unprepare([asked]))
 
 
 def allocate_anew(node: ClaimNode, device: str) -> None:

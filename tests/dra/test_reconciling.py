@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,6 +217,31 @@ async def test_a_claim_that_comes_back_into_use_is_not_ended_later(
     kubelet.lists()
     await reconciling.look()
     assert "c" in node.records
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_claim_that_is_answered_during_a_look_is_not_ended(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, monkeypatch: pytest.MonkeyPatch, *, slow: bool
+) -> None:
+    """``slow``: the API server doesn't tell the kubelet's call that it is allocated again."""
+    reconciling, key = kubelet.compares(claims), ("resourceclaims", "default", "c")
+    allocation = node.store.get(key)["status"]
+    node.store.update(key, lambda one: one.update(status={}))
+    assert await reconciling.look()
+    get = node.server.get
+
+    async def and_then(*what: Any) -> Any:
+        found = await get(*what)
+        monkeypatch.undo()
+        node.store.update(key, lambda one: one.update(status=allocation))
+        if slow:
+            await node.api.down()
+        assert len(await one(await claims.prepare([asked]))) == 1
+        return found
+
+    monkeypatch.setattr(node.server, "get", and_then)
+    await reconciling.look()
+    assert node.records["c"]["phase"] == "prepared"
 
 
 async def test_a_claim_that_was_being_prepared_when_its_gateway_was_killed(

@@ -182,8 +182,11 @@ class NodeClaims:
         if record is not None and record.phase is Phase.ENDING:
             raise RequestError(f"{record} is ending: its devices are being released")
         if record is not None and record.phase is Phase.PREPARED and record.boot == self.boot:
-            if await self._has_it_still(record, asked):
-                return _prepared(record)
+            if (still := await self._as_now(record, asked)) is not None:
+                if still.pods != record.pods:
+                    await self.store.write(still)
+                self.store.records[asked.uid] = still  # news for who has decided about the record of before
+                return _prepared(still)
             await self.ends.end(record)
             if asked.uid in self.store.records:
                 raise RequestError(f"{record} was allocated anew, and its devices of before are being released yet")
@@ -218,21 +221,23 @@ class NodeClaims:
         self._log.info("prepared %s: %d %s", new, extra["count"], devices, extra=extra)
         return _prepared(new)
 
-    async def _has_it_still(self, record: ClaimRecord, asked: Asked) -> bool:
-        """Whether a prepared claim is allocated to the devices of its record; they are taken for that if the API server
-        doesn't say. A kubelet that has started asks again for the next pod of a claim, whose pod before may have been
-        deleted by force meanwhile, and the claim with its devices given to others. Raises RequestError while a pod runs
-        that the claim isn't for any more.
+    async def _as_now(self, record: ClaimRecord, asked: Asked) -> ClaimRecord | None:
+        """The record of a prepared claim, with the pods that it is for by now; None if the claim isn't allocated to its
+        devices. It is taken for that if the API server doesn't say. A kubelet that has started asks again for the next
+        pod of a claim, whose pod before may have been deleted by force meanwhile, and the claim with its devices given
+        to others. Raises RequestError while a pod runs that the claim isn't for any more.
         """
         try:
             async with asyncio.timeout(SOON):
                 found = await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace)
                 now = allocated(found, self.driver, asked)
         except (GatewayError, TimeoutError):
-            return True
+            return replace(record)
         before = frozenset(uid for uid, _ in record.pods).difference(uid for uid, _ in now.pods)
         await self._pods_end(record, before, "be given to its next pod")
-        return same(record.given, now)
+        if not same(record.given, now):
+            return None
+        return replace(record, pods=tuple(dict.fromkeys((*record.pods, *now.pods))))
 
     async def _read(self, asked: Asked) -> Object | None:
         """The claim at the API server; None if it isn't there. A server that has just started may know no accounts yet,
