@@ -388,6 +388,21 @@ async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
     assert (node.records, claims.store.gone) == ({}, frozenset())
 
 
+async def test_a_doubt_holds_up_no_claim_of_a_pod_that_is_gone(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
+) -> None:
+    """That of another claim, which others may share."""
+    runtime = Runtime("uid-c")
+    claims.running = runtime.running
+    await claims.prepare([node.allocate("d", "b")])
+    delete(node)
+    delete(node, "d")
+    async with looking(kubelet.compares(claims, Pauses(600, 600, 0.01, 0.1))):
+        await until(lambda: len(kubelet.lister.calls) > 3)
+        runtime.pods = frozenset()
+        await until(lambda: node.records.keys() == {"d"})
+
+
 async def test_a_claim_that_ends_soon_stays_counted(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
 ) -> None:

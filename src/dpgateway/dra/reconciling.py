@@ -149,9 +149,7 @@ class Reconciling:
         settles = self._store.records and self._settled <= SETTLING
         if abandoned.unsure:
             return pauses.first if settles or abandoned.urgent else pauses.doubtful
-        if doubtful:
-            return pauses.doubtful
-        longest = pauses.soon if abandoned.urgent else pauses.usual
+        longest = min(pauses.doubtful if doubtful else pauses.usual, pauses.soon if abandoned.urgent else pauses.usual)
         if abandoned.asked:
             return backoff(self._again + 1, longest, pauses.first)
         # A new kubelet ends the containers of the pods that it refuses, and not their claims.
