@@ -27,6 +27,7 @@ from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNo
 from tests.node.lister import Lister
 from tests.support.resources import NAME
 from tests.support.specs import own
+from tests.support.time import hurry
 from tests.support.waiting import turns, until
 
 AT_ONCE, LATER = Pauses(600, 0), Pauses(600, 600)
@@ -401,6 +402,24 @@ async def test_a_doubt_holds_up_no_claim_of_a_pod_that_is_gone(
         await until(lambda: len(kubelet.lister.calls) > 3)
         runtime.pods = frozenset()
         await until(lambda: node.records.keys() == {"d"})
+
+
+async def test_a_driver_that_hangs_holds_up_no_claim_that_is_found_later(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, resource: ClaimedResource
+) -> None:
+    reconciling, name, pool = kubelet.compares(claims), "example.com/other", "n1/example.com/other"
+    claims.store.add(name, ClaimedResource(lanes("release"), Device("x"), name=name, pool=pool))
+    await claims.prepare([node.allocate("d", "x", pool=pool)])
+    resource.releases.rest()
+    delete(node)
+    (kubelet.pods / "uid-c").rmdir()
+    hurry(10)
+    looks = asyncio.create_task(look_often(reconciling))
+    await until(lambda: node.records["c"]["phase"] == "ending")
+    delete(node, "d")
+    await until(looks.done)
+    assert {name: one["phase"] for name, one in node.records.items()} == {"c": "ending"}
+    assert claims.lanes.running, "the end of c is awaited yet"
 
 
 async def test_a_claim_that_ends_soon_stays_counted(

@@ -24,6 +24,7 @@ from dpgateway.cluster.server import ObjectKind
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unlisted, unused
 from dpgateway.dra.preparing import NodeClaims
+from dpgateway.node.sandboxes import END_WITHIN
 
 
 class AbandonedClaims:
@@ -70,7 +71,7 @@ class AbandonedClaims:
         self.unsure = bool(self._unlisted.keys() - listed.keys())
         self.asked = self._unused | {uid: one for uid, one in self._unlisted.items() if listed.get(uid) is one}
 
-        certain, known, self._over = [], self._over, {}
+        certain, known, self._over = dict[str, tuple[ClaimRecord, str]](), self._over, {}
         now = asyncio.get_running_loop().time()
         for record in tuple(self.asked.values()):
             claims, found = self._claims, None
@@ -82,17 +83,24 @@ class AbandonedClaims:
                 self._over[record.uid] = known.get(record.uid, now)
             elif record.uid not in self._unused or not self._was_stale(record, before):
                 continue
-            certain.append((record, why))
+            certain[record.uid] = record, why
 
-        # Together: a driver may take its time to release one of them.
-        calls = [self._claims.lanes.call(one.uid, partial(self.end_one, one)) for one, _ in certain]
-        for (record, why), ended in zip(certain, await asyncio.shield(asyncio.gather(*calls)), strict=True):
-            if ended:
-                self.asked.pop(record.uid, None)
-                self._over.pop(record.uid, None)
-                self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
-        gone = {uid for uid, since in self._over.items() if now - since >= self._ending}
-        self._store.pods_gone(frozenset(gone))
+        try:
+            for uid in await self.end_all(certain):
+                self.asked.pop(uid, None)
+                self._over.pop(uid, None)
+        finally:
+            self._store.pods_gone(frozenset(uid for uid, since in self._over.items() if now - since >= self._ending))
+
+    async def end_all(self, certain: Mapping[str, tuple[ClaimRecord, str]]) -> tuple[str, ...]:
+        """Ends these records, by uid, each for a reason, which is logged. Returns which of them have ended; the others
+        go on by themselves: a driver that hangs in a release holds up no end that is found to be due later. Raises
+        GatewayError, OSError.
+        """
+        calls = {uid: self._claims.lanes.call(uid, partial(self._end_one, *one)) for uid, one in certain.items()}
+        if calls:
+            await asyncio.wait(calls.values(), timeout=END_WITHIN)
+        return tuple([uid for uid, call in calls.items() if call.done() and call.result()])
 
     def _was_stale(self, record: ClaimRecord, before: Mapping[str, tuple[ClaimRecord, float]]) -> bool:
         """Whether the record was stale at an earlier look, long enough ago."""
@@ -103,7 +111,7 @@ class AbandonedClaims:
         self.stale[record.uid] = record, since if same is record else now
         return False
 
-    async def end_one(self, record: ClaimRecord) -> bool:
+    async def _end_one(self, record: ClaimRecord, why: str) -> bool:
         """Unless something has happened to the claim since the look, or a container of its pods may run. Where nobody
         knows what runs, the directories of the pods tell.
         """
@@ -114,4 +122,6 @@ class AbandonedClaims:
             if running or (running is None and record.uid not in self._unused):
                 return False
         await self._claims.ends.end(record)
+        if why:
+            self._log.warning("ended %s, because nobody else does: %s, and no pod here uses it", record, why)
         return True

@@ -273,6 +273,6 @@ class Reconciling:
 
     async def _go_on(self) -> None:
         """Goes on with the ends that the disk refused to record: only the kubelet's would be asked for again."""
-        for record in tuple(self._store.records.values()):
-            if record.phase is Phase.ENDING and not self._claims.ends.goes_on(record.uid):
-                await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._abandoned.end_one, record)))
+        ends, records = self._claims.ends, self._store.records.items()
+        refused = {uid: (one, "") for uid, one in records if one.phase is Phase.ENDING and not ends.goes_on(uid)}
+        await self._abandoned.end_all(refused)
