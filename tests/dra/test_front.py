@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -486,3 +487,25 @@ async def test_a_gateway_that_ends_registers_no_more(node: Node, make: Any, capl
     await turns()
     assert "registered again" not in caplog.text
     assert node.sockets == []
+
+
+@pytest.mark.parametrize("what", ["its lock", "its registration"])
+async def test_a_start_that_failed_at_first_forgets_no_doubt(
+    node: Node, make: Any, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    """In an empty ``state_dir``, another front waits for what the kubelet knows of claims."""
+    folder = node.root / ("plugins" if what == "its lock" else FOLDER)
+    folder.rmdir()
+    if what == "its lock":
+        folder.touch()
+    store, said = make().front.claims.store, list[frozenset[str]]()
+    store.others, other = lambda: {"example.com/other": "n1/other"}, frozenset({"example.com/other"})
+    store.in_doubt.subscribe(lambda: said.append(store.in_doubt.value))
+    hurry(10)
+    await until(lambda: "DRA can't be served" in caplog.text)
+    if what == "its lock":
+        folder.unlink()
+    folder.mkdir()
+    await until(lambda: said and said[-1] == other)
+    await until(lambda: not store.in_doubt.value)
+    assert [one for one, _ in groupby(said)] == [other, frozenset()] * (1 if what == "its lock" else 2)

@@ -203,6 +203,7 @@ class DraFront:
                 self.loaded.set()
             self.look()  # also without a resource: slices of earlier ones go
             await retry(self.instance.serve, self._failed)
+            self.claims.store.kubelet_is_mute(mute=False)
             self._stand()
             async with asyncio.TaskGroup() as group:
                 working = [

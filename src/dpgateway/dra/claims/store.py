@@ -129,7 +129,7 @@ class ClaimStore:
         for one in self.damaged:
             text = "%s: not a claim's record, so what it stands for can't be freed: %s"
             self._log.error(text, self._files.folder / one.file, one.why)
-        self._loaded = True
+        self._loaded, self._blind = True, False  # what has failed until now may have been the disk
         for name in {given.resource for one in found for given in one.given}:
             self.usage(name)
         self._tell(recalled=True)
@@ -273,9 +273,11 @@ class ClaimStore:
         if self.damaged and (gone := await self.on_disk(partial(self._files.gone, self.damaged))):
             self._settled(gone)
 
-    def kubelet_is_mute(self) -> None:
-        """No kubelet can tell of claims here: it is one without DRA, or none of its sockets can be seen."""
-        self._blind = True
+    def kubelet_is_mute(self, *, mute: bool = True) -> None:
+        """No kubelet can tell of claims here: it is one without DRA, or none of its sockets can be seen; or one may be
+        able to again.
+        """
+        self._blind = mute
         self._doubt_others()
 
     def _doubt_others(self) -> None:
