@@ -522,6 +522,22 @@ async def test_a_lost_record_is_made_again(node: ClaimNode, wiped: NodeClaims, k
     await until(lambda: resource.lanes.released == ["a"])
 
 
+async def test_a_call_for_a_claim_whose_record_is_lost_does_not_hold_it_up(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, asked: Asked
+) -> None:
+    """A kubelet that has started as well asks for those of pods that run."""
+    claims = await node.gateway(ClaimedResource(lanes("release"), Device("a"), Device("b")))
+    before = len(node.api.asked)
+    again, new = [asyncio.create_task(claims.prepare([one])) for one in (asked, node.allocate("d", "b"))]
+    await until(lambda: len(node.api.asked) > before + 1)
+    hurry(10)
+    look = asyncio.create_task(kubelet.compares(claims).look())
+    await until(lambda: look.done() and again.done() and new.done())
+    assert [it.device for it in await one(await new)] == ["b"]
+    assert "is being made again" in await one(await again)
+    assert await one(await claims.prepare([asked])) == (Prepared("r", POOL, "a", ("vendor.com/x=a",), ""),)
+
+
 OTHERS = {NAME: POOL, "example.com/other": "n1/other"}
 """Resources that another front offers, with their pools."""
 

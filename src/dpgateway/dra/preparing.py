@@ -292,6 +292,8 @@ class NodeClaims:
         """The ids for each request of the claim, once they are free. Raises RequestError."""
         end = asyncio.get_running_loop().time() + self._patience
         while True:
+            if self.store.recalled == wanted.uid:
+                raise RequestError(f"{wanted}: its record was lost, and is being made again")
             try:
                 return self._chosen(wanted)
             except NotYet as error:

@@ -230,7 +230,9 @@ class Reconciling:
         ours = {(it.pool, it.device): it.cdi for it in one.devices if it.driver == driver}
         if not ours.keys() <= {(it.pool, it.device) for it in wanted.results}:
             raise RequestError(f"{wanted} is allocated to other devices at the API server")
-        await asyncio.shield(self._claims.lanes.call(uid, partial(self._recall, wanted, ours)))
+        # A kubelet that has started asks again for the claims of pods that run, and its call waits for just this.
+        with store.recalling(uid):
+            await asyncio.shield(self._claims.lanes.call(uid, partial(self._recall, wanted, ours)))
         if uid in store.records:
             self._log.warning("made the record of %s again: it was lost", wanted)
 

@@ -17,8 +17,9 @@ another preparation of its claim, or by a person who removes it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -101,6 +102,8 @@ class ClaimStore:
         """
         self.gone: frozenset[str] = frozenset()
         """The claims, by uid, whose pods are gone for the scheduler, but may still have running containers."""
+        self.recalled = ""
+        """The claim, by uid, whose record is being made again: a call that waits for that gives way."""
         self.doubt = Observable("")
         """Why claims without a record may have devices; empty if none can."""
 
@@ -177,6 +180,17 @@ class ClaimStore:
         """A claim whose record is made again has these ids, of a resource that another front offers."""
         self._remembered[resource] = {**self._remembered.get(resource, {}), **given}
         self.usage(resource)
+
+    @contextlib.contextmanager
+    def recalling(self, uid: str) -> Iterator[None]:
+        """The claim's record is being made again meanwhile."""
+        self.recalled = uid
+        self.doubt.notify()
+        self.served.notify()
+        try:
+            yield
+        finally:
+            self.recalled = ""
 
     def serves(self, resource: str) -> bool:
         """Whether it has listed, on whichever front. Raises RequestError if it isn't configured."""
