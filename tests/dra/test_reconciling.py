@@ -136,6 +136,11 @@ class FullDisk(ClaimFiles):
             raise OSError("no space left on device")
         super().write(one)
 
+    def completed(self) -> None:
+        if self.full:
+            raise OSError("no space left on device")
+        super().completed()
+
 
 async def test_an_end_that_the_disk_refused_is_begun_again(
     node: ClaimNode, kubelet: Kubelet, resource: ClaimedResource
@@ -600,6 +605,24 @@ async def test_a_kubelet_that_tells_nobody_keeps_no_device_from_another_front(
     running = asyncio.create_task(kubelet.compares(wiped).run())
     await until(lambda: not wiped.store.in_doubt.value)
     running.cancel()
+
+
+async def test_a_full_disk_keeps_no_device_from_another_front(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
+) -> None:
+    disk = FullDisk(node.folder)
+    claims = await node.gateway(disk=(disk, own(node.specs)))
+    claims.store.others, disk.full = lambda: OTHERS, True
+    await claims.store.peek()
+    kubelet.lists()
+    reconciling = kubelet.compares(claims)
+    with pytest.raises(OSError, match="no space left"):
+        await reconciling.look()
+    assert claims.store.in_doubt.value == frozenset()
+    assert not node.files.complete
+    disk.full = False
+    await reconciling.look()
+    assert node.files.complete
 
 
 async def test_a_node_without_pods_has_no_claims(wiped: NodeClaims, kubelet: Kubelet) -> None:

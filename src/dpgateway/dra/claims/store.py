@@ -95,7 +95,10 @@ class ClaimStore:
         self.in_doubt = Observable(frozenset[str]())
         """Those of them that claims without a record may have devices of."""
         self.compared = False
-        """Whether the records were compared with the kubelet's claims, by this gateway or an earlier one."""
+        """Whether the records were compared with the kubelet's claims, by this gateway or an earlier one; ``_saved``:
+        whether the disk says so.
+        """
+        self._saved = False
         self.lost, self._lost_pools, self._blind = "", frozenset[str](), False
         """Why records are missing, empty if none is, as far as known; the pools of their devices; and whether there is
         no kubelet that can tell.
@@ -126,7 +129,7 @@ class ClaimStore:
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
         found, self.damaged = await self.on_disk(self._files.all)
-        self.compared = await self.on_disk(lambda: self._files.complete)
+        self.compared = self._saved = await self.on_disk(lambda: self._files.complete)
         await self._remember(found)
         self.records = {one.uid: one for one in found}
         for one in self.damaged:
@@ -304,13 +307,14 @@ class ClaimStore:
         """The records were compared with the kubelet's claims; ``why``: of those that are missing, empty if none is;
         ``pools``: of their devices. Raises GatewayError, OSError.
         """
-        if not self.compared and not why:
-            await self.on_disk(self._files.completed)
-            self.compared = True
+        self.compared = self.compared or not why
         if why and why != self.lost:
             self._log.error("no claim gets devices: %s", why)
         self.lost, self._lost_pools = why, frozenset(pools)
         self._tell()
+        if self.compared and not self._saved:  # last: a full disk keeps no device from anybody
+            await self.on_disk(self._files.completed)
+            self._saved = True
 
     def _settled(self, some: Collection[Damaged]) -> None:
         self.damaged = tuple([one for one in self.damaged if one not in some])
