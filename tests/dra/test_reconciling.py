@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -501,6 +501,22 @@ async def wiped(node: ClaimNode, claims: NodeClaims, asked: Asked, kubelet: Kube
         if path.is_file():
             path.unlink()
     return await node.gateway(patience=IN_VAIN)
+
+
+async def test_a_record_made_again_on_a_full_disk_is_written_later(
+    node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
+) -> None:
+    """Before the disk says that no record is missing."""
+    disk = FullDisk(node.folder)
+    claims = await node.gateway(ClaimedResource(lanes(), Device("a")), disk=(disk, own(node.specs)))
+    disk.full, reconciling = True, kubelet.compares(claims)
+    for _ in range(2):
+        with suppress(OSError):
+            await reconciling.look()
+    assert not node.files.complete
+    disk.full = False
+    await reconciling.look()
+    assert (node.records["c"]["phase"], node.files.complete) == ("prepared", True)
 
 
 async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(

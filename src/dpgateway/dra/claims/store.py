@@ -86,7 +86,8 @@ class ClaimStore:
         self.served = Signal()
         """Notified when a resource has come or gone."""
         self.records: dict[str, ClaimRecord] = {}
-        """By uid. As on disk, but for a write that failed."""
+        """By uid. As on disk, but for a write that failed: ``_unwritten`` contains the claims of these, by uid."""
+        self._unwritten: set[str] = set()
         self.damaged: tuple[Damaged, ...] = ()
         self.others: Callable[[], Mapping[str, str]] = dict
         """The pool in slices of each resource that another front offers, by the resource's name."""
@@ -237,14 +238,22 @@ class ClaimStore:
                 self.untold(new, resource)
         self._tell(recalled=recalled)
         try:
-            await self._change(new.uid, partial(self._files.write, new))
+            await self._write(new)
         except OSError as error:
             raise RequestError(f"{new}: its record can't be written to {self._files.folder}: {error}") from error
         if new.uid in {one.uid for one in self.damaged}:  # its file was this one
             self._settled([one for one in self.damaged if one.uid == new.uid])
 
+    async def _write(self, one: ClaimRecord) -> None:
+        """Raises GatewayError, OSError."""
+        self._unwritten.add(one.uid)
+        await self._change(one.uid, partial(self._files.write, one))
+        if self.records.get(one.uid) == one:
+            self._unwritten.discard(one.uid)
+
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
+        self._unwritten.discard(old.uid)
         self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
         self._tell()
         try:
@@ -312,7 +321,11 @@ class ClaimStore:
             self._log.error("no claim gets devices: %s", why)
         self.lost, self._lost_pools = why, frozenset(pools)
         self._tell()
-        if self.compared and not self._saved:  # last: a full disk keeps no device from anybody
+        # Last: a full disk keeps no device from anybody.
+        for uid in tuple(self._unwritten):
+            if (one := self.records.get(uid)) is not None:
+                await self._write(one)
+        if self.compared and not self._saved:
             await self.on_disk(self._files.completed)
             self._saved = True
 
