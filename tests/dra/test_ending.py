@@ -359,3 +359,21 @@ async def test_a_write_that_took_too_long_does_not_come_after_later_ones(
     assert len(await one(await claims.prepare([asked]))) == 1
     assert node.records["c"]["phase"] == "prepared"
     assert "can't be written" in meanwhile
+
+
+async def test_a_handover_waits_for_a_write_that_takes_too_long(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would come after those of the newer gateway."""
+    disk, asked = StuckFiles(node.folder), node.allocate("c", "a")
+    claims = await node.gateway(ClaimedResource(lanes("release"), Device("a")), disk=(disk, own(node.specs)))
+    await claims.prepare([asked])
+    with monkeypatch.context() as short:
+        short.setattr(store, "DISK", 0.5)
+        await claims.unprepare([asked])
+    idle = asyncio.create_task(claims.idle())
+    await turns()
+    assert not idle.done()
+    disk.stuck.set()
+    await idle
+    assert node.records["c"]["phase"] == "ending"

@@ -150,12 +150,14 @@ class NodeClaims:
 
     async def turned_over(self) -> None:
         """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
-        if running := self.lanes.running | self.ends.running:
+        if running := self.lanes.running | self.ends.running | self.store.changing:
             await asyncio.wait(running)
 
     async def idle(self) -> None:
-        """Returns once no call is under way, and no driver is releasing what a claim had, but one that hangs."""
-        while running := self.lanes.running | self.ends.running:
+        """Returns once no call is under way, and no driver is releasing what a claim had, but one that hangs; and no
+        file is changed any more, which another gateway may have changed by then.
+        """
+        while running := self.lanes.running | self.ends.running | self.store.changing:
             await asyncio.wait(running)
 
     # the kubelet's calls

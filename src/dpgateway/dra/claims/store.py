@@ -360,6 +360,11 @@ class ClaimStore:
         known = {name: in_use.remembered(self._remembered.get(name, {})) for name, in_use in left.items()}
         self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
 
+    @property
+    def changing(self) -> frozenset[asyncio.Future[None]]:
+        """The changes of files under way, also those that nobody waits for any more."""
+        return self._changes.running
+
     async def _change(self, uid: str, work: Callable[[], None]) -> None:
         """Changes the file of a claim after what is under way there: a change that took too long must not come after a
         later one. Raises GatewayError, OSError.
