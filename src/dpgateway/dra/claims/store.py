@@ -1,7 +1,7 @@
 """The records in memory and on disk, and the resources that are told what their claims hold.
 
 A record in memory reserves its ids in the same step of the event loop; what isn't on disk isn't done. So memory may be
-ahead of the disk, never behind it.
+ahead of the disk, never behind it. What the disk has refused is written at the next comparison.
 
 Records may be lost: ``state_dir`` was new or is empty, or a person removed one. Until they were compared with the
 kubelet's claims (``reconciling``), and as long as the kubelet has a claim without a record, claims are in doubt, too.
