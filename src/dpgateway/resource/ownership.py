@@ -20,7 +20,8 @@ Theory of operation
     - A handover lends a copy of the descriptor. From then on both gateways hold the lock, and either may end without
       freeing it. The files beside the lock, and its lines, belong to the borrower.
     - While a gateway runs another driver for the resource, or moves it to another front, it keeps the lock: else a
-      waiting gateway would serve the resource meanwhile.
+      waiting gateway would serve the resource meanwhile. But not in the middle of a handover, because the other one
+      goes on with the resource then.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 """
 
@@ -103,7 +104,7 @@ class Ownership:
     """The ownership of one resource. Used from the event loop.
 
     ``_descriptor`` is the locked file while this gateway is an owner; ``_lent`` says that it isn't the only one,
-    ``_borrowed`` that the one that lent it may be an owner still, ``_kept`` that another object of this gateway has it
+    ``borrowed`` that the one that lent it may be an owner still, ``_kept`` that another object of this gateway has it
     next.
     """
 
@@ -127,7 +128,7 @@ class Ownership:
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self._descriptor: int | None = None
-        self._lent = self._borrowed = self._kept = False
+        self._lent = self._kept = self.borrowed = False
 
     async def acquire(self, ask: Ask | None = None) -> None:
         """Returns when this gateway is the owner: the other one has ended, or has lent the lock to ``ask``.
@@ -153,7 +154,7 @@ class Ownership:
             try:
                 with naming(self.path):
                     self._descriptor = await self._locked(descriptor, ask)
-                    self._borrowed = self._descriptor != descriptor
+                    self.borrowed = self._descriptor != descriptor
             finally:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
@@ -218,9 +219,13 @@ class Ownership:
         self._lent = True
         return self._descriptor
 
+    def inherit(self) -> None:
+        """The gateway that lent the lock has let go of it, or has ended."""
+        self.borrowed = False
+
     def take_back(self) -> None:
         """Breaks off a handover: the successor, which was told, has to let go."""
-        self._lent = self._borrowed = False  # who may lend it has no lender any more
+        self._lent = self.borrowed = False  # who may lend it has no lender any more
         self._sign()
 
     def release(self) -> None:
@@ -230,13 +235,13 @@ class Ownership:
             self._descriptor = None
 
     def keep(self) -> None:
-        """From now on :meth:`end` leaves the lock to :meth:`pass_on`, or to :meth:`forgo`."""
+        """From now on :meth:`end` leaves the lock to :meth:`pass_on`, or to :meth:`forgo`, unless it is shared."""
         self._kept = True
 
     def pass_on(self, to: Ownership) -> None:
         """Gives a lock that was kept to this gateway's next plugin of the resource."""
-        if self._descriptor is not None and not self._lent:
-            to.waited, to._borrowed = self.waited, self._borrowed
+        if self._descriptor is not None and not (self._lent or self.borrowed):
+            to.waited = self.waited
             to._descriptor, self._descriptor = self._descriptor, None
         self.forgo()
 
@@ -247,10 +252,11 @@ class Ownership:
 
     def end(self) -> None:
         """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
-        if self._kept and not self._lent:
+        shared = self._lent or self.borrowed
+        if self._kept and not shared:
             return
         last = self._is_found()
-        if last and (self._lent or self._borrowed):
+        if last and shared:
             # Only the kernel knows whether the borrower, or the lender, still has a copy of the descriptor.
             self.release()
             try:

@@ -10,6 +10,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.kit.seqpacket import Gone
+from dpgateway.resource.ownership import Ownership
 from tests.support.handover import R, S, asked, heard, offered, path
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
@@ -85,6 +86,44 @@ async def test_stopped_before_the_older_gateway_ends(newer, left, holder):
         await heard(left)
     left.close()
     assert path(newer, "lock").stat().st_ino == os.fstat(lock.fileno()).st_ino
+    assert path(newer, "next").exists(), "where gateways ask the older one"
+
+
+@pytest.mark.parametrize("step", ["serves", "listed"])
+async def test_started_again_before_the_older_gateway_ends(newer, older, holder, step):
+    """That one takes the resource back. With the lock kept for the new driver, both would serve."""
+    lock, peers = holder
+    assert await heard(older) == "serves"
+    if step == "listed":
+        older.send("register")
+        assert await heard(older) == "listed"
+    newer.reload(newer.configuration(configured(driver_class=scripted())))
+    with pytest.raises(Gone):
+        await heard(older)
+    (await asked(peers)).close()
+    assert path(newer, "lock").stat().st_ino == os.fstat(lock.fileno()).st_ino
+    older.close()
+
+
+async def test_started_again_after_the_older_gateway_ended(newer, left, holder, kubelet):
+    """The lock is its own by then, and no other gateway gets in between."""
+    lock, _ = holder
+    left.send("register")
+    assert await heard(left) == "listed"
+    before = path(newer, "next").stat().st_ino
+    lock.close()
+    left.close()
+    await until(lambda: path(newer, "next").stat().st_ino != before)
+    other = Ownership(newer.directory, R)
+    waiting = asyncio.ensure_future(other.acquire())
+    await until(lambda: other.other.value)
+    newer.reload(newer.configuration(configured(driver_class=scripted())))
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+    assert not waiting.done()
+    await newer.end()
+    await waiting
+    other.end()
+    assert not other.path.exists()
 
 
 def running(name):

@@ -148,6 +148,7 @@ class NewerSide:
         finally:
             telling.cancel()
         older.close()
+        self._ownership.inherit()
 
     @staticmethod
     async def _hear(older: Peer, expected: str) -> None:

@@ -102,9 +102,10 @@ class SocketNames:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Removes every name, unless another gateway shares the ownership."""
+        """Removes every name, unless they are those of a gateway that shares the ownership."""
         if self.ownership.undivided:
-            for path in [*self._links, self.base, self.next]:
+            # Who borrows the lock doesn't listen: the lender does, and may take the resource back.
+            for path in [*self._links, self.base, *(() if self.ownership.borrowed else (self.next,))]:
                 with contextlib.suppress(OSError):
                     path.unlink()
         self._links.clear()
