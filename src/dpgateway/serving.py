@@ -182,6 +182,8 @@ class ServedResource(Served):
                     self.keep()
             finally:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
+                given = given or plugin.resource.ownership.lent  # if run() was cancelled in the middle of a handover
+                self.follows = self.follows and not given
                 self.ours = (self.ours or plugin.resource.served) and not (given or plugin.taken_back)
             # Ends the group, and with it the driver.
             raise _Over

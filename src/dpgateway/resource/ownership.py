@@ -103,9 +103,9 @@ def this_gateway() -> str:
 class Ownership:
     """The ownership of one resource. Used from the event loop.
 
-    ``_descriptor`` is the locked file while this gateway is an owner; ``_lent`` says that it isn't the only one,
-    ``borrowed`` that the one that lent it may be an owner still, ``_kept`` that another object of this gateway has it
-    next.
+    ``_descriptor`` is the locked file while this gateway is an owner; ``lent`` says that it isn't the only one, or that
+    it has let go of what it lent, ``borrowed`` that the one that lent it may be an owner still, ``_kept`` that another
+    object of this gateway has it next.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Ownership:
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self._descriptor: int | None = None
-        self._lent = self._kept = self.borrowed = False
+        self.lent = self._kept = self.borrowed = False
 
     async def acquire(self, ask: Ask | None = None) -> None:
         """Returns when this gateway is the owner: the other one has ended, or has lent the lock to ``ask``.
@@ -204,7 +204,7 @@ class Ownership:
     @property
     def undivided(self) -> bool:
         """Whether this gateway is the only owner, so that all files of the resource are its own."""
-        return self._is_found() and not self._lent
+        return self._is_found() and not self.lent
 
     def is_it(self, descriptor: int) -> bool:
         """Whether this descriptor is the lock that others would find, and holds it."""
@@ -216,7 +216,7 @@ class Ownership:
     def lend(self) -> int:
         """Returns the descriptor for the successor, which from now on is an owner, too."""
         assert self._descriptor is not None  # noqa: S101  only an owner is asked
-        self._lent = True
+        self.lent = True
         return self._descriptor
 
     def inherit(self) -> None:
@@ -225,7 +225,7 @@ class Ownership:
 
     def take_back(self) -> None:
         """Breaks off a handover: the successor, which was told, has to let go."""
-        self._lent = self.borrowed = False  # who may lend it has no lender any more
+        self.lent = self.borrowed = False  # who may lend it has no lender any more
         self._sign()
 
     def release(self) -> None:
@@ -240,7 +240,7 @@ class Ownership:
 
     def pass_on(self, to: Ownership) -> None:
         """Gives a lock that was kept to this gateway's next plugin of the resource."""
-        if self._descriptor is not None and not (self._lent or self.borrowed):
+        if self._descriptor is not None and not (self.lent or self.borrowed):
             to.waited = self.waited
             to._descriptor, self._descriptor = self._descriptor, None
         self.forgo()
@@ -252,7 +252,7 @@ class Ownership:
 
     def end(self) -> None:
         """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
-        shared = self._lent or self.borrowed
+        shared = self.lent or self.borrowed
         if self._kept and not shared:
             return
         last = self._is_found()
@@ -278,7 +278,7 @@ class Ownership:
         """Sets the resource's pool; empty: none. ``after``: see :class:`Owner`."""
         if (self._pool, self._after) != (pool, after):
             self._pool, self._after = pool, after
-            if not self._lent:
+            if not self.lent:
                 self._sign()
 
     def _sign(self) -> None:

@@ -23,7 +23,7 @@ from tests.support.handover import (
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.serving import Client, status
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 
 
 async def test_the_newer_gateway_dies_before_it_serves(kubelet, older, newer):
@@ -151,6 +151,26 @@ async def test_a_gateway_that_ends_finishes_its_handover(kubelet, older, newer):
     assert kubelet.counts(R) == (2, 2)
     newer.send("listed")
     await ending
+
+
+@pytest.mark.parametrize("step", ["take v1beta1", "register"])
+async def test_started_again_during_a_handover(kubelet, older, newer, caplog, step):
+    """The newer gateway has the resource when the new driver's plugin begins. Asked for it, that one would give it
+    back, and not ask again.
+    """
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    if step == "register":
+        serves(newer, older)
+        assert await heard(newer) == "register"
+    older.reload(older.configuration(configured(driver_class=scripted())))
+    await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
+    if step == "register":
+        newer.send("listed")
+    with pytest.raises(Gone):
+        await heard(newer)
+    await until(lambda: any("waiting because" in text for text in caplog.messages))
+    assert any("this one takes over when that one ends" in text for text in caplog.messages)
 
 
 async def test_a_gateway_that_ends_leaves_the_names(older, newer):
