@@ -165,6 +165,24 @@ async def test_a_lock_lent_too_late_is_closed(tmp_path):
     owner.release()
 
 
+@pytest.mark.parametrize("turn", range(6))
+async def test_a_wait_that_ends_once_the_lock_is_lent(tmp_path, turn):
+    owner, waits, lent = await acquired(tmp_path), Ownership(tmp_path, NAME), asyncio.Event()
+
+    async def ask():
+        lent.set()
+        return os.dup(owner.lend())
+
+    waiting = asyncio.ensure_future(waits.acquire(ask))
+    await lent.wait()
+    await turns(turn)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    waits.release()
+    await until(lambda: leading_to(owner.path) == 1, 5)
+    owner.release()
+
+
 async def test_a_full_disk_costs_only_the_name(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))

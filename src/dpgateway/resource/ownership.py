@@ -176,22 +176,24 @@ class Ownership:
         # A race of two ways: the other gateway ends and frees the lock, or it lends the lock on request.
         waiting = asyncio.ensure_future(locks.wait(descriptor))
         asking = {asyncio.ensure_future(ask())} if ask is not None else set()
+        tasks = {waiting, *asking}
         try:
-            await asyncio.wait({waiting, *asking}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
+            _, slower = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in slower:
+                task.cancel()
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:  # at either wait
             for asked in asking:  # a descriptor lent just now would leak, and keep the lock
                 asked.add_done_callback(_close)
-            raise
-        else:
-            for asked in asking:
-                if asked.done():
-                    return asked.result()
-            await waiting
-            return descriptor
-        finally:
-            for task in (waiting, *asking):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait({waiting, *asking})
+            await asyncio.wait(tasks)
+            raise
+        for asked in asking:
+            if not asked.cancelled():
+                return asked.result()
+        waiting.result()
+        return descriptor
 
     def try_to_acquire(self) -> bool:
         """Takes the lock if it is free. Returns whether it was. Raises KubeletError or OSError."""
