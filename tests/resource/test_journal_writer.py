@@ -212,6 +212,18 @@ async def test_a_change_that_has_to_be_on_disk_now(one, disk, holdings):
     assert not await one.record()
 
 
+async def test_a_journal_isn_t_given_away_while_a_write_hangs(one, disk, holdings):
+    await one.start()
+    disk.free.clear()
+    give(holdings, "a")
+    await one.finish(0.01)
+    with pytest.raises(OSError, match="is still being written"):
+        await one.rest()
+    disk.free.set()
+    await until(lambda: not disk.writing)
+    await one.rest()
+
+
 async def test_a_change_during_a_write(one, disk, holdings):
     await one.start()
     disk.free.clear()

@@ -227,9 +227,13 @@ class JournalWriter:
         await self._save(seconds, sync=False)
 
     async def rest(self) -> None:
-        """Writes the last change and stops: from now on the journal is another gateway's."""
+        """Writes the last change and stops: from now on the journal is another gateway's. Raises OSError while a write
+        hangs, which could come after that one's.
+        """
         await self.finish()
         self._rests = True
+        if self._busy is not None and not self._busy.done():
+            raise OSError(f"{self._journal.path} is still being written")
 
     def go_on(self) -> None:
         """Resumes writing: the journal is ours again."""
