@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpgateway_simulator import KubeletEvent
 from dpgateway_simulator.cluster import PodEndedError, SimulatedCluster
@@ -218,10 +218,20 @@ class Life:
                     continue
                 if self.by_claim(pod) and node.kubelet.behaviour.dra != "extended":
                     continue
-                reply = await node.kubelet.start_container(pod, "c")
+                reply = await self._start_container(node, pod)
                 if not reply["ok"] or dict(node.has()).get(pod, before) != before:
                     self.violated(f"{pod} of {node.name} had {text(before)}, and starts again: {reply}")
         self.right()
+
+    @staticmethod
+    async def _start_container(node: FrontsNode, pod: str) -> dict[str, Any]:
+        """A kubelet tries again while it has no endpoint of the resource: the gateway is registering another one."""
+        async with asyncio.timeout(IMPATIENT):
+            while True:
+                reply: dict[str, Any] = await node.kubelet.start_container(pod, "c")
+                if reply["ok"] or "has been stopped" not in str(reply):
+                    return reply
+                await asyncio.sleep(0.02)
 
     async def _mend(self) -> None:
         await self.server_answers()
