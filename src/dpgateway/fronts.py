@@ -167,7 +167,7 @@ class NodeFronts:
     def expect(self, config: ResourceConfig) -> None:
         """The resource is going to be offered: until then what is published of it stays."""
         if self.dra is not None and config.on == self.dra.name:
-            self.dra.expect(config)
+            self.dra.members.expect(config)
 
     def place(self, config: ResourceConfig) -> None:
         """The resource has this front and this pool from now on: the other front isn't going to offer it any more."""
@@ -175,14 +175,14 @@ class NodeFronts:
         if config.on == FRONT:
             self._remainders.remove(config.name)
         if self.dra is not None and config.on != self.dra.name:
-            self.dra.forget(config.name)
+            self.dra.members.forget(config.name)
         self.pools.add(config)
 
     def forget(self, resource: str) -> None:
         """It isn't going to be offered any more."""
         self._remainders.remove(resource)
         if self.dra is not None:
-            self.dra.forget(resource)
+            self.dra.members.forget(resource)
 
     def usage(self, config: ResourceConfig) -> Usage:
         """What containers hold of the resource on its front."""

@@ -112,7 +112,7 @@ class Gateway:
             self.overview.dra = front
             self._everywhere.append(self._spawn("serve DRA", front.run))
         if (served := self._fronts.dra) is not None:
-            served.withdraw(withdrawn=configuration.dra.withdraw)
+            served.members.withdraw(withdrawn=configuration.dra.withdraw)
             # Claims of an earlier configuration are why there is a front: it keeps their driver's name.
             if self._first.dra.driver is None and configuration.dra.driver not in (None, served.us.driver):
                 text = "dra.driver changes with the next start of the gateway only: it serves the claims of %s"

@@ -65,7 +65,7 @@ class Gateway:
         pools.add(self.config.value)
         self.driver = RunningDriver(self.config, "n1", threads, log)
         self.plugin = DraPlugin(self.config, self.driver, self.front, group)
-        self.front.expect(self.config.value)
+        self.front.members.expect(self.config.value)
         runs = partial(run_both, holdings), pools.run, self.front.run, self.driver.run, self._serve
         self.ended = False
         self.tasks = {run: group.create_task(run()) for run in runs}
@@ -247,10 +247,10 @@ async def test_a_pool_s_slices_do_not_depend_on_which_resource_comes_first(node:
     await until(lambda: node.devices)
     for names in ("aes", "fft"), ("fft", "aes"):
         for name in names:
-            front.add(Function(name))
+            front.members.add(Function(name))
         wanted.append(front.publisher.wanted.value[Function.pool])
         for name in names:
-            front.remove(Function(name))
+            front.members.remove(Function(name))
     assert wanted[0] == wanted[1]
 
 

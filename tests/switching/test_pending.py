@@ -30,7 +30,9 @@ def claim(name, driver=DRIVER, pool=POOL):
 
 @pytest.fixture
 def front(tmp_path):
-    one = Stub(name="dra", us=Stub(driver=DRIVER), common=Stub(state_dir=tmp_path), lists=0, look=lambda: None)
+    one = Stub(
+        name="dra", us=Stub(driver=DRIVER), common=Stub(state_dir=tmp_path), lists=0, members=Stub(look=lambda: None)
+    )
     found = [
         claim("new"),
         claim("begun"),
@@ -82,7 +84,7 @@ async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
 async def test_another_groups_change_keeps_the_list(front, switch, tmp_path):
     """Else a node with many resources would list all claims of the cluster once for each two of them."""
     await SwitchFiles(tmp_path, Threads()).write(SwitchRecord(NAME, SwitchState.LEAVING_DRA))
-    front.pool_of = lambda _: POOL
+    front.us.pool_of = lambda _: POOL
     switch.configure([configured(front="auto")], lambda _: None)
     await switch.pending(POOL, 0.0)
     switch.offer()
@@ -95,7 +97,7 @@ async def test_groups_that_leave_together_list_once(front, switch, tmp_path):
     files = SwitchFiles(tmp_path, Threads())
     for group in ("boards", "z"):
         await files.write(SwitchRecord(group, SwitchState.LEAVING_DRA))
-    front.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
+    front.us.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
     switch.configure([configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z")], lambda _: None)
     since = time.monotonic()
     both = await asyncio.gather(switch.pending(POOL, since), switch.pending("z", since))
@@ -139,7 +141,7 @@ def test_an_allocate_that_waits_is_in_flight(front):
 async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_path):
     """After a reload the front is known, and not on disk yet: it changes once it is."""
     (tmp_path / "dra").write_text("in the way")
-    front.pool_of = lambda _: POOL
+    front.us.pool_of = lambda _: POOL
     switch.configure([configured(front="auto")], lambda _: "deviceplugin")
     await switch.settled(NAME, "deviceplugin")
     await front.owned()
@@ -153,7 +155,7 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
     facts = Stub(facts=Observable(DraFacts()), need=lambda _: None)
     gateway = Stub(offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
     parts: tuple[Any, Any, Any, Any] = front, facts, gateway, Stub(by_resource={})
-    front.pool_of = lambda config: f"node/{config.pool}"
+    front.us.pool_of = lambda config: f"node/{config.pool}"
     changes: NodeSwitch = NodeSwitch(*parts, Threads())
     for pool in (None, "boards", None):
         changes.configure([configured(front="auto", pool=pool)], lambda _: None)
@@ -161,7 +163,7 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
 
 
 def test_of_two_gateways_the_one_with_the_driver_goes_first(front, switch):
-    front.withdrawn, front.loaded = False, asyncio.Event()
+    front.members.withdrawn, front.loaded = False, asyncio.Event()
     front.instance = Stub(ownership=Stub(other=Observable("")))
     assert switch.closed() == "the DRA driver to be served here"
     front.instance.ownership.other.set("another gateway serves dra.example.com: pid 9; this one when that one ends")

@@ -2,6 +2,7 @@
 
 plugin       one resource: its devices in the slices, its grants by claims
 front        the parts that all resources share: the instance, claims and slices
+members      the resources, and what they offer
 instance     this gateway's instance of the driver: lock, service, registration
 handover     one gateway hands the driver over to the next, while both run
 service      the socket that the kubelet calls

@@ -12,36 +12,32 @@ The order at a start, and why::
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.config import Configuration, ResourceConfig
-from dpgateway.dra.claims.choosing import OfferedElsewhere, Offering
+from dpgateway.config import Configuration
+from dpgateway.dra.claims.choosing import OfferedElsewhere
 from dpgateway.dra.claims.files import ClaimFiles
-from dpgateway.dra.health import HealthStreams, SaidHealth
 from dpgateway.dra.instance import DriverInstance
+from dpgateway.dra.members import Members
 from dpgateway.dra.owner import AskRuntime, unasked
-from dpgateway.dra.pools import pools
 from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
-from dpgateway.dra.report import FrontParts, Reporting, Unpublished
-from dpgateway.dra.slices.layout import contents
-from dpgateway.dra.slices.names import key, label, pool_name
-from dpgateway.dra.slices.offered import Offered
+from dpgateway.dra.report import FrontParts, Reporting
+from dpgateway.dra.slices.names import key, label
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import KubeletError, RequestError
+from dpgateway.errors import RequestError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import first, retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
@@ -56,37 +52,14 @@ UNKNOWN = "unknown.dpgateway"
 """The driver's name, if claims are left of a driver that nobody names any more."""
 FRONT = "dra"
 """The front's name."""
-WARMING = 30.0
-"""Seconds that drivers have for their first lists, before this gateway takes over from another one."""
 OWNING, COMPARING = 5.0, 2.0
 """Seconds that a resource of another front waits for the records, and until they were compared."""
-GIVING = 5.0
-"""Seconds that resources have to free their locks."""
 
 _log = bind(__name__)
 
 
 async def _nothing() -> None:
     """No resource changes its front."""
-
-
-class PublishedResource(Offering, Protocol):
-    """A resource on this front."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def pool(self) -> str: ...
-
-    def offered(self) -> Sequence[Offered] | None: ...
-
-    def counts(self, pool: str, id_: str) -> bool: ...
-
-    def said_health(self) -> tuple[SaidHealth, ...]: ...
-
-    def give(self) -> None:
-        """Another gateway takes it over."""
 
 
 class Cluster(NamedTuple):
@@ -140,44 +113,30 @@ class DraFront:
         self.claims.store.others, self.claims.store.in_doubt = self._pools_elsewhere, common.pools.in_doubt
         self.claims.elsewhere, self.claims.store.served_before = self._offered_elsewhere, set(self._offered_elsewhere())
         common.served.begun.subscribe(self.claims.store.served.notify)
-        self.claims.store.doubt.subscribe(self.look)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
         common.served.begun.subscribe(self._reconciling.look_for_lost)
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""
-        self.server, self._members = cluster.server, dict[str, PublishedResource]()
-        self._expected: dict[str, str] = {}
-        """`_expected` contains the pool of each configured resource that isn't offered yet, keyed by name."""
-        self.health = HealthStreams(lambda: tuple([one for it in self._members.values() for one in it.said_health()]))
-        self.instance = DriverInstance(root, us.driver, self.claims, self.health, self._warm)
-        self.instance.answer.subscribe(self._answered)
-        self.instance.needed = lambda: bool(self._members or self._expected or self.claims.store.records)
-        self._drivers: dict[str, RunningDriver] = {}
-        self._standings: dict[str, Observable[Standing]] = {}
-        self.listed, self._left = Signal(), Signal()
-        """``listed``: a driver may have listed; ``_left``: a resource has freed its lock."""
-        self._allowed = Observable(False)
-        self.standing = Observable(Standing(FRONT, "unready", timestamp()))
+        self.server, self._allowed = cluster.server, Observable(False)
         seen = WatchedObjects(cluster.server, ObjectKind.SLICE, us.fields, Complaint(_log, "slices aren't seen: %s"))
         complaint = Complaint(_log, "slices aren't as they should be: %s")
         self.publisher = Publisher(cluster.server, us, seen, self._allowed, complaint)
         self.publisher.owner.runtime = cluster.runtime
         self.publisher.state.subscribe(self._stand)
-        self.instance.ownership.other.subscribe(self._stand)
         self.seen = seen
-        self._ending, self._withdrawn = False, False
+        self.members = Members(us, self.claims, self.loaded, self.publisher.wanted.set)
+        self.claims.store.doubt.subscribe(self.members.look)
+        self.instance = DriverInstance(root, us.driver, self.claims, self.members.health, self.members.warm)
+        self.instance.answer.subscribe(self._answered)
+        self.instance.needed = lambda: bool(self.members.names or self.claims.store.records)
+        self.instance.ownership.other.subscribe(self._stand)
+        self.standing = Observable(Standing(FRONT, "unready", timestamp()))
+        self._standings: dict[str, Observable[Standing]] = {}
         self.switches: Callable[[], tuple[SwitchStatus, ...]] = tuple
         """The groups of resources that change their front."""
         self.owned: Callable[[], Awaitable[None]] = _nothing
         """Called once the driver is this gateway's, and before anything is published. Raises GatewayError, OSError."""
-        self.offers: Callable[[str], bool] = lambda _: True
-        """Whether a resource may be offered now: it may have another front, or be about to change it."""
-        self._going: set[str] = set()
-        """The resources that are about to free their locks."""
-        self._left_out: dict[str, Unpublished] = {}
-        """`_left_out` contains what slices can't have, keyed by pool."""
-        self._left_out_complaint = Complaint(_log, "not all devices are in slices: %s")
         self.reporting = Reporting(
             FrontParts(
                 self.standing,
@@ -186,7 +145,7 @@ class DraFront:
                 self.publisher,
                 seen,
                 cluster.server,
-                self._left_out,
+                self.members.left_out,
             )
         )
         """What status and metrics say of the front."""
@@ -201,7 +160,7 @@ class DraFront:
                 await retry(self.claims.load, self._failed)
                 await retry(self.owned, self._failed)
                 self.loaded.set()
-            self.look()  # also without a resource: slices of earlier ones go
+            self.members.look()  # also without a resource: slices of earlier ones go
             await retry(self.instance.serve, self._failed)
             self.claims.store.kubelet_is_mute(mute=False)
             self._stand()
@@ -221,14 +180,7 @@ class DraFront:
         """Has all resources free their locks, then frees the driver's. What is published stays."""
         self.loaded.clear()
         self.claims.ends.rest()  # first: an end mustn't take a resource that is given for one that isn't offered
-        for member in tuple(self._members.values()):
-            self._going.add(member.name)
-            self._expected[member.name] = member.pool  # if the newer gateway ends, it is offered here again
-            member.give()
-        with contextlib.suppress(TimeoutError):  # its lock tells the newer gateway that it is still here
-            async with asyncio.timeout(GIVING):
-                while self._going:
-                    await self._left.wait(self._left.version)
+        await self.members.give()
         self.claims.rest()
         self.instance.give()
 
@@ -240,7 +192,7 @@ class DraFront:
 
     def _pools_elsewhere(self) -> Mapping[str, str]:
         configs = self.common.pools.configs.values()
-        return {one.name: self.pool_of(one) for one in configs if one.on != FRONT}
+        return {one.name: self.us.pool_of(one) for one in configs if one.on != FRONT}
 
     def _offered_elsewhere(self) -> Mapping[str, OfferedElsewhere]:
         configs, found = self.common.pools.configs, dict[str, OfferedElsewhere]()
@@ -260,30 +212,12 @@ class DraFront:
         await store.peek()
         await first(store.in_doubt.wait_for(lambda some: not some), within=COMPARING)
 
-    def left(self, name: str) -> None:
-        """The resource has freed its lock."""
-        self._going.discard(name)
-        self._left.notify()
-
     def runs(self, name: str, driver: RunningDriver, standing: Observable[Standing]) -> None:
         """The resource's driver runs, whether or not the resource is this gateway's. ``standing`` is that of the front
         from now on: a resource that begins again leaves none of its subscribers here.
         """
-        self._drivers[name], self._standings[name] = driver, standing
-        driver.state.subscribe(self.listed.notify)
-
-    async def _warm(self) -> None:
-        """Returns once the drivers of all resources have listed, or after WARMING: one that hangs mustn't keep the
-        others from an upgrade.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WARMING):
-                while not all(self._lists(name) for name in self._expected):
-                    await self.listed.wait(self.listed.version)
-
-    def _lists(self, name: str) -> bool:
-        driver = self._drivers.get(name)
-        return driver is not None and driver.state.value.devices is not None
+        self._standings[name] = standing
+        self.members.runs(name, driver)
 
     def _failed(self, error: Exception) -> None:
         _log.error("DRA can't be served: %s", error)
@@ -299,88 +233,22 @@ class DraFront:
 
     def ending(self) -> None:
         """The process is about to end: its slices stay, and the kubelet turns to a successor."""
-        self._ending = True
+        self.members.frozen = True
         self.claims.end()
         self.instance.ending()
 
     async def drain(self, grace: float) -> None:
         """Waits up to ``grace`` seconds for calls under way, at the end of the process."""
-        if self._ending:
+        if self.members.frozen:
             await self.instance.drain(grace)
 
     async def close(self) -> None:
         await self.instance.close()
         await self.server.close()
 
-    # its resources
-
     def abandon(self) -> None:
         """Leaves the kubelet and lets go of the ownership at once. May be called from any thread."""
         self.instance.abandon()
-
-    def pool_of(self, config: ResourceConfig) -> str:
-        """The pool of the resource's slices: its own, or that of all resources that may offer the same hardware."""
-        return pool_name(self.us.node, config.pool or config.name)
-
-    def expect(self, config: ResourceConfig) -> None:
-        """A resource is going to be offered: its pool is left alone until then."""
-        self._expected[config.name] = self.pool_of(config)
-        self.claims.store.expect(config.name)
-        self.look()
-
-    def forget(self, name: str) -> None:
-        """The resource isn't configured any more."""
-        if self._expected.pop(name, None) is not None:
-            self.claims.store.drop(name)
-            self.look()
-
-    def add(self, member: PublishedResource) -> None:
-        """Offers the resource. Raises KubeletError if another gateway has the driver meanwhile."""
-        if not self.loaded.is_set():
-            raise KubeletError("another gateway has taken the driver over")
-        self._members[member.name] = member
-        self._expected.pop(member.name, None)
-        self.look()
-
-    def remove(self, member: PublishedResource) -> None:
-        """The resource isn't offered any more; at the end of the process it is left as it is."""
-        if self._ending:
-            return
-        if self._members.pop(member.name, None) is not None or self.claims.offers(member.name, member):
-            self.claims.store.drop(member.name)
-            if member.name in self._expected:  # it begins again, so claims wait for it
-                self.claims.store.expect(member.name)
-            self.look()
-
-    def withdraw(self, *, withdrawn: bool) -> None:
-        """Offers nothing, or all again. Claims end as ever: before dpgateway is removed, its pods have to."""
-        self._withdrawn = withdrawn
-        self.look()
-
-    @property
-    def withdrawn(self) -> bool:
-        """Whether nothing is offered because dpgateway is going to be removed."""
-        return self._withdrawn
-
-    def look(self) -> None:
-        """Publishes what the resources offer now, and how their devices are."""
-        if self._ending or not self.loaded.is_set():
-            return
-        self.health.look()
-        # In an order that doesn't depend on which driver lists first: else a restart writes the slices of pools anew.
-        members = [one for _, one in sorted(self._members.items()) if self.offers(one.name)]
-        offered = [(one.pool, () if self._withdrawn else one.offered()) for one in members]
-        made = pools(self._expected.values(), offered, self.us.driver)
-        for name in self._left_out.keys() - made.keys():
-            del self._left_out[name]
-        self._left_out |= {name: Unpublished(one.left_out, one.unsaid) for name, one in made.items() if one is not None}
-        self.publisher.wanted.set({name: None if one is None else contents(one) for name, one in made.items()})
-        self._left_out_complaint.say(*[text for one in self._left_out.values() for text in one.devices])
-
-    def counts(self, pool: str, resource: str, id_: str) -> bool:
-        """Whether the scheduler knows that this id of a resource is in use, by the counters of the pool."""
-        member = self._members.get(resource)
-        return member is not None and member.counts(pool, id_)
 
     def published(self, pool: str) -> int | None:
         """The number of devices in slices of this pool, as last seen; None while that isn't known."""
@@ -392,7 +260,7 @@ class DraFront:
     # its standing
 
     def status(self) -> DraStatus:
-        found = self.reporting.status({*self._expected, *self._members}, withdrawn=self._withdrawn)
+        found = self.reporting.status(self.members.names, withdrawn=self.members.withdrawn)
         return replace(found, switches=self.switches())
 
     def figures(self) -> DraFigures:

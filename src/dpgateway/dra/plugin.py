@@ -78,7 +78,7 @@ class DraPlugin:
     @property
     def pool(self) -> str:
         """The pool of its slices: its own, or that of all resources that may offer the same hardware."""
-        return self._front.pool_of(self._config.value)
+        return self._front.us.pool_of(self._config.value)
 
     def id_of(self, pool: str, device: str) -> str | None:
         if pool != self.pool:
@@ -118,7 +118,7 @@ class DraPlugin:
     def _is_counted(self, device: Device) -> bool:
         """Whether the scheduler knows of all uses that exclude the device. The ledger may not know of an end yet."""
         found = self.resource.inventory.excluders(device)
-        return found is not None and all(self._front.counts(self.pool, *one) for one in found)
+        return found is not None and all(self._front.members.counts(self.pool, *one) for one in found)
 
     def counts(self, pool: str, id_: str) -> bool:
         """Whether only claims have the id, and by a device of this pool that is in the slices with its hardware."""
@@ -169,7 +169,7 @@ class DraPlugin:
         return self._said[1]
 
     def _configured(self) -> None:
-        self._front.look()
+        self._front.members.look()
 
     # life cycle
 
@@ -196,16 +196,16 @@ class DraPlugin:
             if self._front.loaded.is_set():
                 self._front.claims.store.add(self.name, self)
                 await self.resource.begin(took_over=False)
-                self.resource.inventory.list.subscribe(self._front.look)
+                self.resource.inventory.list.subscribe(self._front.members.look)
             if self._front.loaded.is_set():
-                self._front.add(self)
+                self._front.members.add(self)
             else:  # the driver went to another gateway before that could know of this resource
                 self.give()
         except OnOtherFront:
-            self._front.remove(self)  # it keeps the lock
+            self._front.members.remove(self)  # it keeps the lock
             raise
         except (KubeletError, OSError):
-            self._front.remove(self)
+            self._front.members.remove(self)
             self.resource.ownership.release()
             raise
 
@@ -222,7 +222,7 @@ class DraPlugin:
             self.resource.inventory.hold()
             self.resource.inventory.use()
             if self._moved and self._moved != self._held_elsewhere():
-                self._front.look()
+                self._front.members.look()
             if self.usage.value.unsettled:
                 self.resource.releases.tell()
 
@@ -232,12 +232,12 @@ class DraPlugin:
     async def drain(self, grace: float) -> None:
         self.resource.stop()
         await self._front.drain(grace)
-        self._front.remove(self)
+        self._front.members.remove(self)
 
     async def close(self) -> None:
         await self.resource.close()
         self.resource.ownership.end()
-        self._front.left(self.name)
+        self._front.members.left(self.name)
 
     def abandon(self) -> None:
         """Lets go of the ownership at once. May be called from any thread."""

@@ -47,10 +47,12 @@ from dpgateway.cluster.server import (
     ObjectKind,
 )
 from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.config import ResourceConfig
 from dpgateway.dra.dryruns import DryRuns
 from dpgateway.dra.owner import OwnerNode
 from dpgateway.dra.slices.changes import Identity, SliceChanges, is_as_written
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
+from dpgateway.dra.slices.names import pool_name
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
@@ -80,6 +82,10 @@ class Us(NamedTuple):
     def fields(self) -> Mapping[str, str]:
         """The fields that all of its slices have, and no others."""
         return {"spec.driver": self.driver, "spec.nodeName": self.node}
+
+    def pool_of(self, config: ResourceConfig) -> str:
+        """The pool of a resource's slices: its own, or that of all resources that may offer the same hardware."""
+        return pool_name(self.node, config.pool or config.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class NodeSwitch:
         """The last list of claims, and held while there is another one."""
         self._allocated: dict[str, Mapping[str, str]] = {}
         """`_allocated` contains the claims that may have to be prepared yet, keyed by pool."""
-        front.offers = lambda name: self.offers(name, front.name)
+        front.members.offers = lambda name: self.offers(name, front.name)
         front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
         front.publisher.leaving = self._leave
         for value in (facts.facts, front.publisher.state):
@@ -133,7 +133,7 @@ class NodeSwitch:
                 if group in self.switches:
                     self.switches[group].begun.set()
                 self.switches[group] = made
-            self.switches[group].group = Group(names, tuple(why), self._front.pool_of(some[0]))
+            self.switches[group].group = Group(names, tuple(why), self._front.us.pool_of(some[0]))
         for group in self.switches.keys() - groups.keys():
             self.switches.pop(group).begun.set()  # a resource of it may be in another one now
         self._groups = frozenset(config.pool or config.name for config in resources)
@@ -271,7 +271,7 @@ class NodeSwitch:
         return any(name in content.registered or name in content.notes for name in names)
 
     def closed(self) -> str:
-        if self._front.withdrawn:
+        if self._front.members.withdrawn:
             return "DRA to offer anything (dra.withdraw)"
         if self._front.loaded.is_set():
             return ""
@@ -300,7 +300,7 @@ class NodeSwitch:
         self._allocated = {pool: some for pool, some in self._allocated.items() if pool in leaving}
         if not leaving:
             self._listed = _Listed(float("-inf"))
-        self._front.look()
+        self._front.members.look()
         self._gateway.offer()
         self.changed.notify()
 
