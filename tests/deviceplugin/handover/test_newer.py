@@ -67,6 +67,15 @@ async def test_back_means_to_let_go_and_ask_again(left, kubelet, holder):
     again.close()
 
 
+async def test_back_instead_of_take_means_to_ask_again(newer, holder, caplog):
+    """As from a gateway whose disk hangs: nothing is wrong with its protocol."""
+    older = await asked(holder[1])
+    older.send("back")
+    older.close()
+    (await asked(holder[1])).close()
+    assert "can't hand it over" not in caplog.text
+
+
 @pytest.mark.parametrize("turn", range(24))
 async def test_stopped_while_it_begins_again(newer, left, turn):
     """Its tasks end because of the one, and it because of the other."""

@@ -18,7 +18,7 @@ from dpgateway.deviceplugin.handover.parked import ParkedConnections
 from dpgateway.deviceplugin.handover.protocol import ASK, BACK, LISTED, POOR, REGISTER, SERVES, TAKE, HandoverBackoff
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.errors import KubeletError
-from dpgateway.kit.seqpacket import Peer
+from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway.resource.ownership import Ownership
 
 ASKING = 1.0
@@ -93,6 +93,9 @@ class NewerSide:
             older.close()
             raise
         descriptors = older.take_descriptors()
+        if verb == BACK:  # what it writes last hangs, or another resource of the pool can't be given
+            older.close()
+            raise Gone("it wasn't ready, and serves on")
         if verb != TAKE or len(descriptors) != 1:
             found = f"{verb!r:.100} and {len(descriptors)} descriptors"
             wrong = f"expected {TAKE!r} and a lock, found {found}; end that gateway"
