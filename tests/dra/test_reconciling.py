@@ -160,6 +160,22 @@ async def test_an_end_that_the_disk_refused_is_begun_again(
     assert resource.lanes.released == ["a"]
 
 
+async def test_a_full_disk_holds_up_no_end(node: ClaimNode, kubelet: Kubelet, resource: ClaimedResource) -> None:
+    """Nor what else a look finds: only the record that the end goes on can't be written."""
+    disk = FullDisk(node.folder)
+    claims, asked = await node.gateway(resource, disk=(disk, own(node.specs))), node.allocate("c", "a")
+    await claims.prepare([asked])
+    delete(node)
+    reconciling = kubelet.compares(claims)
+    assert await reconciling.look()
+    disk.full = True
+    for _ in range(2):
+        with suppress(RequestError, OSError):
+            await reconciling.look()
+    await until(lambda: node.records == {})
+    assert resource.lanes.released == ["a"]
+
+
 @pytest.mark.parametrize("sign", ["listed", "directory", "allocated"])
 async def test_one_sign_of_use_keeps_a_claim(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, sign: str

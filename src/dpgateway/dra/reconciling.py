@@ -173,14 +173,20 @@ class Reconciling:
         self._missing = {key: since for key, since in self._missing.items() if key in observed}
         lost = await self._restored(without)
         empty = not found.pods and await self._store.on_disk(self._empty)
+        refused: Exception | None = None
         if found.pods or empty or self._believed(NO_PODS):
             pools = {it.pool for key in lost for it in ours[key].devices if it.driver == self._claims.driver}
-            await self._store.missing("; ".join(lost.values()), pools)
+            try:
+                await self._store.missing("; ".join(lost.values()), pools)
+            except (GatewayError, OSError) as error:
+                refused = error
         # Whatever driver they are of: the records may be of an earlier driver's name.
         listed = {(one.namespace, one.name): one for one in found.claims}
         await self._go_on()
         await self._follow_pods(listed, directories)
         await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
+        if refused is not None:  # only now: a full disk holds up no end
+            raise refused
         return bool(without or self._abandoned.stale or self._store.doubt.value)
 
     def _recorded(self) -> frozenset[Key]:
