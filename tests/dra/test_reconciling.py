@@ -299,6 +299,27 @@ async def test_a_pod_that_shares_a_claim_later_is_noted(
     assert not await reconciling.look()
 
 
+async def test_a_pod_is_noted_although_its_claim_was_answered_meanwhile(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its record, because the API server didn't tell the kubelet's call of the pod."""
+    found = node.store.get(("resourceclaims", "default", "c"))
+    found["status"]["reservedFor"].append({"resource": "pods", "name": "late", "uid": "uid-late"})
+    kubelet.lists(("c", {"a": "x"}), pod="late")
+    get = node.server.get
+
+    async def and_then(*what: Any) -> Any:
+        found = await get(*what)
+        monkeypatch.undo()
+        await node.api.down()
+        assert len(await one(await claims.prepare([asked]))) == 1
+        return found
+
+    monkeypatch.setattr(node.server, "get", and_then)
+    await kubelet.compares(claims).look()
+    assert node.records["c"]["pods"] == [["uid-c", "pod-c"], ["uid-late", "late"]]
+
+
 async def test_the_next_pod_of_a_name_is_noted(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
 ) -> None:

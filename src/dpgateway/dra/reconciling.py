@@ -276,7 +276,8 @@ class Reconciling:
                 await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
 
     async def _note(self, record: ClaimRecord, pods: tuple[tuple[str, str], ...]) -> None:
-        if self._store.records.get(record.uid) is record and pods != record.pods:
+        # Also after an answer from the record: that is news only for who would end the claim.
+        if self._store.records.get(record.uid) == record and pods != record.pods:
             await self._store.write(replace(record, pods=pods))
 
     async def _go_on(self) -> None:
