@@ -556,6 +556,23 @@ async def test_a_record_made_again_on_a_full_disk_is_written_later(
     assert (node.records["c"]["phase"], node.files.complete) == ("prepared", True)
 
 
+async def test_a_damaged_record_that_is_written_later_is_no_doubt_any_more(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    """Else the log would tell a person to remove a file that is right by now."""
+    (node.folder / "dra" / "claims" / f"{asked.uid}.json").write_text("{")
+    disk = FullDisk(node.folder)
+    resource = ClaimedResource(lanes("release"), Device("a"), Device("b"))
+    successor = await node.gateway(resource, disk=(disk, own(node.specs)))
+    kubelet.lists(("c", {"a": "x"}))
+    disk.full = True
+    assert "can't be written" in await one(await successor.prepare([asked]))
+    disk.full = False
+    await kubelet.compares(successor).look()
+    assert "c" in node.records
+    assert (successor.store.damaged, successor.store.doubt.value) == ((), "")
+
+
 async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
     node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
 ) -> None:

@@ -241,8 +241,6 @@ class ClaimStore:
             await self._write(new)
         except OSError as error:
             raise RequestError(f"{new}: its record can't be written to {self._files.folder}: {error}") from error
-        if new.uid in {one.uid for one in self.damaged}:  # its file was this one
-            self._settled([one for one in self.damaged if one.uid == new.uid])
 
     async def _write(self, one: ClaimRecord) -> None:
         """Raises GatewayError, OSError."""
@@ -250,6 +248,8 @@ class ClaimStore:
         await self._change(one.uid, partial(self._files.write, one))
         if self.records.get(one.uid) == one:
             self._unwritten.discard(one.uid)
+        if damaged := [it for it in self.damaged if it.uid == one.uid]:  # its file was this one
+            self._settled(damaged)
 
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
