@@ -19,6 +19,7 @@ from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.dra.claims.reading import EXTENDED
 from dpgateway.dra.front import Cluster, DraFront, NodeState
+from dpgateway.dra.handover import ASKING
 from dpgateway.dra.health import VANISHED
 from dpgateway.dra.instance import LOOK
 from dpgateway.dra.plugin import DraPlugin
@@ -463,6 +464,30 @@ async def test_it_registers_again_after_a_reset_of_the_node(node: Node, make: An
     await until(lambda: node.sockets not in ([], [old]))
     await node.register()
     assert (await node.prepare(node.allocate("c", "b"))).devices
+
+
+async def test_it_registers_again_while_a_newer_gateway_asks_in_vain(
+    node: Node, make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A driver, or the disk, may hang for hours."""
+    hangs = threading.Event()
+    driver = scripted(prepare=lambda _: hangs.wait(60))
+    make(driver, timeouts={"prepare": 1000})
+    await node.offered()
+    hanging = asyncio.create_task(node.prepare(node.allocate("c", "a")))
+    await until(lambda: list((node.root / "state" / "dra" / "claims").glob("*.json")))
+    make(driver)
+    hurry(10)
+    await until(lambda: "a claim is under way for long" in caplog.text)
+    loop = asyncio.get_running_loop()
+    asks_again = loop.time() + 3 * ASKING
+    await until(lambda: loop.time() > asks_again)
+    (old,) = node.sockets
+    old.unlink()
+    await until(lambda: node.sockets not in ([], [old]))
+    hangs.set()
+    await asyncio.wait([hanging])
+    hurry(0.05)
 
 
 async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> None:

@@ -49,6 +49,8 @@ class DriverHandover:
         self._warm, self._log = warm, log
         self.asked = asyncio.Event()
         """Set once a newer gateway has asked."""
+        self.busy = False
+        """Whether newer gateways have to ask again, because what is under way here takes long."""
         self._older: Peer | None = None
         self._served = False
         """Whether the older gateway knows that this one serves."""
@@ -127,14 +129,15 @@ class DriverHandover:
                 said = await newer.receive()
         except (OSError, TimeoutError):
             said = ""
-        if said != ASK or self.asked.is_set():
+        if said != ASK or self.asked.is_set() or self.busy:
             newer.close()
             return
         self._newer = newer
         self.asked.set()
 
     def refuse(self) -> None:
-        """Not now: the newer gateway asks again."""
+        """Not now: the newer gateway asks again, for nothing as long as this one is `busy`."""
+        self.busy = True
         self._let_go()
         self.asked.clear()
 

@@ -164,18 +164,16 @@ class DriverInstance:
         await self._handover.registered()
         self._health.repeat()  # the older instance's end made the kubelet forget what it knew
         self._handover.listen()
-        patient = False
         while True:
+            self._handover.busy = False
             await self._handover.asked.wait()
-            if patient:  # calls go on meanwhile: a driver may hang for hours
-                await self._claims.turned_over()
-            patient = True
             if await self._rests():
                 return
             self._claims.ask(asked=False)
             self._answer_from(HERE)
             _log.warning("a newer gateway has asked for %s, but a claim is under way for long", self._driver)
             self._handover.refuse()
+            await self._claims.turned_over()  # calls go on meanwhile: a driver, or the disk, may hang for hours
 
     async def _rests(self) -> bool:
         """Holds new calls back, and waits for the others' end."""
