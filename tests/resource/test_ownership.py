@@ -229,16 +229,18 @@ async def test_the_last_of_two_owners_removes_the_lock(tmp_path, first):
     await borrower.acquire(ask)
     waiting = asyncio.ensure_future(waits.acquire())
     await turns()
+    lender.path.with_suffix(".next").touch()
     found = lender.path.stat().st_ino
     one, another = (lender, borrower) if first == "lender" else (borrower, lender)
     one.end()
     assert lender.path.stat().st_ino == found
+    assert lender.path.with_suffix(".next").exists()
     assert not waiting.done()
     another.end()
     await waiting
     assert waits.undivided
     waits.end()
-    assert not waits.path.exists()
+    assert not list(waits.folder.iterdir())
 
 
 async def test_waiting_for_the_end_takes_nothing(tmp_path):

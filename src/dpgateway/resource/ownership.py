@@ -266,8 +266,10 @@ class Ownership:
             except (KubeletError, OSError):
                 last = False
         if last:
-            with contextlib.suppress(OSError):
-                self.path.unlink()
+            # What a lender that has let go listened at is nobody's by now.
+            for path in (self.path.with_suffix(".next"), self.path):
+                with contextlib.suppress(OSError):
+                    path.unlink()
         self.release()
 
     def caught_up(self) -> None:
