@@ -198,7 +198,7 @@ class NodeFronts:
         """The resource on its front. ``follows``: whether to take over from a gateway that serves it."""
         if config.value.on == FRONT:
             listed = Plugin(config, driver, self._plugins, group, follows=follows)
-            listed.resource.inventory.offer(offered=self.offers(config.value))
+            listed.resource.inventory.list.offer(offered=self.offers(config.value))
             return listed
         from dpgateway.dra.plugin import DraPlugin  # noqa: PLC0415  18 MB with its libraries
 

@@ -287,7 +287,7 @@ class Gateway:
         """Offers on the device plugin what may be offered there now."""
         for serving in self._serving.values():
             if serving.plugin is not None and serving.config.value.on == FRONT:
-                serving.plugin.resource.inventory.offer(offered=self._fronts.offers(serving.config.value))
+                serving.plugin.resource.inventory.list.offer(offered=self._fronts.offers(serving.config.value))
 
     async def move(self, names: Iterable[str]) -> None:
         """Restarts the resources that aren't on the front that they should have."""

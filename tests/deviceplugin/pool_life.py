@@ -173,7 +173,7 @@ class Served(FakeResource):
             life.loop.clock,
             holdings=life.usages.by_resource[name],
         )
-        life.pools.join(self.inventory)
+        life.pools.join(self.inventory.exclusion)
         self.setting = setting
         self.releases.rest()
         journal = Journal(life.folder / "state", life.folder / "device-plugins", name)
@@ -188,7 +188,7 @@ class Served(FakeResource):
 
     def ready(self) -> None:
         self.inventory.hold()
-        self.inventory.settle()
+        self.inventory.list.settle()
         self.releases.go_on()
         self.releases.tell()
 

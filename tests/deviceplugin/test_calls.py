@@ -28,7 +28,7 @@ from dpgateway.errors import (
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.sandboxes import LOOK
-from dpgateway.resource.inventory import QUIET
+from dpgateway.resource.offered import QUIET
 from dpgateway.resource.pools import Pool
 from dpgateway.resource.use import Used
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
@@ -486,8 +486,8 @@ def withheld(resource, *ids):
     used = [of_claims(*ids)]
     pool = Pool(lambda: used, alone=True)
     pool.expect(NAME)
-    resource.inventory.join(pool)
-    resource.inventory.settle()
+    resource.inventory.exclusion.join(pool)
+    resource.inventory.list.settle()
 
     def change(*ids):
         used[0] = of_claims(*ids)
@@ -822,7 +822,7 @@ async def test_the_other_name_of_a_device_that_is_gone(make, abilities, waits):
     resource.releases.tell()
     for _, know in releases:
         know()
-    resource.inventory.use()
+    resource.inventory.exclusion.use()
     assert listed(resource)["tty"] == ("char 188:0 is held as by-id" if waits else None)
 
 
@@ -933,7 +933,7 @@ async def test_a_list_isn_t_emptied_while_a_grant_waits(make):
     had(resource, runtime, a="old")
     granted = asyncio.ensure_future(resource.allocate([("a",)], NEW))
     await runtime.asked.wait()
-    resource.inventory.offer(offered=False)
+    resource.inventory.list.offer(offered=False)
     await until(lambda: runtime.answers < 1000 - 2 * QUIET / LOOK)
     assert "a" in resource.inventory.list.value
     runtime.running.clear()

@@ -75,12 +75,12 @@ async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode)
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource)
     other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]})
-    resource.inventory.exclude([other])
+    resource.inventory.exclusion.exclude([other])
     preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
     await turns(200)
     assert not preparing.done()
     assert node.records == {}
-    resource.inventory.exclude([])
+    resource.inventory.exclusion.exclude([])
     assert (await one(await preparing))[0].device == "a"
 
 
@@ -88,7 +88,7 @@ async def test_hardware_that_another_name_keeps_is_not_given(node: ClaimNode) ->
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource, patience=IN_VAIN)
     other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]}, holders={"x": "d/p"})
-    resource.inventory.exclude([other])
+    resource.inventory.exclusion.exclude([other])
     assert "held as example.com/other by d/p" in await one(await claims.prepare([node.allocate("c", "a")]))
 
 

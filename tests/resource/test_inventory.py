@@ -23,8 +23,8 @@ from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health, hardware
 from dpgateway.node.holders import Noted
 from dpgateway.resource.front import NOTED_WITHIN
-from dpgateway.resource.inventory import QUIET, SETTLING
 from dpgateway.resource.ledger import LEAVING, Refusal
+from dpgateway.resource.offered import QUIET, SETTLING
 from dpgateway.resource.shares import Offer, share_ids
 from tests.support.resource import FakeLanes, FakeResource
 from tests.support.time import VirtualLoop
@@ -108,7 +108,7 @@ class Node:
 
         def begin():
             usage.set(usage.value.began(ids, behind))
-            self.inventory.use()
+            self.inventory.exclusion.use()
 
         def end(works):
             if works:
@@ -116,7 +116,7 @@ class Node:
                 usage.set(usage.value.gave(ids, self.clock.monotonic(), behind, int(time.time()), names))
             else:
                 usage.set(usage.value.failed(ids))
-                self.inventory.use()
+                self.inventory.exclusion.use()
                 self.releases.tell()
 
         self.run(begin)
@@ -265,7 +265,7 @@ def test_no_id_leaves_for_another_front_during_an_allocate(node):
     """A kubelet from 1.34 on crashes otherwise: first there is nothing to choose, then nothing is listed."""
     node.take(A, B)
     end = node.begin("a")
-    node.run(node.inventory.offer, offered=False)
+    node.run(node.inventory.list.offer, offered=False)
     assert node.listed == {"a": True, "b": False}
     node.sleep(QUIET * 5)
     assert node.listed.keys() == {"a", "b"}
@@ -274,14 +274,14 @@ def test_no_id_leaves_for_another_front_during_an_allocate(node):
     assert node.listed.keys() == {"a", "b"}
     node.sleep(QUIET * 2)
     assert node.listed == {}
-    node.run(node.inventory.offer, offered=True)
+    node.run(node.inventory.list.offer, offered=True)
     assert node.listed == {"a": True, "b": True}
     node.sleep(QUIET * 3)
     assert node.listed == {"a": True, "b": True}
 
 
 def test_a_first_list_for_another_front(node):
-    node.run(node.inventory.offer, offered=False)
+    node.run(node.inventory.list.offer, offered=False)
     node.sleep(QUIET * 3)
     node.take(A)
     assert node.listed == {"a": False}

@@ -21,7 +21,8 @@ from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.inventory import SETTLING, Inventory
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.offered import SETTLING
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pool, Pools
 from dpgateway.resource.use import worked_on
@@ -42,7 +43,7 @@ def served(name, pool, clock, devices=BOARDS, **config):
     """One resource of the pool while a gateway lives. Its driver answers when it is told to."""
     lanes = FakeLanes("prepare", "release", waits=True)
     one = FakeResource(configured(name=name, **config), lanes, clock, devices=devices)
-    one.inventory.join(pool)
+    one.inventory.exclusion.join(pool)
     one.follow()
     return one
 
@@ -199,7 +200,7 @@ async def test_hardware_of_a_removed_resource(tmp_path):
         pools.add(configured(name=name, pool="boards"))
         holdings = told.by_resource[name]
         inventories[name] = Inventory(Observable(configured(name=name)), holdings, LOG, Clock())
-        pools.join(inventories[name])
+        pools.join(inventories[name].exclusion)
         inventories[name].take(tuple(BOARDS))
         noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
         holdings.set(holdings.value.remembered(unreleased).noted(dict.fromkeys(unreleased, noted), now, now))
@@ -232,7 +233,7 @@ async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, capl
     pools.add(config)
     own = ResourceHoldings(Holdings().remembered({}).given_by("scripted"))
     inventory = Inventory(Observable(config), own, LOG, Clock())
-    pools.join(inventory)
+    pools.join(inventory.exclusion)
     inventory.take(tuple(BOARDS))
     if elsewhere:
         pools.elsewhere.add(AES, elsewhere)
@@ -248,7 +249,7 @@ async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, capl
         assert AES in told.by_resource
     else:
         await until(lambda: AES not in told.by_resource)
-    assert ("b0" in inventory.used().behind) is owed
+    assert ("b0" in inventory.exclusion.used().behind) is owed
     assert ("isn't told" in caplog.text) is logged
     inventory.close()
     following.cancel()

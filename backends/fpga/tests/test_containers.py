@@ -127,7 +127,7 @@ class FunctionNode:
         for name in FUNCTIONS:
             config = configured(name=name)
             one = self.served[name] = FakeResource(config, Direct(self.drivers[name]), self.loop.clock)
-            one.inventory.join(pool)
+            one.inventory.exclusion.join(pool)
             one.follow()
             self.list(name)
             one.remember(self.journals[name])

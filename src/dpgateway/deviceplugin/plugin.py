@@ -134,7 +134,7 @@ class Plugin:
         resource = self.resource
         return (
             resource.inventory.list,
-            resource.inventory.exclusions,
+            resource.inventory.exclusion,
             self._holdings,
             self.registrar.standing,
             resource.inventory.misfit,

@@ -117,7 +117,7 @@ class DraPlugin:
 
     def _is_counted(self, device: Device) -> bool:
         """Whether the scheduler knows of all uses that exclude the device. The ledger may not know of an end yet."""
-        found = self.resource.inventory.excluders(device)
+        found = self.resource.inventory.exclusion.excluders(device)
         return found is not None and all(self._front.members.counts(self.pool, *one) for one in found)
 
     def counts(self, pool: str, id_: str) -> bool:
@@ -220,7 +220,7 @@ class DraPlugin:
         while True:
             seen = await self.usage.wait(seen)
             self.resource.inventory.hold()
-            self.resource.inventory.use()
+            self.resource.inventory.exclusion.use()
             if self._moved and self._moved != self._held_elsewhere():
                 self._front.members.look()
             if self.usage.value.unsettled:

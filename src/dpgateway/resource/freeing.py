@@ -33,7 +33,7 @@ class Releases:
 
     def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._inventory, self._driver, self._log = inventory, driver, log
-        self._ledger, self._usage = inventory.ledger, inventory.usage
+        self._ledger, self._usage, self._exclusion = inventory.ledger, inventory.usage, inventory.exclusion
         self._telling: set[str] = set()
         """The freed ids whose release is queued or running."""
         self._leaked: set[str] = set()
@@ -67,14 +67,14 @@ class Releases:
         freed -= self._telling
         if self.resting or calls is None or self._driver.state.value.devices is None or not freed:
             return
-        if self._inventory.unsure:  # the hardware may be in use in another resource of the pool
+        if self._exclusion.unsure:  # the hardware may be in use in another resource of the pool
             return
 
         # An id whose hardware is in use elsewhere counts as released without a call: its device is another's by now.
         ids, devices = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
         if ids:
             self._telling |= ids
-            elsewhere = self._inventory.elsewhere(devices, freeing=True)
+            elsewhere = self._exclusion.elsewhere(devices, freeing=True)
             calls.release([d for d in devices if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
@@ -94,7 +94,7 @@ class Releases:
                 if foreign or not concerned or self._ledger.back_until(id_) <= now:
                     ids.add(id_)
             # a device in an Allocate under way waits: if that fails, it is freed again
-            elif device.id not in flying and not self._inventory.worked_on(device):
+            elif device.id not in flying and not self._exclusion.worked_on(device):
                 ids.add(id_)
                 if device.id not in used:
                     devices[device.id] = device
@@ -139,11 +139,11 @@ class Releases:
         free = len(self.still_free([*devices.values()])) if self._usage.value.known else 0
         text = "allocate() of %s answered after its deadline; %d are free again"
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
-        self._inventory.use()
+        self._exclusion.use()
         self.tell()
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """The devices among ``devices``, all free before, that no container has got since or is being given."""
         held = self._inventory.devices_of(self._usage.value.last_known)
-        elsewhere = self._inventory.elsewhere(devices, freeing=True)
+        elsewhere = self._exclusion.elsewhere(devices, freeing=True)
         return [device for device in devices if device.id not in held and device.id not in elsewhere]

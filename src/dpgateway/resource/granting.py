@@ -79,6 +79,7 @@ class Granting:
         """``config`` changes in place."""
         self.inventory, self.driver, self.releases, self.config, self.log = inventory, driver, releases, config, log
         self._ledger, self._usage, self._clock = inventory.ledger, inventory.usage, inventory.clock
+        self._exclusion = inventory.exclusion
         self._in_vain = float("-inf")
         """When a grant last waited in vain for the end of a claim, in seconds of the clock."""
         self._logged: set[tuple[int, str]] = set()
@@ -88,7 +89,7 @@ class Granting:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
         # The pool may have changed since the last list.
         calls = self._calls(terms.options)
-        self.inventory.exclude()
+        self._exclusion.exclude()
         await self._claims_end(ids)
 
         # A 1.8 kubelet repeats its call, so its own ids are no obstacle.
@@ -96,7 +97,7 @@ class Granting:
         if terms.repeats:
             again.update(before.living, before.granted)
         else:
-            given_up = self.inventory.given_up(ids)
+            given_up = self._exclusion.given_up(ids)
         found = self._found(ids, again, given_up)
         devices = _once(found.values())
         names = {id_: device.id for id_, device in found.items()}
@@ -105,7 +106,7 @@ class Granting:
         # From here on this hardware is refused to all others. No await since the check: the two are one step.
         began = self._clock.monotonic()
         self._usage.set(self._usage.value.began(ids, behind))
-        self.inventory.use()
+        self._exclusion.use()
         try:
             late = partial(self.releases.allocated_late, ids, behind, found)
             allocation = await calls.allocate(devices, late, terms.options)
@@ -126,7 +127,7 @@ class Granting:
         except BaseException:
             # For a BaseException, too: a kubelet that stops waiting cancels the call.
             self._usage.set(self._usage.value.failed(ids))
-            self.inventory.use()
+            self._exclusion.use()
             self.releases.tell()
             raise
         given = self._usage.value.gave(ids, self._clock.monotonic(), now, int(self._clock.time()), names)
@@ -141,11 +142,11 @@ class Granting:
         if self._clock.monotonic() < self._in_vain + IN_VAIN:
             return
         # Half of the time is for the driver, so that a refusal names the holder.
-        within, exclusions = self.config.value.timeouts.allocate.total_seconds() / 2, self.inventory.exclusions
+        within = self.config.value.timeouts.allocate.total_seconds() / 2
         try:
             async with asyncio.timeout(min(CLAIMS_END, within)):
                 while any(map(self._ledger.withheld, ids)):
-                    await exclusions.wait(exclusions.version)
+                    await self._exclusion.wait(self._exclusion.version)
         except TimeoutError:
             self._in_vain = self._clock.monotonic()
 
@@ -190,7 +191,7 @@ class Granting:
         found = self._ledger.resolve(ids, self._clock.monotonic(), again)
         if isinstance(found, Refusal):
             raise self._refused(f"device {found.id} is {found.reason}")
-        if (full := self.inventory.crowded([id_ for id_ in ids if id_ not in again], given_up)) is not None:
+        if (full := self._exclusion.crowded([id_ for id_ in ids if id_ not in again], given_up)) is not None:
             id_, others = full
             text = f"device {id_} can't be given away: containers have all shares of it already, as {others}"
             raise self._refused(text)
@@ -250,7 +251,7 @@ class Granting:
 
         # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free.
         # Preparing a device may ruin another one that is the same hardware, so hardware in use elsewhere is refused.
-        if reasons := self.inventory.elsewhere(own):
+        if reasons := self._exclusion.elsewhere(own):
             self._starts({offered: frozenset([device.id]) for offered, device in found.items()})
             id_, reason = next(iter(reasons.items()))
             raise self._refused(f"device {id_} can't be prepared: {reason}")
@@ -278,23 +279,23 @@ class Granting:
         """
         before = self._usage.value
         ids = tuple([id_ for id_ in found if id_ in (before.held or ()) and id_ not in before.last_known])
-        if not ids or self.inventory.elsewhere([found[id_] for id_ in ids]):
+        if not ids or self._exclusion.elsewhere([found[id_] for id_ in ids]):
             return
         behind, names = {id_: hardware(found[id_]) for id_ in ids}, {id_: found[id_].id for id_ in ids}
         given = before.began(ids, behind).gave(ids, self._clock.monotonic(), behind, int(self._clock.time()), names)
         self._usage.set(given)
-        self.inventory.use()
+        self._exclusion.use()
         self._usage.reread()
 
     def _starts(self, behind: Behind) -> None:
         """Records that a container starts with this hardware and no other, or isn't running at all."""
         before = self._usage.value
         if (after := before.prepared(behind)) is not before:
-            if reason := self.inventory.unsure:
+            if reason := self._exclusion.unsure:
                 what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
                 raise self._refused(what)
             self._usage.set(after)
-            self.inventory.use()
+            self._exclusion.use()
 
     def _calls(self, options: object = None) -> Lanes:
         """``options``: a claim's own, None without any."""

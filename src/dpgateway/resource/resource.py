@@ -142,7 +142,7 @@ class Resource:
         )
 
         # In its pool before anything can be granted.
-        self._pools.join(self.inventory)
+        self._pools.join(self.inventory.exclusion)
         self.ownership.join(config.value.pool or "", self._pools.elsewhere.after(name))
         self.elsewhere.subscribe(self._owner_changed)
         for value in (driver.state, self.inventory.misfit, self.trouble):
@@ -220,7 +220,7 @@ class Resource:
 
         # The first list of a kubelet must have the held ids, and should have the exclusions.
         self.inventory.hold()
-        self.inventory.settle()
+        self.inventory.list.settle()
         self.releases.go_on()
         self._served.add(self)
         self._begun.set()

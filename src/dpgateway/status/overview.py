@@ -50,7 +50,7 @@ class Served:
     def note(self) -> None:
         """Records a change of its registration."""
         if (plugin := self.plugin) is not None:
-            listed, had_devices = plugin.standing.value.listed, plugin.resource.inventory.had_healthy
+            listed, had_devices = plugin.standing.value.listed, plugin.resource.inventory.list.had_healthy
             self.history.note(time.monotonic(), listed=listed, had_devices=had_devices)
 
 
@@ -173,7 +173,7 @@ class Overview:
             if (plugin := one.plugin) is not None and plugin.resource.failure:
                 offers = plugin.resource.inventory.list.value or {}
                 healthy = any(offer.health.ok for offer in offers.values())
-                if one.history.deprived(had_devices=plugin.resource.inventory.had_healthy, healthy=healthy):
+                if one.history.deprived(had_devices=plugin.resource.inventory.list.had_healthy, healthy=healthy):
                     deprived.add(name)
                     since = plugin.resource.failed_since
             if one.history.passing(now, node.since, since):

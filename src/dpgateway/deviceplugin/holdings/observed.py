@@ -55,9 +55,9 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
         if holdings.note is not before.note:
             inventory.hold()
         else:
-            inventory.use()
+            inventory.exclusion.use()
             if inventory.ledger.lost:
-                inventory.look_later()
+                inventory.list.look_later()
 
         # Of what the kubelet has struck in an earlier gateway's time, it is asked at once whether its pods run.
         if holdings.remembers and not before.remembers and holdings.struck.pods:

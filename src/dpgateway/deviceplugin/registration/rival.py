@@ -59,7 +59,7 @@ class Rival:
             again = SETTLED + 1.0 if seen != before else None  # once per checkpoint
             ids, written = checkpoints.value
             theirs = Listed(ids.get(self._resource, ()), written)
-            ours = Listed((inventory.list.value or {}).keys(), inventory.published)
+            ours = Listed((inventory.list.value or {}).keys(), inventory.list.since)
             self.look(theirs, ours, record.listed_since, time.monotonic())
 
     def look(self, theirs: Listed, ours: Listed, registered: float | None, now: float) -> None:

@@ -121,7 +121,7 @@ def _free(
     # Another resource of the pool may have its hardware: the scheduler gives it away before the claim of a pod that was
     # deleted by force has ended.
     if not had and (why := inventory.ledger.excluded(device or "")):
-        raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusions)
+        raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusion)
     taken.update(free)
     return tuple(free)
 

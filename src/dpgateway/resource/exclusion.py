@@ -1,0 +1,179 @@
+"""The devices of one resource whose hardware is in use under another name, of the resource or of its pool.
+
+Theory of operation. An exclusion binds Allocates from the moment at which it is applied to the ledger, whatever list
+the kubelet has seen. It is computed anew when anything in the pool may have changed: at the begin and the end of each
+Allocate, with the driver's list, and with the holdings. The pool hears only of changes (``_told``).
+
+Two devices may be the same hardware; so may a device and a grant from a time when names had other meanings. Both are
+rare, and scanning 10,000 devices for each Allocate is expensive. So the scan is skipped unless something of the pool is
+in use or one of these holds (:meth:`_may_crowd`, :meth:`apply`):
+
+    _shared     a device names hardware, or an id was granted with hardware of another name
+    _formed     an id may have meant another device under an earlier ``shares.ids``
+    _odd        a taken id isn't on the driver's last list
+    lost ids    (the ledger's)
+
+``_shared`` and ``_formed`` are never reset: tracking the end of the last such grant isn't worth it. Grants of earlier
+gateways count for them once, when the journal has been read (``_recalled``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from dpgateway.kit.observable import Signal
+from dpgateway.model import Device
+from dpgateway.resource.front import Usage
+from dpgateway.resource.ledger import Ledger
+from dpgateway.resource.pools import Pool
+from dpgateway.resource.shares import device_id
+from dpgateway.resource.use import Used, counted, crowded, excluded, excluders, shares_in_use, used, within
+
+
+class Exclusion(Signal):
+    """The resource as a member of its pool. Notified when the reasons against its devices have changed."""
+
+    def __init__(self, name: str, ledger: Ledger, usage: Usage) -> None:
+        super().__init__()
+        self.name, self.usage = name, usage
+        self._ledger, self._form = ledger, ledger.shares.ids
+        self._pool = Pool(alone=True)
+        self._told: object = None
+        """The last news for the pool."""
+        self._deaf = False
+        """Whether there is no driver to release to."""
+        self._shared, self._formed, self._odd, self._recalled = False, bool(self._form), False, False
+
+    # a member of its pool
+
+    def join(self, pool: Pool) -> None:
+        """Leaves its pool for this one: from now on that one's members' hardware is excluded."""
+        self._pool, self._told = pool, None
+        pool.join(self)
+        self.exclude()
+
+    def device(self, offered: str) -> Device | None:
+        """The present device of an offered id."""
+        return self._ledger.device(offered)
+
+    def used(self) -> Used:
+        """Freed ids count as used until their release, unless there is no driver to release them to."""
+        return used(self.name, self.usage.value, self._ledger.device, untold=not self._deaf)
+
+    def tell_pool(self) -> None:
+        """Tells the pool of changes only: every member reads every checkpoint, and most bring no news."""
+        if not self._pool.alone and (news := self.used().news) != self._told:
+            self._told = news
+            self._pool.tell(self.name)
+
+    # events
+
+    def exclude(self, others: Sequence[Used] | None = None) -> None:
+        """Excludes the hardware of ``others``, by default what the rest of the pool uses now."""
+        others = self._pool.others(self.name) if others is None else others
+
+        # Once: a grant of an earlier gateway may have had other hardware, or another device, than its id means now.
+        in_use, now = self.usage.value, device_id
+        if in_use.remembers and not self._recalled:
+            self._recalled, given = True, in_use.unreleased.items()
+            self._shared = self._shared or any(entry.hardware - {now(offered)} for offered, entry in given)
+            self._formed = self._formed or any(entry.device not in ("", now(offered)) for offered, entry in given)
+            self.compare()
+
+        # Without a use that can concern a device of another name, the scan is skipped.
+        own = self.used() if self._shared or self._may_crowd else None
+        if any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
+            devices, own = self._ledger.devices, own or self.used()
+            reasons = excluded(devices.values(), own, others, formed=bool(self._ledger.shares.ids))
+            shares = crowded(devices, self._ledger.ids, own)
+            many = counted(map(devices.__getitem__, reasons), own, others)
+            sure = not own.forgotten and not any(one.unsure for one in others)
+            changed = self._ledger.exclude(reasons, shares, many, sure=sure)
+        else:
+            changed = self._ledger.exclude({})
+        if changed:
+            self.notify()
+
+    def use(self) -> None:
+        """An Allocate began or failed: excludes or readmits the devices that share its hardware."""
+        self.recall()
+        self.exclude()
+        self.tell_pool()
+
+    def listed(self, devices: Iterable[Device]) -> None:
+        """The ledger has the driver's list, of which these devices are new."""
+        self._deaf = False
+        self._shared = self._shared or any(device.hardware is not None for device in devices)
+        if self._form != self._ledger.shares.ids:
+            self._form, self._formed = self._ledger.shares.ids, True
+        self.exclude()
+
+    def failed(self, *, deaf: bool) -> None:
+        """The driver doesn't answer. ``deaf``: it can't be told of releases, either."""
+        self._deaf = deaf
+        self.tell_pool()
+
+    def compare(self) -> None:
+        """The driver's whole list, or the ids in use, are others."""
+        self._odd = not self._ledger.presents(self.usage.value.unreleased)
+
+    def recall(self) -> None:
+        """Has each lost id mean the device that was granted under it, whatever ``shares`` says now."""
+        if self._ledger.lost:
+            entries = self.usage.value.unreleased.items()
+            self._ledger.meant({id_: entry.device for id_, entry in entries if entry.device})
+
+    # questions
+
+    def elsewhere(self, devices: Iterable[Device], *, freeing: bool = False) -> Mapping[str, str]:
+        """The uses of the devices' hardware under other names of the resource or of its pool: a text with the name and
+        the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
+        """
+        others = self._pool.others(self.name)
+        own = used(self.name, self.usage.value, self._ledger.device, untold=not freeing)
+        reasons = {}
+        for device in devices:
+            if reason := next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own):
+                reasons[device.id] = reason
+        return reasons
+
+    def excluders(self, device: Device) -> frozenset[tuple[str, str]] | None:
+        """Each use that excludes the device, by resource and offered id; None if there may be others."""
+        return excluders(device, self.used(), self._pool.others(self.name))
+
+    def worked_on(self, device: Device) -> bool:
+        """Whether a call of an earlier driver of this resource still works on the device."""
+        return any(one.resource == self.name and one.says_of(device) for one in self._pool.others(self.name))
+
+    @property
+    def unsure(self) -> str:
+        """Why any device may be in use in another resource of the pool; empty if their uses are known."""
+        return next(filter(None, (one.unsure for one in self._pool.others(self.name))), "")
+
+    @property
+    def _may_crowd(self) -> bool:
+        return bool(self._ledger.lost) or self._odd or self._formed
+
+    def given_up(self, ids: Collection[str]) -> frozenset[str]:
+        """The ids that must be free if the kubelet allocates these; empty where crowding is impossible."""
+        return self.usage.value.given_up(ids) if self._may_crowd else frozenset()
+
+    def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
+        """The first of these ids whose device has no share left, and the ids that hold its shares; else None. There is
+        one only while something is held under an id that isn't offered: the kubelet may ask for that id, or for one
+        that it considers free before the front has seen its pod end. ``given_up``: see :meth:`given_up`.
+        """
+        # An id given up may have been granted again since; the grant counts.
+        if not self._may_crowd:
+            return None
+        over = set(given_up) - self.usage.value.fresh
+        in_use, find = shares_in_use(self.used()), self._ledger.device
+        for id_ in ids:
+            if (device := find(id_)) is None:
+                continue
+            # The request itself may ask for several shares of the device.
+            asked = [other for other in ids if (same := find(other)) is not None and same.id == device.id]
+            others = dict.fromkeys(i for i in (*in_use.get(device.id, ()), *asked) if i != id_ and i not in over)
+            if len(others) >= self._ledger.shares.count:
+                return id_, ", ".join(others)
+        return None
