@@ -9,8 +9,9 @@ import grpc
 import pytest
 
 from dpgateway.deviceplugin.holdings.asking import Asking
+from dpgateway.deviceplugin.holdings.evidence import LINGER
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import DOUBT, LINGER, Holdings
+from dpgateway.deviceplugin.holdings.values import DOUBT, Holdings
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.holders import Container, Holder, Noted

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.deviceplugin.holdings.values import CLOCK_STEP, DOUBT, LINGER, Holdings
+from dpgateway.deviceplugin.holdings.evidence import LINGER
+from dpgateway.deviceplugin.holdings.values import CLOCK_STEP, DOUBT, Holdings
 from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.resource.front import NOTED_WITHIN, Unreleased
 from tests.support.notes import note_of, noted_of

@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
+from dpgateway.deviceplugin.holdings.evidence import LONG_AGO
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import LONG_AGO, Holdings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
