@@ -28,8 +28,8 @@ from dpgateway.errors import (
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.sandboxes import LOOK
+from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.offered import QUIET
-from dpgateway.resource.pools import Pool
 from dpgateway.resource.use import Used
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
 from tests.support.specs import cdi, own, spec, write

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dpgateway.events.conditions import Condition, Subject, conditions
-from dpgateway.resource.front import HolderStatus, Standing
+from dpgateway.resource.front import HolderStatus
+from dpgateway.resource.standing import Standing
 from dpgateway.status.values import DeviceStatus, DriverStatus, Failure, ResourceStatus
 
 NAME, SINCE = "example.com/thing", "2026-11-26T12:00:00Z"

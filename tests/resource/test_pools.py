@@ -20,11 +20,12 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Noted
+from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.offered import SETTLING
 from dpgateway.resource.orphans import Orphans
-from dpgateway.resource.pools import Pool, Pools
+from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import worked_on
 from tests.deviceplugin.pool_life import Life, Setting, Truth
 from tests.support.holdings import Told

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from dpgateway.resource.front import Failure, Standing
 from dpgateway.resource.published import (
     ApiServerStatus,
     ClaimStatus,
@@ -14,6 +13,7 @@ from dpgateway.resource.published import (
     SlicesStatus,
     SwitchStatus,
 )
+from dpgateway.resource.standing import Failure, Standing
 from dpgateway.status import dra_troubles
 from dpgateway.status.dra_troubles import of_dra, of_moved
 from dpgateway.status.troubles import LOOK_AT_KUBELET, ONE_GATEWAY

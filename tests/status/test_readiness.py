@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 from dpgateway.status import Reloads, ResourceStatus, readiness, report
 from dpgateway.status.readiness import DAMPED, NO_KUBELET, History, Past
 from dpgateway.status.values import DriverStatus, Failure

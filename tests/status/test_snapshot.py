@@ -11,8 +11,8 @@ from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device
 from dpgateway.node.holders import Holder
-from dpgateway.resource.front import Standing
 from dpgateway.resource.ledger import Ledger
+from dpgateway.resource.standing import Standing
 from dpgateway.status.snapshot import Devices, release, resource
 from tests.support.resources import configured
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dpgateway.resource.front import HolderStatus, Standing
+from dpgateway.resource.front import HolderStatus
+from dpgateway.resource.standing import Standing
 from dpgateway.status import Reloads, ResourceStatus, troubles
 from dpgateway.status.troubles import of_left
 from dpgateway.status.values import (

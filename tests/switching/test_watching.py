@@ -19,7 +19,7 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.node.runtime import CdiSupport
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.watching import MUTE, FactSources, WatchedFacts, extended
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated

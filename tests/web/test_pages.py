@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from dpgateway.errors import NoThread
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 from dpgateway.status import ResourceStatus, readiness
 from dpgateway.status.values import DriverStatus
 from dpgateway.web.answers import Response

@@ -11,7 +11,7 @@ from dpgateway.deviceplugin.api import v1beta1
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import BOUNDS, Calls
 from dpgateway.node.holders import Holder
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 from dpgateway.status.figures import ClusterFigures, Figures, KubeletFigures, ResourceFigures
 from dpgateway.status.values import Counts, Reloads
 from dpgateway.web.metrics import Metrics

@@ -4,7 +4,8 @@ import re
 from dataclasses import replace
 
 from dpgateway.kit.log import LogEvent
-from dpgateway.resource.front import HolderStatus, Standing
+from dpgateway.resource.front import HolderStatus
+from dpgateway.resource.standing import Standing
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
 from dpgateway.status.values import (
     Counts,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.node.holders import Container, Noted
+from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.journal import Entries
-from dpgateway.resource.pools import Pool
 from dpgateway.testing import Recorder
 from tests.support.resource import FakeResource
 from tests.support.resources import configured

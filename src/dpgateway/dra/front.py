@@ -42,11 +42,11 @@ from dpgateway.kit.tasks import first, retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
-from dpgateway.resource.front import Standing
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.published import DraFigures, DraStatus, SwitchStatus
 from dpgateway.resource.resource import Common
+from dpgateway.resource.standing import Standing
 
 UNKNOWN = "unknown.dpgateway"
 """The driver's name, if claims are left of a driver that nobody names any more."""

@@ -17,7 +17,6 @@ from dpgateway.dra.publishing import Publisher
 from dpgateway.dra.slices.attributes import RESOURCE, resource_value
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.resource.front import Failure, Standing
 from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.published import (
     ApiServerStatus,
@@ -26,6 +25,7 @@ from dpgateway.resource.published import (
     PoolStatus,
     SlicesStatus,
 )
+from dpgateway.resource.standing import Failure, Standing
 
 
 class Unpublished(NamedTuple):

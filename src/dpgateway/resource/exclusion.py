@@ -1,8 +1,10 @@
-"""The devices of one resource whose hardware is in use under another name, of the resource or of its pool.
+"""The devices of a resource whose hardware is in use under another name, of the resource or of its pool.
 
-Theory of operation. An exclusion binds Allocates from the moment at which it is applied to the ledger, whatever list
-the kubelet has seen. It is computed anew when anything in the pool may have changed: at the begin and the end of each
-Allocate, with the driver's list, and with the holdings. The pool hears only of changes (``_told``).
+Theory of operation. Exclusion is a compare-and-set in the event loop, without a lock: the first Allocate to begin has
+the hardware, and every other member of the pool is told before control returns to the loop. An exclusion binds
+Allocates from the moment at which it is applied to the ledger, whatever list the kubelet has seen. It is computed anew
+when anything in the pool may have changed: at the begin and the end of each Allocate, with the driver's list, and with
+the holdings. The pool hears only of changes (``_told``).
 
 Two devices may be the same hardware; so may a device and a grant from a time when names had other meanings. Both are
 rare, and scanning 10,000 devices for each Allocate is expensive. So the scan is skipped unless something of the pool is
@@ -19,15 +21,79 @@ gateways count for them once, when the journal has been read (``_recalled``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 from dpgateway.kit.observable import Signal
 from dpgateway.model import Device
 from dpgateway.resource.front import Usage
 from dpgateway.resource.ledger import Ledger
-from dpgateway.resource.pools import Pool
 from dpgateway.resource.shares import device_id
 from dpgateway.resource.use import Used, counted, crowded, excluded, excluders, shares_in_use, used, within
+
+
+class Pool:
+    """One pool. Each member asks for the uses of the others before a grant (:meth:`others`), and is told when they
+    change (:meth:`tell`).
+    """
+
+    def __init__(self, besides: Callable[[], Iterable[Used]] = tuple, *, alone: bool = False) -> None:
+        """``besides`` returns the uses under other names that count in the pool. ``alone``: the pool stands for a
+        single resource without a configured pool.
+        """
+        self.members: dict[str, Exclusion | None] = {}
+        """`members` contains the members, keyed by resource. None stands for one that hasn't joined yet: its uses are
+        unknown, so the pool grants nothing.
+        """
+        self.alone = alone
+        self.known = asyncio.Event()
+        """Set while the uses of all members are known."""
+        self._besides = besides
+
+    def expect(self, name: str) -> None:
+        """A resource of this name is going to join."""
+        self.members[name] = None
+        self.known.clear()
+
+    def join(self, member: Exclusion) -> None:
+        self.members[member.name] = member
+
+    def leave(self, name: str) -> None:
+        self.members.pop(name)
+        if self.members:
+            self.tell()
+
+    def others(self, name: str) -> Sequence[Used]:
+        """The uses under all names but this one, as far as they exclude anything."""
+        besides = tuple(self._besides())
+        if len(self.members) > 1:
+            return (*self._uses(name)[0].values(), *besides)
+        return besides
+
+    def tell(self, name: str = "") -> None:
+        """Tells the other members that the uses under this name have changed; without a name: those ``besides``."""
+        # One member's unknown holdings block the others.
+        (uses, known), besides = self._uses(), tuple(self._besides())
+        if known and all(use.known for use in besides):
+            self.known.set()
+        else:
+            self.known.clear()
+
+        # The uses are computed once, not per member: pools may have hundreds.
+        for other, member in tuple(self.members.items()):
+            if member is not None and other != name:
+                member.exclude((*(use for owner, use in uses.items() if owner != other), *besides))
+
+    def _uses(self, but: str = "") -> tuple[Mapping[str, Used], bool]:
+        """The uses of all members but this one, as far as they exclude anything, and whether all uses are known."""
+        members = [(name, member) for name, member in self.members.items() if name != but]
+        uses = {name: Used(name) if member is None else member.used() for name, member in members}
+        # A pool may have hundreds. Of the uses that are merely unsure two suffice, so that each member sees one besides
+        # its own.
+        using = {name: use for name, use in uses.items() if use.behind}
+        unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
+        return using | {name: uses[name] for name in unsure}, all(use.known for use in uses.values())
 
 
 class Exclusion(Signal):

@@ -1,5 +1,4 @@
-"""The interface between a resource and its front: the holdings, read as a value, the events of a grant, and the
-registration by the front.
+"""The interface between a resource and its front: the holdings, read as a value, and the events of a grant.
 
 Each front has its own sources of holdings: the device-plugin front the kubelet's checkpoint, PodResources and the calls
 in flight. A resource knows none of these. It reads a value for each decision (:class:`InUse`), and publishes the next
@@ -58,15 +57,6 @@ class Unreleased(NamedTuple):
     """The driver to release to; empty if that driver has no ``release``, None for an unrecorded grant."""
     boot: str = ""
     """The node's boot id when a kubelet last had the id; empty if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failure, and its beginning."""
-
-    reason: str
-    since: str | None
-    """In RFC 3339, UTC, to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,26 +288,3 @@ class Usages(Protocol):
         """Starts to follow a resource; harmless for one that is followed already."""
 
     def drop(self, resource: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The registration of one resource, by one front. docs/reference/status.md describes each field."""
-
-    front: str
-    """The front's name: ``deviceplugin`` or ``dra``."""
-    state: str
-    """The state, in the front's words."""
-    since: str | None = None
-    """When the state was entered, in RFC 3339, UTC, to the second; None if the resource isn't served yet."""
-    registered: bool = False
-    """The present kubelet has accepted the registration, or has opened a stream."""
-    streaming: bool = False
-    """A stream of the present kubelet is open. A front without streams: the kubelet has accepted the registration."""
-    listed: bool = False
-    """The list was sent on such a stream. A front without streams: the same as ``streaming``, because a kubelet gets no
-    list."""
-    api: str | None = None
-    """The name of the API in which the present kubelet accepted the registration; None if it hasn't."""
-    failure: str | None = None
-    """Why no stream of the present kubelet is open, if known; None while one is."""

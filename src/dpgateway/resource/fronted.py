@@ -8,8 +8,8 @@ from typing import Protocol
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.node.incarnation import Change
-from dpgateway.resource.front import Standing
 from dpgateway.resource.resource import Resource
+from dpgateway.resource.standing import Standing
 
 
 class OnFront(Protocol):

@@ -1,22 +1,17 @@
 """Pools: resources that may offer the same hardware, and exclude what another member uses.
 
-Theory of operation. Exclusion is a compare-and-set in the event loop, without a lock: the first Allocate to begin has
-the hardware, and every other member is told before control returns to the loop.
-
-A resource is in its pool from the moment it is configured. The pool grants nothing until the holdings of all members
-are known, nor while another gateway serves one of them (``elsewhere``). Two uses count for every resource, in a pool or
-not, because the hardware may be any resource's by now: holdings of resources that are no longer configured, and calls
-that go on after their driver ended.
+Theory of operation. A resource is in its pool from the moment it is configured. The pool grants nothing until the
+holdings of all members are known, nor while another gateway serves one of them (``elsewhere``). Two uses count for
+every resource, in a pool or not, because the hardware may be any resource's by now: holdings of resources that are no
+longer configured, and calls that go on after their driver ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
-from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import CallsAfterClose
@@ -24,7 +19,8 @@ from dpgateway.errors import KubeletError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device
 from dpgateway.resource.elsewhere import Elsewhere
-from dpgateway.resource.front import InUse, Unreleased, Usage
+from dpgateway.resource.exclusion import Exclusion, Pool
+from dpgateway.resource.front import InUse, Unreleased
 from dpgateway.resource.orphans import Orphans, Record, recorded
 from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
@@ -35,89 +31,6 @@ ENDING = 3.0
 
 async def _nothing() -> None:
     """There is no other front."""
-
-
-class Member(Protocol):
-    """A resource, as its pool sees it."""
-
-    usage: Usage
-
-    @property
-    def name(self) -> str: ...
-
-    def used(self) -> Used: ...
-
-    def device(self, offered: str) -> Device | None:
-        """The present device of an offered id."""
-
-    def exclude(self, others: Sequence[Used]) -> None:
-        """Excludes the hardware that ``others`` use."""
-
-    def join(self, pool: Pool) -> None:
-        """Leaves its pool for this one."""
-
-
-class Pool:
-    """One pool. Each member asks for the uses of the others before a grant (:meth:`others`), and is told when they
-    change (:meth:`tell`).
-    """
-
-    def __init__(self, besides: Callable[[], Iterable[Used]] = tuple, *, alone: bool = False) -> None:
-        """``besides`` returns the uses under other names that count in the pool. ``alone``: the pool stands for a
-        single resource without a configured pool.
-        """
-        self.members: dict[str, Member | None] = {}
-        """`members` contains the members, keyed by resource. None stands for one that hasn't joined yet: its uses are
-        unknown, so the pool grants nothing.
-        """
-        self.alone = alone
-        self.known = asyncio.Event()
-        """Set while the uses of all members are known."""
-        self._besides = besides
-
-    def expect(self, name: str) -> None:
-        """A resource of this name is going to join."""
-        self.members[name] = None
-        self.known.clear()
-
-    def join(self, member: Member) -> None:
-        self.members[member.name] = member
-
-    def leave(self, name: str) -> None:
-        self.members.pop(name)
-        if self.members:
-            self.tell()
-
-    def others(self, name: str) -> Sequence[Used]:
-        """The uses under all names but this one, as far as they exclude anything."""
-        besides = tuple(self._besides())
-        if len(self.members) > 1:
-            return (*self._uses(name)[0].values(), *besides)
-        return besides
-
-    def tell(self, name: str = "") -> None:
-        """Tells the other members that the uses under this name have changed; without a name: those ``besides``."""
-        # One member's unknown holdings block the others.
-        (uses, known), besides = self._uses(), tuple(self._besides())
-        if known and all(use.known for use in besides):
-            self.known.set()
-        else:
-            self.known.clear()
-
-        # The uses are computed once, not per member: pools may have hundreds.
-        for other, member in tuple(self.members.items()):
-            if member is not None and other != name:
-                member.exclude((*(use for owner, use in uses.items() if owner != other), *besides))
-
-    def _uses(self, but: str = "") -> tuple[Mapping[str, Used], bool]:
-        """The uses of all members but this one, as far as they exclude anything, and whether all uses are known."""
-        members = [(name, member) for name, member in self.members.items() if name != but]
-        uses = {name: Used(name) if member is None else member.used() for name, member in members}
-        # A pool may have hundreds. Of the uses that are merely unsure two suffice, so that each member sees one besides
-        # its own.
-        using = {name: use for name, use in uses.items() if use.behind}
-        unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
-        return using | {name: uses[name] for name in unsure}, all(use.known for use in uses.values())
 
 
 class Pools:
@@ -144,7 +57,7 @@ class Pools:
         self._of: dict[str, Pool] = {}
         """`_of` contains the pool of each configured resource; a resource without one has a pool of its own."""
         self.elsewhere = Elsewhere(orphans, self._besides_changed)
-        self._served: dict[str, Member] = {}
+        self._served: dict[str, Exclusion] = {}
         """`_served` contains the resources that have joined, keyed by name."""
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
@@ -239,7 +152,7 @@ class Pools:
         else:
             pool.expect(config.name)
 
-    def join(self, member: Member) -> None:
+    def join(self, member: Exclusion) -> None:
         """The resource takes its placeholder's place: it is going to be served."""
         self._served[member.name] = member
         if member.name in self._of:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpgateway.kit.call_stats import Calls
-from dpgateway.resource.front import Failure, Standing
+from dpgateway.resource.standing import Failure, Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
-from dpgateway.resource.front import InUse, Standing
+from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.published import DraFigures
 from dpgateway.resource.shares import Offers
+from dpgateway.resource.standing import Standing
 from dpgateway.status.values import Counts, Reloads, unserved
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 from dpgateway.status.values import Failure, RefusedReload, ResourceStatus, Time
 
 DAMPED = 10.0

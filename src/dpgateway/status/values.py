@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from dpgateway.kit.log import LogEvent
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.resource.front import Failure, HolderStatus, Standing
+from dpgateway.resource.front import HolderStatus
 from dpgateway.resource.published import (
     ApiServerStatus,
     ClaimStatus,
@@ -24,6 +24,7 @@ from dpgateway.resource.published import (
     SlicesStatus,
     SwitchStatus,
 )
+from dpgateway.resource.standing import Failure, Standing
 
 SCHEMA = 2
 """The version of the status' JSON: raised when a field changes its meaning or is removed, not when one is added."""

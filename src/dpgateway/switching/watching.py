@@ -31,7 +31,7 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.node.runtime import CdiSupport
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 from dpgateway.switching.classes import why_not
 from dpgateway.switching.facts import UNKNOWN, DraFacts, Fact
 from dpgateway.switching.trying import TriedFields

@@ -11,7 +11,7 @@ from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.timestamp import timestamp
-from dpgateway.resource.front import Standing
+from dpgateway.resource.standing import Standing
 
 _REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
