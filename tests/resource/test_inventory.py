@@ -1,12 +1,8 @@
 """One resource's list over any sequence of events, in a time that the test tells."""
 
-import asyncio
 import logging
-import time
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,153 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.config import ResourceConfig, Shares
-from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import Holdings
+from dpgateway.deviceplugin.api import APIS, LARGEST
 from dpgateway.deviceplugin.server.streams import ListEncoder
 from dpgateway.deviceplugin.wire import v1beta1_pb2
-from dpgateway.model import HEALTHY, Device, Health, hardware
-from dpgateway.node.holders import Noted
+from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.resource.front import NOTED_WITHIN
 from dpgateway.resource.ledger import LEAVING, Refusal
-from dpgateway.resource.offered import QUIET, SETTLING
+from dpgateway.resource.offered import SETTLING
 from dpgateway.resource.shares import Offer, share_ids
-from tests.support.resource import FakeLanes, FakeResource
+from tests.resource.listing import NOBODY, WET, A, B, Node
 from tests.support.time import VirtualLoop
-
-WET = Health.unhealthy("wet")
-NOBODY: frozenset[str] = frozenset()
-
-
-def configured(shares=1, keep_lost=10.0):
-    return ResourceConfig("example.com/thing", "x", shares=Shares(shares), keep_lost=timedelta(seconds=keep_lost))
-
-
-class Node:
-    """An inventory, the kubelet's checkpoint beside it, and a loop that lets the time of both pass."""
-
-    def __init__(self, shares=1, keep_lost=10.0, *, loop=None, on_file=NOBODY, written=0.0):
-        self.loop = loop or VirtualLoop()
-        self.clock = self.loop.clock
-        self.log = logging.LoggerAdapter(logging.getLogger("inventory"), {})
-        self.on_file, self.written = on_file, written
-        self.reads = 0
-        lanes, self.holdings = FakeLanes("release"), ResourceHoldings(Holdings(), self.read)
-        one = FakeResource(configured(shares, keep_lost), lanes, self.clock, holdings=self.holdings, log=self.log)
-        self.config, self.inventory, self.releases, self.freed = one.config, one.inventory, one.releases, lanes.released
-        self.resource = one
-        self.run(one.follow)
-        self.run(self.read)
-
-    def run(self, function, *arguments, **named):
-        """Calls a function on the loop, as everything is called, and lets those who watch see what it did."""
-
-        async def call():
-            result = function(*arguments, **named)
-            for _ in range(3):
-                await asyncio.sleep(0)
-            return result
-
-        return self.loop.run_until_complete(call())
-
-    def sleep(self, seconds):
-        self.loop.run_until_complete(asyncio.sleep(seconds))
-
-    def read(self):
-        """What the node does when the checkpoint changed, or an id may be dropped."""
-        self.reads += 1
-        now, value = self.clock.monotonic(), self.holdings.value
-        if self.on_file == "missing":
-            found = value.missing(now)
-        else:
-            note = None if self.on_file == "damaged" else dict.fromkeys(self.on_file, Noted())
-            found = value.noted(note, self.written, now)
-        if not self.holdings.set(found):
-            self.holdings.notify()
-
-    def write(self, on_file):
-        """The kubelet writes its checkpoint."""
-        self.on_file, self.written = on_file, self.clock.monotonic()
-        self.run(self.read)
-
-    def take(self, *devices):
-        self.run(self.inventory.take, devices, LIST_LIMIT)
-
-    def amend(self, shares, keep_lost):
-        """Another configuration; the driver's last list is taken again."""
-        self.run(self.config.set, configured(shares, keep_lost))
-
-    def fail(self, reason, *, overdue=False):
-        self.run(self.inventory.fail, reason, overdue=overdue)
-
-    def resolve(self, *ids):
-        return self.inventory.ledger.resolve(ids, self.clock.monotonic())
-
-    def new_kubelet(self):
-        self.run(self.holdings.set, self.holdings.value.new_kubelet(self.clock.monotonic(), "another"))
-
-    def begin(self, *ids):
-        """An Allocate is in flight until the function that this returns is called with whether it worked."""
-        ledger, usage = self.inventory.ledger, self.holdings
-        found = {id_: device for id_ in ids if (device := ledger.device(id_)) is not None}
-        behind = {id_: hardware(device) for id_, device in found.items()}
-
-        def begin():
-            usage.set(usage.value.began(ids, behind))
-            self.inventory.exclusion.use()
-
-        def end(works):
-            if works:
-                names = {id_: device.id for id_, device in found.items()}
-                usage.set(usage.value.gave(ids, self.clock.monotonic(), behind, int(time.time()), names))
-            else:
-                usage.set(usage.value.failed(ids))
-                self.inventory.exclusion.use()
-                self.releases.tell()
-
-        self.run(begin)
-        return lambda works=True: self.run(end, works)
-
-    def allocate(self, *ids):
-        self.begin(*ids)()
-
-    @property
-    def offers(self):
-        return None if self.inventory.list.value is None else dict(self.inventory.list.value)
-
-    @property
-    def listed(self):
-        """Whether each id is healthy."""
-        return None if self.offers is None else {i: offer.health.ok for i, offer in self.offers.items()}
-
-    def close(self):
-        self.end()
-        self.loop.close()
-
-    def end(self):
-        self.run(self.resource.end)
-
-
-@pytest.fixture
-def make():
-    with ExitStack() as stack:
-
-        def new(**named):
-            node = Node(**named)
-            stack.callback(node.close)
-            return node
-
-        yield new
-
-
-@pytest.fixture
-def node(make):
-    return make()
-
-
-A, B = Device("a"), Device("b", numa_nodes=(1,))
-
 
 # when it is offered
 
@@ -259,34 +118,6 @@ def test_an_id_whose_allocate_is_in_flight_stays_listed(node):
     node.write(NOBODY)
     assert node.listed == {"a": False}
     end()
-
-
-def test_no_id_leaves_for_another_front_during_an_allocate(node):
-    """A kubelet from 1.34 on crashes otherwise: first there is nothing to choose, then nothing is listed."""
-    node.take(A, B)
-    end = node.begin("a")
-    node.run(node.inventory.list.offer, offered=False)
-    assert node.listed == {"a": True, "b": False}
-    node.sleep(QUIET * 5)
-    assert node.listed.keys() == {"a", "b"}
-    end()
-    node.sleep(QUIET / 2)
-    assert node.listed.keys() == {"a", "b"}
-    node.sleep(QUIET * 2)
-    assert node.listed == {}
-    node.run(node.inventory.list.offer, offered=True)
-    assert node.listed == {"a": True, "b": True}
-    node.sleep(QUIET * 3)
-    assert node.listed == {"a": True, "b": True}
-
-
-def test_a_first_list_for_another_front(node):
-    node.run(node.inventory.list.offer, offered=False)
-    node.sleep(QUIET * 3)
-    node.take(A)
-    assert node.listed == {"a": False}
-    node.sleep(QUIET * 2)
-    assert node.listed == {}
 
 
 def test_held_until_a_newer_checkpoint(node):
@@ -475,19 +306,6 @@ def test_still_free_without_a_checkpoint(make):
     assert node.releases.still_free([A, B]) == [B]
 
 
-def test_the_same_devices_are_no_news(node):
-    devices = (A, B)
-    node.take(*devices)
-    version = node.inventory.list.version
-    node.take(*devices)
-    assert node.inventory.list.version == version
-    for change in (lambda: node.fail("no answer"), lambda: node.take(A), lambda: node.take(A, Device("b", WET))):
-        change()
-        assert node.listed != {"a": True, "b": True}
-        node.take(*devices)
-        assert node.listed == {"a": True, "b": True}
-
-
 def test_a_device_that_changes_beside_others(make):
     node = make(shares=2)
     node.take(A, B)
@@ -518,18 +336,6 @@ def test_numa_nodes_that_make_a_list_too_long(node):
     assert not node.inventory.misfit.value
     node.take(*[Device(device.id, numa_nodes=tuple(range(20))) for device in long])
     assert node.inventory.misfit.value
-
-
-def test_after_the_end_no_timer_is_set_whatever_happens(node):
-    node.take(A, B)
-    node.take(B)
-    node.inventory.close()
-    node.take()
-    node.allocate("b")
-    node.write(NOBODY)
-    reads = node.reads
-    node.sleep(3600)
-    assert node.reads == reads
 
 
 # another configuration
@@ -915,14 +721,3 @@ class Events(RuleBasedStateMachine):
 
 TestEvents = Events.TestCase
 TestEvents.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
-
-
-def test_another_reason_is_no_new_list(node):
-    node.take(Device("a", WET), Device("b"))
-    version = node.inventory.list.version
-    node.take(Device("a", Health.unhealthy("frozen")), Device("b"))
-    assert node.inventory.list.version == version
-    assert node.offers["a"].health.reason == "frozen"
-    for devices in ([Device("a"), Device("b")], [Device("a"), Device("b", numa_nodes=(1,))]):
-        node.take(*devices)
-        assert node.inventory.list.version == (version := version + 1)
