@@ -110,6 +110,8 @@ def test_paths_and_what_they_leave_out(dev):
         "/dev/ttyUSB1": (None, "exclude", "/dev/ttyUSB1"),
         "/dev/ttyUSB2": (None, "type", "expected a char device at /dev/ttyUSB2, found a regular file"),
     }
+    assert list(driver.explain("/dev/ttyS0")) == [], "it isn't there"
+    dev.node("ttyS0", 2)
     (candidate,) = driver.explain("/dev/ttyS0")
     assert (candidate.test, candidate.expected) == ("paths", "/dev/serial/by-id/* or /dev/ttyUSB* or /dev/gps")
 

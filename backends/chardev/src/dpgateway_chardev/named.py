@@ -149,7 +149,7 @@ class NamedLook:
                 yield Candidate(name, test="paths", found=other, expected="a device that isn't offered yet")
             elif found is not None:
                 yield Candidate(name, test="type", found=found.reason, expected=f"a {kind} device")
-            else:
+            elif os.path.lexists(f"{self._options.dev}/{path}"):  # of what isn't there nothing is known
                 yield Candidate(name, test="paths", found=name, expected=" or ".join(self._options.paths))
 
     def _paths(self, options: CharDeviceOptions) -> Iterator[str]:
