@@ -110,22 +110,29 @@ class KubeletCalls:
         self._holdings.allocating += 1
         try:
             for asked in requests:
-                ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
-                if ids:
-                    if not api.repeats and self._holdings.value.stale:
-                        await self._read_of_new_kubelet()
-                    if not api.repeats and self._holdings.value.earlier(ids):
-                        await self._earlier_end(ids)
-                    prepares, value = self._prepares(api), self._holdings.value
-                    for id_ in () if prepares else ids:  # a pod's containers may get it one after the other
-                        self._before[id_] = self._before.get(id_, frozenset()) | value.earlier([id_])
-                    deliver = partial(self._deliver, ids, api, tuple(grants))
-                    terms = Terms(self.api.name, deliver, api.repeats, prepares)
-                    allocation = await self.granting.grant(ids, terms)
+                ids = tuple(dict.fromkeys(asked))
+                allocation = await self._give(ids, api, tuple(grants)) if ids else NOTHING
                 grants.append(Grant(ids, allocation))
         finally:
             self._holdings.allocating -= 1
         return tuple(grants)
+
+    async def _give(self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...]) -> Allocation:
+        """The grant to one container. ``others``: the earlier grants of the same answer."""
+        # What a kubelet takes for free may still run: of a pod that went while none ran, or was deleted by force.
+        if not api.repeats:
+            if self._holdings.value.stale:
+                await self._read_of_new_kubelet()
+            if self._holdings.value.earlier(ids):
+                await self._earlier_end(ids)
+
+        # The start will ask for the pods that had the ids. A pod's containers may get one after the other.
+        prepares, had = self._prepares(api), self._holdings.value
+        if not prepares:
+            for id_ in ids:
+                self._before[id_] = self._before.get(id_, frozenset()) | had.earlier([id_])
+        terms = Terms(self.api.name, partial(self._deliver, ids, api, others), api.repeats, prepares)
+        return await self.granting.grant(ids, terms)
 
     async def _read_of_new_kubelet(self) -> None:
         """Reads the note of a kubelet that has just started: it has written one for its first list, and may have taken
