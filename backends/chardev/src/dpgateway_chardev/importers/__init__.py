@@ -8,6 +8,7 @@ paths            what a path in /dev is
 host_device      k8s-host-device-plugin
 hostdev          k8s-hostdev-plugin
 intel            Intel's device plugins
+intel_settings   their settings: objects, charts' values, flags
 intel_flags      the flags of their containers
 intel_version    the version of the one for GPUs
 kubevirt         KubeVirt's permitted host devices
