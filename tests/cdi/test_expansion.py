@@ -81,7 +81,7 @@ def test_later_edits_win_and_common_ones_come_once():
         ({"deviceNodes": [{"path": "/dev/../a"}]}, "contains '..'"),
         ({"deviceNodes": [{"path": "/dev/a", "permissions": "none"}]}, "/dev/a has no permissions at all"),
         ({"deviceNodes": [{"path": "/dev/a", "type": "p"}]}, "/dev/a is a named pipe"),
-        ({"deviceNodes": [{"path": "/dev/a", "major": 1}]}, "its device node /dev/a isn't there"),
+        ({"deviceNodes": [{"path": "/dev/a", "major": 1}]}, "its device node /dev/a is missing"),
         ({"deviceNodes": [{"path": "/etc"}]}, "its device node /etc is no device node on this host"),
         ({"deviceNodes": [{"path": "/etc", "fileMode": 0o755}]}, "its device node /etc is no device node on this host"),
         ({"env": ["A=\0"]}, "contains a NUL"),

@@ -61,7 +61,7 @@ async def test_prediction_is_what_a_reload_does(line, gateway):
     )
     result = check(line, gateway, "--config", gateway.folder / "config.yaml")
     assert result.exit_code == 0
-    rows = [row.split() for row in result.stdout.partition("what a reload does")[2].splitlines()[2:]]
+    rows = [row.split() for row in result.stdout.partition("effects of a reload")[2].splitlines()[2:]]
     assert rows == [[one["name"], "untouched", "-"] for one in WANTED]
     wrong = check(line, gateway, "--config", line.config("resources: 1"), "--output", "json")
     assert (wrong.exit_code, json.loads(wrong.stdout)["against_running"]) == (2, None)
@@ -96,7 +96,7 @@ def test_without_a_gateway_that_is_said(line, tmp_path):
     new = line.config("resources: []")
     result = line("check", "--against-running", "--control-socket", tmp_path / "none", "--config", new)
     assert result.exit_code == 1
-    assert f"no gateway is running: nobody answers at {tmp_path}/none" in result.stderr
+    assert f"no gateway is running: nothing answers at {tmp_path}/none" in result.stderr
 
 
 async def test_another_front_restarts_a_resource(line, gateway):

@@ -146,7 +146,7 @@ def test_what_cannot_be_explained_is_said(line):
     assert [text for text in result.stdout.splitlines() if text.startswith("example.com")] == [
         "example.com/a: driver fake knows no slot 9",
         "example.com/b: the driver failed: explain() returned 3, expected candidates (driver fake)",
-        "example.com/c: driver simulated can't explain what it looked at",
+        "example.com/c: driver simulated can't explain its search",
         "example.com/d: the driver failed: devices() raised ZeroDivisionError: oops (driver fake)",
     ]
     result = line("devices", "--config", line.config("resources:\n" + entry("a", "list")), "--explain", "slot 9")

@@ -277,7 +277,7 @@ DOUBTS = {
         f"resources:\n- {FUSE}\n- {FUSE.replace('/a', '/b', 1)}",
         ("config.yaml:3: resources[1].options.paths[0]: example.com/a offers it too, through /dev/fuse, so that two",),
     ),
-    "the node's memory": Mistake(chardev("paths: [/dev/mem]"), ("options.paths[0]: /dev/mem is offered: who has it",)),
+    "the node's memory": Mistake(chardev("paths: [/dev/mem]"), ("options.paths[0]: /dev/mem is offered: it gives",)),
     "a container that makes device nodes": Mistake(
         chardev("paths: [/dev/fuse], permissions: rwm"), ("options.permissions: m lets a container make the device",)
     ),

@@ -183,7 +183,7 @@ async def test_checkpoint_without_a_gateway(node):
     assert (await node.kubelet.admit("p", {"c": {R: 1}}))["ok"]
     assert await node.gateway.end() == 0
     found = await node.says(code=1)
-    assert found.startswith(f"no gateway is running: nobody answers at {node.folder}/control.sock\n")
+    assert found.startswith(f"no gateway is running: nothing answers at {node.folder}/control.sock\n")
     assert [line[2:] for line in lines(found) if line[0] == R] == [["p", "(c)"]]
     (resource,) = (await node.json(code=1))["checkpoint"]
     assert resource["name"] == R

@@ -95,7 +95,7 @@ class TestTheCheckpoint:
 
     def test_one_that_can_not_be_read(self):
         one = the("checkpoint-unread", facts("1.31", "1.37", held=Held(unread="it is torn")))
-        assert (one.level, one.text) == ("unknown", "who holds what isn't known: it is torn")
+        assert (one.level, one.text) == ("unknown", "the holders aren't known: it is torn")
 
 
 class TestIds:

@@ -129,7 +129,7 @@ def test_claimed_and_expected_ids_are_unhealthy(survey, plug):
     plug(0, "eth0", label="x")
     plug(1, "eth1", label="x")
     found = survey(id="{attrs:label}", expected=("x", "y")).find()
-    assert found["x"].reason.startswith("it isn't known which one it is: /sys/devices")
+    assert found["x"].reason.startswith("the id is ambiguous: /sys/devices")
     assert found["y"].reason == "it isn't there: nothing that match describes has this id"
     assert [nic.hardware for nic in found.values()] == [None, None]
 

@@ -131,12 +131,12 @@ def test_every_bad_driver_is_named_above():
         (
             drivers.GivesAllNodes,
             "allocate_gives",
-            r"allocate\(\[good-0\]\): it gives good-1, for which nobody asked: device node '/dev/good-1'$",
+            r"allocate\(\[good-0\]\): it gives good-1, which wasn't asked for: device node '/dev/good-1'$",
         ),
         (
             drivers.GivesAllNames,
             "allocate_gives",
-            r"allocate\(\[good-0\]\): it gives good-1, for which nobody asked: env GOOD 'good-0,good-1,good-2'$",
+            r"allocate\(\[good-0\]\): it gives good-1, which wasn't asked for: env GOOD 'good-0,good-1,good-2'$",
         ),
         (
             drivers.GivesAllNumbers,

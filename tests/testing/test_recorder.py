@@ -45,7 +45,7 @@ def test_until_looks_again_after_each_message():
 
 
 def test_until_fails_when_the_condition_never_holds():
-    with pytest.raises(AssertionError, match=r"didn't come within 0\.01 s"):
+    with pytest.raises(AssertionError, match=r"wasn't met within 0\.01 s"):
         Recorder().until(lambda: False, 0.01)
 
 

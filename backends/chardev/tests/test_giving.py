@@ -160,7 +160,7 @@ def test_sets_access_before_giving(tree, drive, function):
     now = directory.stat()
     assert (now.st_uid, now.st_gid, now.st_mode) == (before.st_uid, 109, before.st_mode)
     tree.remove("/run/service")
-    with pytest.raises(DeviceUnavailable, match=r"0000:3b:00.0: can't change who may use /var/run/service: .* No such"):
+    with pytest.raises(DeviceUnavailable, match=r"0000:3b:00.0: can't set owner, .* of /var/run/service: .* No such"):
         driver.allocate(devices)
 
 

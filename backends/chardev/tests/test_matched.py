@@ -155,7 +155,7 @@ def test_objects_with_one_id_are_none(tree, drive):
     found = reasons(drive(STICK, id="{attrs:idProduct}"))
     assert list(found) == ["6001"]
     assert "/ttyUSB0 and /sys" in found["6001"]
-    assert found["6001"].endswith("have the same id; say `id`, or match fewer")
+    assert found["6001"].endswith("have it; set `id`, or match fewer")
 
 
 def test_wrong_node_is_unhealthy(tree, drive):

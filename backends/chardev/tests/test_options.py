@@ -16,7 +16,7 @@ def options(**changed):
     [
         (
             {"paths": ()},
-            "expected either paths (device nodes by name) or match (devices by what they are), found neither",
+            "expected either paths (device nodes by name) or match (devices by their properties), found neither",
         ),
         ({"paths": ("ttyUSB0",)}, "paths[0]: expected an absolute path, found 'ttyUSB0'"),
         ({"paths": ("/dev/a\0",)}, r"paths[0]: expected an absolute path, found '/dev/a\x00'"),

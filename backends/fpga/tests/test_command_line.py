@@ -106,9 +106,7 @@ def test_unreadable_journal_is_an_error(run, tmp_path, command):
     (tmp_path / "state").write_text("")
     done = run(*command)
     assert done.exit_code == 1
-    told = (
-        f"is written down in state_dir {tmp_path}/state, which user {os.geteuid()} can't read: Not a directory; run as"
-    )
+    told = f"journal is in state_dir {tmp_path}/state, which user {os.geteuid()} can't read: Not a directory; run as"
     assert told in done.stderr
 
 
@@ -130,7 +128,7 @@ def test_touches_nothing_without_gateway(run, tmp_path):
     listed = run("list")
     assert listed.exit_code == 0
     assert listed.stdout.splitlines()[1].split() == ["a", "unknown", "-", "-", "?", "-", "identity"]
-    assert "who holds what isn't known: no gateway is running" in listed.stderr
+    assert "the holders aren't known: no gateway is running" in listed.stderr
 
 
 def test_other_resources_know_no_holder(run, tmp_path, configuration):

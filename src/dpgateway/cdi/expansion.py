@@ -138,7 +138,7 @@ def _unlike_host(node: spec.SpecNode, look: Look) -> Iterator[str]:
     if not said:
         return
     if found is None:
-        yield f"its device node {path} isn't there, so nobody can tell whether it is the one that the spec means"
+        yield f"its device node {path} is missing, so it can't be compared with the spec"
         return
     differ = [
         f"{key} {_shown(key, getattr(found, key))}, expected {_shown(key, value)}"

@@ -134,7 +134,7 @@ def _node(node: DeviceNode, real: Real) -> Mapping[str, Any]:
     """
     path, found = real(node.host_path)
     if found is not None and not found.type:
-        raise CdiError(f"{node.host_path} is no device node on this host, and a CDI spec can't say anything else of it")
+        raise CdiError(f"{node.host_path} is no device node on this host, so a CDI spec can't have it as one")
     return {
         "path": node.container_path,
         **({} if path == node.container_path else {"hostPath": path}),

@@ -173,7 +173,7 @@ class Spec:
         if version not in VERSIONS:
             yield f"cdiVersion: expected one of {', '.join(VERSIONS)}, found {self.cdiVersion!r}"
         elif VERSIONS.index(version) < VERSIONS.index(needed := self.needed_version()):
-            yield f"cdiVersion: expected at least {needed}, because it uses what came with that, found {version!r}"
+            yield f"cdiVersion: expected at least {needed}, because it uses fields of that version, found {version!r}"
 
     def needed_version(self) -> str:
         """The oldest version that supports all fields in use."""

@@ -43,7 +43,7 @@ class Verdict:
     is_flag=True,
     envvar="DPGATEWAY_AGAINST_RUNNING",
     show_envvar=True,
-    help="Also say what a reload would do to each resource of the gateway that runs on this node.",
+    help="Also predict the effect of a reload on each resource of the gateway that runs on this node.",
 )
 @click.option(
     "--devices",
@@ -58,7 +58,7 @@ class Verdict:
     is_flag=True,
     envvar="DPGATEWAY_ALL_NODES",
     show_envvar=True,
-    help="Check the resources of all nodes, whatever their `nodes` patterns are, instead of those of one node.",
+    help="Check the resources of all nodes, regardless of their `nodes` patterns, instead of one node's.",
 )
 @CONTROL_SOCKET
 @output_option
@@ -73,14 +73,14 @@ def check(  # noqa: PLR0913  one for each option
     control_socket: Path,
     output: str,
 ) -> None:
-    """Check the configuration, and name everything that is wrong with it.
+    """Check the configuration, and name all of its problems.
 
-    Prints file, line and key of each problem, what was found there and what was expected. Loads every installed driver
-    to check the options of this node's resources; --node-name checks for another node. Exits with 2 if there is a
+    Prints file, line and key of each problem, the value found and the value expected. Loads every installed driver to
+    check the options of this node's resources; --node-name checks for another node. Exits with 2 if there is a
     problem, and with 0 if there are only warnings.
 
     With --devices each driver is asked once, as `dpgateway devices` does. A device that no container could get, because
-    of what the driver and the configuration give with it, is a problem. And check warns of devices that would be
+    of the driver's answer or the configuration's additions, is a problem. And check warns of devices that would be
     Unhealthy now, with the reason, of resources that offer the same hardware without a common pool, and of those of one
     pool that can never be in use at the same time, or have no hardware in common.
 
@@ -245,7 +245,7 @@ def _print(settings: Settings, verdict: Verdict, comparison: Comparison | None, 
     print_line(f"{settings.config} is valid on {where}", "green")
     if comparison is None:
         return
-    print_line("what a reload does to the running gateway:")
+    print_line("effects of a reload on the running gateway:")
     print_table(("resource", "change", "keys"), comparison.rows())
     for key in comparison.taken_over:
         print_line(f"{key} is taken over")

@@ -117,6 +117,6 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
 def _unlike(error: InvalidConfiguration) -> GatewayError:
     """The error if the installed drivers refuse the running configuration: they have changed since its start."""
     return GatewayError(
-        "what the running gateway serves can't be read with what is installed now, so only a restart of the gateway "
+        "the running gateway's configuration can't be read with the drivers installed now, so only a restart of it "
         f"tells: {'; '.join(in_lines(error.problems))}"
     )

@@ -14,7 +14,7 @@ def config() -> None:
 
 @config.command()
 def example() -> None:
-    """Print a configuration with every key, and what it means.
+    """Print a configuration with every key and its meaning.
 
     It is valid as it is: dpgateway config example > config.yaml; dpgateway check --config config.yaml
     """

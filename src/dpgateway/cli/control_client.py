@@ -54,7 +54,7 @@ def _connected(path: Path) -> socket.socket:
     except PermissionError as error:
         raise NoGateway(f"uid {os.geteuid()} may not ask the gateway at {path}; run as root") from error
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NoGateway(f"no gateway is running: nobody answers at {path}") from error
+        raise NoGateway(f"no gateway is running: nothing answers at {path}") from error
     except OSError as error:
         raise NoGateway(f"the gateway can't be asked: {path}: {error}") from error
 

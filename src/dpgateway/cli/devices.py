@@ -43,12 +43,12 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
     """List the devices that each resource would offer now.
 
     Asks the drivers themselves, not a running gateway, and lists id, health (with the reason if a device is
-    Unhealthy), NUMA nodes, what the device is, and under how many ids each device would be offered. A driver that
+    Unhealthy), NUMA nodes, attributes, and the number of ids under which each device would be offered. A driver that
     fails, or doesn't answer within the resource's list timeout, is named, as is a list that no kubelet takes; the exit
     code is then 1.
 
-    With --explain it lists what the drivers looked at: the device that it is, or the first test that it failed, with
-    what was found and what was expected. The exit code is 1, too, if no driver knows OBJECT.
+    With --explain it lists the objects that the drivers examined: the device of each, or the first failed test, with
+    the value found and the value expected. The exit code is 1, too, if no driver knows OBJECT.
     """
     with apart():
         document, configuration = read_whole(settings)
@@ -92,7 +92,7 @@ def _as_json(answer: DriverAnswer) -> dict[str, object]:
 
 
 def _slices(answer: DriverAnswer, driver: str) -> dict[str, object] | None:
-    """What slices have of a resource's devices; None if it isn't offered by DRA."""
+    """A resource's devices as slices have them; None if it isn't offered by DRA."""
     if answer.resource.front == "deviceplugin":
         return None
     made = dra_fit.content(answer, driver)
@@ -143,7 +143,7 @@ def _print_explained(found: list[DriverAnswer], about: str) -> None:
         if answer.failure is not None:
             print_line(f"{name}: {answer.failure} (driver {driver})", "red")
         elif answer.candidates is None:
-            print_line(f"{name}: driver {driver} can't explain what it looked at", "yellow")
+            print_line(f"{name}: driver {driver} can't explain its search", "yellow")
         elif not answer.candidates and about:
             print_line(f"{name}: driver {driver} knows no {about}", "yellow")
         elif not answer.candidates:

@@ -79,7 +79,7 @@ def of_account(configuration: Configuration, environment: Mapping[str, str] = os
 
 
 def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Iterator[Problem]:
-    """What the slices of this node's devices couldn't have. ``driver``: that of DRA."""
+    """The devices and attributes of this node that don't fit into slices. ``driver``: that of DRA."""
     pools: dict[str, list[DriverAnswer]] = {}
     for answer in answers:
         if answer.resource.front != "deviceplugin":
@@ -97,7 +97,7 @@ def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Itera
 
 
 def content(answer: DriverAnswer, driver: str) -> PoolContent:
-    """What slices would have of one resource's devices."""
+    """One resource's devices, as slices would have them."""
     return pool(list(_offered(answer)), driver, {})
 
 

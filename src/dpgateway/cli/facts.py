@@ -43,7 +43,7 @@ command line names it.
 
 
 class PlannedChange(NamedTuple):
-    """What is going to change."""
+    """The planned change."""
 
     to: KubeletVersion | None = None
     """The next kubelet; None if there is no upgrade."""
@@ -174,7 +174,7 @@ def _held(directory: Path, clues: Iterable[Clue]) -> Held:
     except FileNotFoundError:
         return Held() if is_there(directory) else Held(unread=why_none(directory))
     except DecodeError as error:
-        return Held(unread=f"{directory / checkpoint.NAME}: what a container was given is no answer: {error}")
+        return Held(unread=f"{directory / checkpoint.NAME}: a container's stored answer can't be read: {error}")
     except (OSError, KubeletError) as error:
         return Held(unread=str(error))
 

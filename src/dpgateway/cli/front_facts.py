@@ -1,4 +1,4 @@
-"""What the API server and the records say of a change of the front, for ``preflight --front``. It changes nothing."""
+"""Collects the facts about a change of front from the API server and the records, for ``preflight --front``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHTS = (
     *((verb, ObjectKind.CLAIM) for verb in ("get", "list")),
     *((verb, ObjectKind.CLASS) for verb in ("list", "watch")),
 )
-"""What the front does: docs/reference/dra.md."""
+"""The requests of the front: docs/reference/dra.md."""
 
 
 async def look(configuration: Configuration, node: str, front: FrontName) -> FrontFacts:
@@ -71,7 +71,7 @@ async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:
 
 
 def claimed(state_dir: Path) -> tuple[tuple[DevicesOfClaim, ...], str]:
-    """What claims have by the gateway's records, and why some of these can't be read; empty if all can."""
+    """The claims' devices by the gateway's records, and why records can't be read; empty if all can."""
     found: list[DevicesOfClaim] = []
     unread: list[str] = []
     folder = state_dir / "dra" / "claims"

@@ -19,7 +19,7 @@ COMMANDS = {
     "check": ("dpgateway.cli.check:check", "Check the configuration, and name everything that is wrong with it."),
     "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
     "status": ("dpgateway.cli.status:status", "Show the status of the running gateway."),
-    "preflight": ("dpgateway.cli.preflight:preflight", "Say what the upgrade of this node's kubelet would do."),
+    "preflight": ("dpgateway.cli.preflight:preflight", "Predict the effects of an upgrade of this node's kubelet."),
     "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
     "import": ("dpgateway.cli.import_:import_", "Make a configuration of another device plugin's."),
     "config": ("dpgateway.cli.config:config", "Print an example of a configuration."),

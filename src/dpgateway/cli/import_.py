@@ -51,7 +51,7 @@ _OTHER_NAMES: Mapping[str, Set[str]] = {
     "smarter-device-manager": {"smarter", "sdm"},
     "sriov-network-device-plugin": {"sriov", "sriovdp", "sriovnetworknodepolicy"},
 }
-"""Words of the names that people have for what an importer reads: of images, charts, objects."""
+"""Words in the names of importers' sources: images, charts, objects."""
 _EXAMPLES: Mapping[str, Set[str]] = {
     "amd-gpu.yaml or examples/gke-nvidia-gpu": {"k8s-device-plugin"},
     "kubevirt-pci": {"kubevirt-gpu-device-plugin"},
@@ -123,7 +123,7 @@ def import_(
     labels: tuple[str, ...],
     **options: Any,  # noqa: ANN401
 ) -> None:
-    """Make a configuration of another device plugin's.
+    """Convert another device plugin's configuration.
 
     PLUGIN is a name that "dpgateway import" without any arguments lists. FILE is what you have of that plugin: its own
     configuration file, a manifest with its ConfigMap or DaemonSet, or its command line.
@@ -163,8 +163,8 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _accepted(imported: Imported, source: Source) -> Imported:
-    """With the documents that are broken, and without the resources that `dpgateway check` would refuse: names, counts
-    and options that are valid there needn't be valid here. What is the same twice is there once.
+    """Reports broken documents, and drops resources that `dpgateway check` would refuse: names, counts and options that
+    are valid in the plugin needn't be valid here. Duplicates are dropped, too.
     """
     drivers = {one.name: one.load() for one in discovery.named({one.driver for one in imported.resources}).values()}
     accepted: dict[str, ImportedResource] = {}

@@ -79,7 +79,7 @@ class Skeleton:
 def new_driver(name: str, directory: Path | None) -> None:
     """Write the beginning of a driver package, ready to install and to test.
 
-    NAME is what a configuration will call the driver, such as gpio or my-sensor.
+    NAME is the driver's name in configurations, such as gpio or my-sensor.
     """
     _check(name)
     skeleton = Skeleton(name)

@@ -129,7 +129,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _draw_claims(dra: Value | None, names: set[str] | None, now: str) -> None:
-    """The claims that have devices of these resources; None: of all, without those that just have their devices."""
+    """Draws the claims with devices of these resources; None: of all, except claims whose pods simply have them."""
     rows = [
         (
             f"{claim['namespace']}/{claim['name']}",

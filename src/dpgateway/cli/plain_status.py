@@ -26,7 +26,7 @@ PRESENT = b'{"schema": 2, '
 
 
 class StatusRequest(NamedTuple):
-    """What is asked for."""
+    """The request."""
 
     resource: str
     """Empty: all."""
@@ -35,7 +35,7 @@ class StatusRequest(NamedTuple):
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """The exit code of ``status`` with these arguments; None if the whole command line has to see to them."""
+    """The exit code of ``status`` with these arguments; None if they need the whole command line."""
     if (request := plain(words, environment)) is None:
         return None
     try:

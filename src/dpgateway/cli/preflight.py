@@ -1,4 +1,4 @@
-"""``dpgateway preflight``: what is in the gateway's way on this node, or what an upgrade of its kubelet would do."""
+"""``dpgateway preflight``: finds obstacles on this node, or predicts the effects of a kubelet upgrade."""
 
 from __future__ import annotations
 
@@ -90,23 +90,22 @@ def preflight(  # noqa: PLR0913  one for each option
     control_socket: Path,
     output: str,
 ) -> None:
-    """Say what is in the gateway's way on this node, or what the upgrade of its kubelet would do.
+    """Find obstacles on this node, or predict the effects of a kubelet upgrade.
 
-    Reads the kubelet's checkpoint and the configuration, asks each resource's driver for its devices, the kubelet, the
-    container runtime and the running gateway who they are, and says what follows from that: held devices that would not
-    be listed, kubelets that forget who holds what, APIs and features that go or come, and what on this node the new
-    kubelet does not work with. Nothing is changed, and nothing has to run; what could not be asked is named.
+    Reads the kubelet's checkpoint and the configuration, asks each resource's driver for its devices, and the
+    kubelet, the container runtime and the running gateway for their versions. It predicts held devices that would not
+    be listed, kubelets that forget the holders, APIs and features that go or come, and parts of this node with which
+    the new kubelet does not work. Nothing is changed, nothing has to run, and unavailable sources are named.
 
     With --rehearse a simulated kubelet of the new version reads a copy of the checkpoint, in a temporary directory,
     and admits its pods again, beside a gateway that serves this node's resources by devices on paper. A pod that is
     refused, or that counts as the holder of something else than before, is a loss.
 
-    With --front it also says what becomes of each resource if it is offered by DRA, or by the device plugin: it is
-    ready, waits for something, changes, or loses something. It asks the API server for the node, the classes, and its
-    own rights.
+    With --front it also predicts the change of each resource to DRA, or to the device plugin: it is ready, waits for
+    something, changes, or loses something. It asks the API server for the node, the classes, and its own rights.
 
-    Without --to no upgrade is meant. It then also says what a gateway with the rights of this process doesn't reach: a
-    directory without a kubelet, a socket that is elsewhere, a denial by SELinux. Run it where the gateway runs.
+    Without --to it looks for obstacles to a gateway with the rights of this process: a directory without a kubelet, a
+    socket that is elsewhere, a denial by SELinux. Run it where the gateway runs.
 
     Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
     or the usage is wrong. --from helps where the kubelet's version can't be told.

@@ -1,4 +1,4 @@
-"""Looks around where a gateway would run: what it can reach, and what is elsewhere than expected."""
+"""Probes the surroundings of a gateway: what it can reach, and paths that are elsewhere than expected."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def look(  # noqa: PLR0913  two of them are places of this machine
 
 
 def _connected(path: Path) -> OSError | None:
-    """None, or the reason why nobody can be reached there."""
+    """Why no server can be reached there; None if one can."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_SECONDS)
         try:
@@ -66,7 +66,7 @@ def _connected(path: Path) -> OSError | None:
 
 
 def _no_kubelet(directory: Path, error: OSError | None) -> str:
-    """Why no kubelet serves there; empty if one may, because this process just isn't let to it."""
+    """Why no kubelet serves there; empty if one may, because only this process is denied access."""
     if error is None or isinstance(error, PermissionError):
         return ""
     if isinstance(error, FileNotFoundError):
@@ -75,7 +75,7 @@ def _no_kubelet(directory: Path, error: OSError | None) -> str:
 
 
 def _not_its_root(places: Places, pod_uid: str, *, served: bool) -> str:
-    """What shows that the kubelet keeps its pods elsewhere."""
+    """The evidence that the kubelet keeps its pods elsewhere."""
     if pod_uid and is_there(places.pods) and not (places.pods / pod_uid).exists():
         return f"{places.pods} hasn't the pod {pod_uid}, in which this runs"
     if served and not places.pod_resources.exists():  # from 1.15 on a kubelet has it

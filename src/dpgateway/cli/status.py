@@ -105,7 +105,7 @@ def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str
     print_line(failure, "red")
     _print_claims(claims)
     if unread:
-        print_line(f"who holds what isn't known: {unread}", "yellow")
+        print_line(f"the holders aren't known: {unread}", "yellow")
         return
     rows = [
         (name, id_, ", ".join(f"{one.pod_uid} ({one.name})" for one in sorted(noted.containers)) or "-")
@@ -120,7 +120,7 @@ def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str
 
 
 def _print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
-    """Those that have devices by DRA, and that nobody ends without a gateway."""
+    """The claims with devices by DRA. Without a gateway they don't end."""
     rows = []
     for one in claims:
         name, pods = f"{one['namespace']}/{one['name']}", ", ".join(one["pods"])

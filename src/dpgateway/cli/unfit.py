@@ -41,7 +41,7 @@ def warnings(answers: Iterable[DriverAnswer]) -> Iterator[Problem]:
 
 
 def _reasons(answer: DriverAnswer) -> list[tuple[str, list[str]]]:
-    """Why devices are Unhealthy, as the first device says it, each with the devices that say the same of themselves."""
+    """The reasons of Unhealthy devices, in the first device's words, each with all devices that share it."""
     ids: dict[str, list[str]] = {}
     for device in answer.devices:
         if device.health.reason is not None:

@@ -4,7 +4,7 @@
 ``dpgateway.drivers.options``. No driver code runs here.
 
 values    the typed configuration: a dataclass per mapping of the file
-problems  errors: a place, what was found, what was expected
+problems  errors: the place, the finding, the expectation
 files     reads the files, and refuses those that other users can write
 parsing   parses YAML into plain values, each with its place
 syntax    explains YAML syntax errors

@@ -119,5 +119,5 @@ def _given(field: str, texts: Mapping[str, str]) -> Mapping[str, str]:
     try:
         Allocation(**{field: texts})  # type: ignore[arg-type]
     except ValueError as error:
-        raise Wrong(shown(texts), "what a container can be given", str(error).partition(".")[2]) from error
+        raise Wrong(shown(texts), "values that a container can get", str(error).partition(".")[2]) from error
     return texts

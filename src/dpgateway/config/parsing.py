@@ -199,4 +199,4 @@ _SCALARS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "bool": (_boolean, "true or false"),
     "null": (lambda _: None, ""),
 }
-"""By tag: the parser of a scalar's text, and what the parser expects."""
+"""By tag: the parser of a scalar's text, and its expectation."""

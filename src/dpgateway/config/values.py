@@ -174,7 +174,7 @@ class DraSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The mapping ``cluster``: the API server, and what is written there."""
+    """The mapping ``cluster``: the API server, and the gateway's writes to it."""
 
     server: str | None = _checked(checks.https, None)
     ca: Path | None = _checked(checks.absolute, None)

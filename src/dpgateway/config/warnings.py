@@ -44,7 +44,7 @@ def _of_files(document: Document) -> Iterator[Problem]:
         text = "this is for diagnosis only: kubelets that speak none of these APIs get no resource"
         yield Problem(whole.below("kubelet", "apis"), hint=text)
     if (address := document.web.address) and not address[0].is_loopback:
-        text = "whoever reaches this address can read which pods have which devices; nothing asks for a password there"
+        text = "all who reach this address can read which pods have which devices, without a password"
         yield Problem(whole.below("web", "listen"), hint=text)
 
 

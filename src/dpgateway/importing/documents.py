@@ -1,4 +1,4 @@
-"""The YAML and JSON of a text: its documents, and what is in the blocks of a script or of a text for people."""
+"""Extracts YAML and JSON from a text: its documents, or the code blocks of a script or of prose."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def within_prose(text: str, file: str) -> Iterator[Written]:
 
 
 def _of_part(part: str, file: str, above: int, *, is_data: bool) -> Iterator[Written]:
-    """The mapping or list of a text, or those that commands in it printed. What is said to be data, and is broken, is
-    a text: who looks for a key in it gets its problems.
+    """The mapping or list of a text, or those in the output of its commands. Broken data stays a text: a search for a
+    key in it gives its problems.
     """
     try:
         one = parsed(part, file, above)

@@ -48,7 +48,7 @@ class ImportedResource:
     more: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the resource: ``shares``, ``env``, ..."""
     warnings: Sequence[str] = ()
-    """What its user has to know or to do: comments in the configuration, and on standard error."""
+    """Advice for the user: comments in the configuration, and lines on standard error."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """The labels of the nodes that have it; empty for all nodes."""
 

@@ -1,4 +1,4 @@
-"""Nodes: for which of them another plugin's pods are, by their labels, and what one kind of them has."""
+"""The nodes of another plugin's pods, by label, and the resources of one kind of node."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SELECTED = "say `nodes` here, or let the gateway's pods have that selector"
 
 
 def for_nodes(imported: Imported, labels: Mapping[str, str]) -> Imported:
-    """What nodes with these labels have; all of it without labels. A node's name becomes ``nodes``, and of other labels
-    that aren't given there are warnings. Raises ConfigurationError if nothing is for such nodes.
+    """The resources of nodes with these labels; without labels, all. A node's name becomes ``nodes``; other labels that
+    aren't given become warnings. Raises ConfigurationError if nothing is for such nodes.
     """
     kept = [one for one in imported.resources if not labels or _needed(one).items() <= labels.items()]
     if imported.resources and not kept:
@@ -39,7 +39,7 @@ def _needed(one: ImportedResource) -> dict[str, str]:
 
 
 def _owner(lost: NotKept, imported: Imported) -> ImportedResource | None:
-    """The resource that lacks something, of several under its name the last one above it; None for all."""
+    """The resource of a loss: of several with its name the last one above it. None: the loss concerns all."""
     named = [one for one in imported.resources if one.name == lost.resource]
     above = [one for one in named if one.place.line <= lost.place.line]
     return max(above or named, key=lambda one: one.place.line, default=None)

@@ -1,4 +1,4 @@
-"""Blocks of code in scripts, and in texts for people: Markdown, AsciiDoc, Sphinx."""
+"""Code blocks in scripts and in prose: Markdown, AsciiDoc, Sphinx."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from textwrap import dedent
 _FENCE = re.compile(r"^[ \t>]*(?P<end>```+|~~~+)[^`\n]*$")
 """The line above a block of code in Markdown."""
 _QUOTED = re.compile(r"^(?:[ \t]*>)+[ \t]?", re.MULTILINE)
-"""Before each line of a quotation, which may have blocks."""
+"""The prefix of each line of a quotation, which may have blocks."""
 _OF_DATA = re.compile(r"^[ \t>]*(?:```+|~~~+|\.\. [a-z-]+::|\[source,)[ \t]*\{?\.?(?:ya?ml|json)\b", re.IGNORECASE)
 """A line that says that the block below it is YAML or JSON."""
 _MOST_OPTIONS = 2
 """Lines between that one and the block, itself included: Sphinx' options, and AsciiDoc's delimiter."""
 _ENDINGS = {".md", ".mdx", ".mdc", ".markdown", ".adoc", ".asciidoc", ".rst"}
-"""Of the names of texts for people."""
+"""Suffixes of prose files."""
 _PROMPT = re.compile(
     r"^(?:(?:\[[^\]\n]*\][$#%]|[\w.-]+@[^\s$#%]*(?:[ \t]+[^\s$#%]+)?[ \t]*[$#%]|[$\u276f\u279c])"
     r"(?:[ \t]+\S.*(?:(?<=\\)\n.*)*|[ \t]*)|-{5,}[ \t]*)$",
     re.MULTILINE,
 )
-"""A command after a shell's prompt, as people copy it with what it prints; and a line between such copies."""
+"""A command after a shell's prompt, copied with its output; or a separator between such copies."""
 _OPENING = re.compile(r"^(?:[^{]*: )?(\{.*)|^((?:apiVersion|kind): .*)")
 """The first line of JSON, or of an object of Kubernetes."""
 _OF_JSON = re.compile(r"(?!\})")
 _OF_OBJECT = re.compile(r"[ \t#-]|[\w./-]+:(?:\s|$)|\s*$")
-"""How further lines of them begin."""
+"""The beginnings of their further lines."""
 _HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
-"""In the line above a here-document of a shell, or of Terraform."""
+"""The operator of a here-document, of a shell or of Terraform."""
 _LISTING = re.compile(r"^(?P<end>-{4,})[ \t]*$")
 """The line above a block in AsciiDoc."""
 _ASCIIDOC = re.compile(r"^\[source\b", re.MULTILINE)
@@ -53,12 +53,12 @@ _MARKED = re.compile(rf"{_FENCE.pattern}|{_ASCIIDOC.pattern}|^[ \t]*\.\. code", 
 
 
 def has_blocks(text: str) -> bool:
-    """Whether it is a text for people with blocks of code, although parts of it may be YAML."""
+    """Whether the text is prose with code blocks, although parts of it may be YAML."""
     return _MARKED.search(text) is not None
 
 
 def is_for_people(path: Path) -> bool:
-    """Whether it is a text for people, by its name."""
+    """Whether the file is prose, by its suffix."""
     return path.suffix.lower() in _ENDINGS
 
 
@@ -68,12 +68,12 @@ def is_of_data(lines: Sequence[str], above: int) -> bool:
 
 
 def has_commands(text: str) -> bool:
-    """Whether it has commands with what they printed."""
+    """Whether it has commands with their output."""
     return _PROMPT.search(text) is not None
 
 
 def printed(text: str) -> Iterator[tuple[int, str]]:
-    """What commands printed, between the commands, each with the number of lines above it; nothing without commands."""
+    """The output of each command, with the number of lines above it; nothing without commands."""
     begin = above = 0
     found = list(_PROMPT.finditer(text))
     for match in found:
@@ -103,7 +103,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _between(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """What is between a line with ``opening`` and the line that it names."""
+    """The text between a line with ``opening`` and the line that it names."""
     end, begin, taken = "", 0, list[str]()
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if end and line.strip() == end:
@@ -116,9 +116,7 @@ def _between(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 
 def unfenced(text: str) -> Iterator[tuple[int, str]]:
-    """What is pasted between the words of a text for people, and the blocks of Markdown that are only indented, each
-    with the number of lines above it.
-    """
+    """Objects pasted into prose, and Markdown's indented blocks, each with the number of lines above it."""
     lines = list(_outside(text))
     for begin, block in pasted(text):
         yield begin, block

@@ -1,4 +1,4 @@
-"""Reads a file with another plugin's configuration, and finds it inside whatever wraps it.
+"""Reads a file with another plugin's configuration, and finds it inside its wrappers.
 
 The file may be the plugin's own, a manifest, the output of ``kubectl get -o yaml``, a HelmRelease, a chart's values, a
 patch, or a command line. What they have in common: the plugin's own mapping, or its list of arguments, is somewhere in
@@ -37,7 +37,7 @@ _LANGUAGES = (
     ("TypeScript", re.compile(r"^import\s.+\sfrom\s+['\"]", re.MULTILINE)),
     ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s+=\s|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
 )
-"""What a line of other languages looks like, in the order in which they are tried."""
+"""Patterns of lines of other languages, in the order of the attempts."""
 _OF_THE_CLUSTER = "give what it makes, as `kubectl get -o yaml` prints it"
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
@@ -111,7 +111,7 @@ class Source:
                 yield one
 
     def nodes_at(self, place: Place) -> str:
-        """What selects the nodes of the pods at a place, for people; empty if nothing does."""
+        """The selection of nodes for the pods at a place, as text; empty without one."""
         pods = self._pods_at(place)
         if labels := _labels(pods):
             return "nodeSelector " + ",".join(f"{key}={value}" for key, value in labels.items())
@@ -238,7 +238,7 @@ class Source:
 
 
 def _hint(part: str) -> str:
-    """What a text looks like that isn't YAML; empty if like nothing known."""
+    """The language of a text that isn't YAML; empty if unknown."""
     name = next((name for name, pattern in _LANGUAGES if pattern.search(part)), "")
     instead = "give what `helm template` prints" if name == _CHARTS else _OF_THE_CLUSTER
     return f"it looks like {name}: {instead}" if name else ""
@@ -251,7 +251,7 @@ def _labels(pods: Written | None) -> dict[str, str]:
 
 
 def _set(operations: Written) -> Written:
-    """What a JSON Patch sets as nodeSelector, as the mapping that has it."""
+    """The nodeSelector that a JSON Patch sets, as a mapping with this key."""
     one = next((one for one in items(operations) if text(one.below("path")).endswith("/nodeSelector")), None)
     value = one.below("value") if one is not None else None
     return replace(operations, value={"nodeSelector": value} if value else None)

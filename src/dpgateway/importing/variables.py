@@ -1,8 +1,8 @@
 """Variables in another plugin's configuration, in whose place a program puts a value: ``${SECRET_DOMAIN}`` of Flux or
 envsubst, ``{{ domain }}`` of Helm or Ansible.
 
-No value is known here, not even the default of ``${COUNT:=4}``, which the cluster may override. So what a variable is
-in is *not kept*, and each variable is told once.
+No value is known here, not even the default of ``${COUNT:=4}``, which the cluster may override. So a value with
+a variable is *not kept*, and each variable is reported once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpgateway.importing.imported import Imported, NotKept
 
 _VARIABLE = re.compile(r"\$\{(?P<shell>[A-Za-z_][\w.]*)|\{\{-?\s*(?P<template>[^{}\s-][^{}]*?)\s*-?\}\}")
 _OTHER = re.compile(r"\W|_")
-"""What differs between a variable and the name of an environment variable that is made of it."""
+"""Characters in which a variable and the environment variable named after it differ."""
 _OF_SHELL = re.compile(r'"?\$[A-Za-z_]\w*"?')
 """A whole value that is a variable of a shell or of envsubst; elsewhere such text may be meant."""
 _GIVE = (
@@ -27,7 +27,7 @@ _GIVE = (
 
 
 def without_variables(imported: Imported) -> Imported:
-    """Without the resources that have variables; for each variable there is one NotKept that names what it is in."""
+    """Drops the resources with variables. Each variable gets one NotKept, which names its places."""
     places = defaultdict[str, list[tuple[Place, str]]](list)
     resources, not_kept, taken = [], [], set()
     for resource in imported.resources:
@@ -57,7 +57,7 @@ def _strings(value: object) -> str:
 
 
 def _names(text: str) -> list[str]:
-    """The variables of a text, as they are written, and not as names of environment variables have them again."""
+    """The variables of a text, as written, without the environment variables named after them."""
     found = _VARIABLE.finditer(text)
     names = [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {one['template']} }}}}" for one in found]
     known: dict[str, str] = {}

@@ -8,7 +8,7 @@ checkpoint    parses the kubelet's checkpoint, in every format
 podresources  a client of the kubelet's PodResources API
 pods          directories of the kubelet's pods
 runtime       a client of the container runtime: its version, and whether it knows CDI
-cgroups       pods of which a process runs, by their cgroups
+cgroups       pods with a running process, by their cgroups
 sandboxes     pods with stopped sandboxes, by the container runtime
 versions      differences between Kubernetes versions
 holders       containers that hold an id, as the checkpoint and PodResources name them

@@ -1,4 +1,4 @@
-"""Pods of which a process runs, by their cgroups: where the container runtime can't be asked.
+"""Pods with a running process, by their cgroups, for nodes whose container runtime can't be asked.
 
 A kubelet with ``cgroupsPerQOS``, its default, makes a cgroup for each pod, in which the runtime makes those of the
 containers, and removes it once they have ended (pkg/kubelet/cm/pod_container_manager_linux.go, every version). Its
@@ -27,9 +27,9 @@ DEPTH = 4
 """The most levels from a root down to ``kubepods``: a controller's hierarchy, and a kubelet in a container."""
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""That of a pod of the API server."""
+"""The uid of a pod of the API server."""
 _ANY = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
-"""That of a static pod: its manifest may name one."""
+"""The uid of a static pod, which its manifest may set."""
 _UNITS = ".service", ".scope", ".socket", ".mount", ".swap", "system.slice", "user.slice"
 """The ends of names of systemd's units that no kubelet's cgroups are in."""
 _CLASSES = "burstable", "besteffort"
@@ -37,13 +37,13 @@ _GONE = {errno.ENOENT, errno.ENODEV}
 
 
 class PodCgroups:
-    """Those of the node's pods. Blocks."""
+    """The cgroups of the node's pods. Blocks."""
 
     def __init__(self, roots: Sequence[Path] = ROOTS) -> None:
         self._roots = roots
 
     def running(self, pods: Collection[str], *, static: bool = False) -> frozenset[str] | None:
-        """The pods of the API server, by uid, of which a process runs; None if the node's cgroups can't be seen, or no
+        """The uids of the API server's pods with a running process; None if the node's cgroups can't be seen, or no
         kubelet makes any for its pods. ``static``: also static pods.
         """
         root = next(filter(Path.is_dir, self._roots), None)

@@ -57,7 +57,7 @@ def parse(raw: bytes) -> Content:
         for entry in _entries(document):
             ids = held[_text(entry["ResourceName"])]
             containers = _containers(entry)
-            near: dict[int, Noted] = {}  # shared between ids, of which there may be millions
+            near: dict[int, Noted] = {}  # shared between ids: there may be millions
             for id_, node in _ids(entry):
                 nodes = (node,) if 0 <= node <= _LAST_NODE else ()
                 noted = near.get(node) or near.setdefault(node, Noted(nodes, containers))

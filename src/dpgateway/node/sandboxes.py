@@ -36,7 +36,7 @@ LOOK = 0.1
 """Seconds between two looks at them."""
 
 Running = Callable[[frozenset[str]], Awaitable[frozenset[str] | None]]
-"""Asks which of these pods, by uid, have a container which may run; None if nobody knows."""
+"""Asks which of these pods, by uid, have a container that may run; None if unknown."""
 
 _NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
 

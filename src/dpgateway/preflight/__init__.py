@@ -1,4 +1,4 @@
-"""What is in the gateway's way on a node, and what a kubelet's upgrade does to its containers: facts in, findings out.
+"""Obstacles to the gateway on a node, and the effects of a kubelet upgrade on containers: facts in, findings out.
 
 ``dpgateway.cli.facts`` collects the facts; ``dpgateway.node.versions`` describes each kubelet version.
 

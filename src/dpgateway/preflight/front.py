@@ -1,4 +1,4 @@
-"""The findings about a change of the front by which resources are offered: what it waits for, and what would change.
+"""The findings about a change of the resources' front: its conditions, and its effects.
 
 Nothing that one front gave is lost: its devices are withheld by the other one until their containers end. But a kubelet
 that doesn't know claims of extended resources starts such containers again without their devices, whatever the front.
@@ -30,11 +30,11 @@ _VERDICTS: Mapping[str, FrontVerdict] = {
 
 @dataclass(frozen=True, slots=True)
 class FrontFacts:
-    """What is known of the front that resources are to get."""
+    """The facts about the resources' next front."""
 
     front: FrontName
     driver: str | None = None
-    """That of DRA, in the configuration."""
+    """The DRA driver of the configuration."""
     kubelet: str = ""
     """The version of the kubelet, as its Node says; empty if unknown."""
     classes: Mapping[str, str] | None = None
@@ -177,7 +177,7 @@ def _of_resource(facts: Facts, one: OfferedResource, front: FrontFacts) -> Itera
 
 
 def _changes(one: OfferedResource) -> Iterator[Finding]:
-    """What containers use of the device plugin, and DRA hasn't."""
+    """Features of the device plugin that containers use and DRA lacks."""
     name = one.name
     if one.prepares:
         text = "its devices are prepared once for each claim, and not before each start of a container"

@@ -1,4 +1,4 @@
-"""The findings about the place where the gateway runs: what it needs there, and doesn't reach."""
+"""The findings about the gateway's surroundings: the sockets and directories that it needs and can't reach."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SELINUX = (
 
 
 def findings(site: Site) -> Iterator[Finding]:
-    """What keeps a gateway from working there. What is denied may be there, so absence is another finding."""
+    """The obstacles. A denied path may exist, so absence is another finding."""
     if site.no_kubelet:
         advice = "start the kubelet, or mount the host's directory: kubelets have it here whatever their --root-dir is"
         yield Finding("loss", "kubelet-absent", site.no_kubelet, advice)

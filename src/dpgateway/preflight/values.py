@@ -96,7 +96,7 @@ class DevicesOfClaim:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a gateway reaches where it runs, or would run."""
+    """The surroundings of a gateway that runs here, or would."""
 
     no_kubelet: str = ""
     """Why no kubelet serves in the device-plugins directory; empty if one may."""
@@ -107,7 +107,7 @@ class Site:
     selinux: str = ""
     """The type that SELinux gives to this process; empty without SELinux."""
     not_its_root: str = ""
-    """What shows that the kubelet has another ``--root-dir``; empty if nothing does."""
+    """The evidence of another ``--root-dir`` of the kubelet; empty without any."""
     roots: tuple[str, ...] = ()
     """Other directories in which a kubelet serves PodResources."""
     no_runtime: str = ""

@@ -18,8 +18,8 @@ _BAD: tuple[Verdict, ...] = ("loss", "waits", "unknown")
 _ORDER = {"loss": 0, "waits": 1, "unknown": 2, "change": 3}
 _SHOWN = 5
 """Ids named in a text; ``Finding.ids`` contains all."""
-_KEEPS = "the gateway goes on listing what is held, Unhealthy, so running containers keep it"
-_CRASHES = "; this kubelet can crash if nobody lists an id that a container holds, so keep the gateway running"
+_KEEPS = "the gateway goes on listing the held ids, as Unhealthy, so running containers keep them"
+_CRASHES = "; this kubelet can crash if no plugin lists an id that a container holds, so keep the gateway running"
 
 
 def judge(facts: Facts, rehearsal: Rehearsal | None = None, change: FrontFacts | None = None) -> tuple[Finding, ...]:
@@ -52,7 +52,7 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     """Whether the new kubelet can read the checkpoint."""
     held, to = facts.held, facts.to
     if held.unread:
-        text = f"who holds what isn't known: {held.unread}"
+        text = f"the holders aren't known: {held.unread}"
         yield Finding("unknown", "checkpoint-unread", text, f"drain the node before it gets a kubelet {to}")
         return
     ids = tuple(sorted({id_ for note in held.notes.values() for id_ in note}))
@@ -122,7 +122,7 @@ def _unserved(facts: Facts) -> Iterator[Finding]:
         if name in facts.ours:
             text = f"containers hold {_names(note)}, which dpgateway gave them, but the configuration has no {name} for"
             text += f" this node any more{_CRASHES if facts.to.unlisted_crashes else ''}"
-            advice = f"drain the node first, or configure {name} as long as it is held"
+            advice = f"drain the node first, or keep {name} configured while it is held"
             yield Finding("loss", "resource-unserved", text, advice, name, ids, pods)
         else:
             text = f"containers hold {_names(note)}, but not from dpgateway: ask the plugin that serves {name}"

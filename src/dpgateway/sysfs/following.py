@@ -76,8 +76,8 @@ class FollowedSurvey(Generic[D]):
         return found
 
     def again(self, id_: str, parts: Iterable[Part]) -> D:
-        """Reads a known device anew, just before a container gets it. From any thread. Raises OSError; ChangedError if
-        the device isn't what it was, which also triggers a look at everything.
+        """Reads a known device again, just before a container gets it. From any thread. Raises OSError; ChangedError if
+        the device has changed, which also triggers a look at everything.
         """
         try:
             return self._survey.again(id_, parts)

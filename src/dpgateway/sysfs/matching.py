@@ -78,14 +78,14 @@ class Match:
         default_factory=dict, metadata=_about("its attributes by their paths, also through links (physfn/driver)")
     )
     env: Mapping[str, Test] = field(
-        default_factory=dict, metadata=_about("what the kernel or udev says of it: DEVTYPE, ID_SERIAL")
+        default_factory=dict, metadata=_about("properties from the kernel or udev: DEVTYPE, ID_SERIAL")
     )
     file: Mapping[str, Test] = field(
         default_factory=dict,
         metadata=_about("what text files say, by PATH or PATH#KEY, templates, also in /proc and elsewhere in /sys"),
     )
     symlink: Test | None = field(
-        default=None, metadata=_about("udev's links to its node, one of which passes: /dev/serial/by-id/*")
+        default=None, metadata=_about("udev's links to its node, at least one: /dev/serial/by-id/*")
     )
     vf: Test | None = field(
         default=None, metadata=_about("which of its physical function's virtual functions a PCI function is: 0, 1, ...")

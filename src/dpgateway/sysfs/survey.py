@@ -156,7 +156,7 @@ class _OneLook(Generic[D]):
         meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
         same: dict[tuple[int, ...], tuple[int, ...]] = {}  # a thousand objects have the same alternatives
         for kind, match in enumerate(self._selection.match):
-            with self.look.trace.into(set()):  # a trace nobody needs: each look lists the objects again
+            with self.look.trace.into(set()):  # a trace without use: each look lists the objects again
                 things = list(self.look.objects(match.subsystem, self._memory.known))
             if not meant:  # the usual case: thousands of objects, and one alternative
                 alone = (kind,)
@@ -247,4 +247,4 @@ class _OneLook(Generic[D]):
 
 def _claimed(claimants: Sequence[Whole]) -> str:
     paths = " and ".join(sorted(f"/sys/{one.parts[0].found.thing.path}" for one in claimants))
-    return f"it isn't known which one it is: {paths} have the same id; say `id`, or match fewer"
+    return f"the id is ambiguous: {paths} have it; set `id`, or match fewer"

@@ -30,11 +30,11 @@ class Test:
     glob: tuple[str, ...] = field(
         default=(), metadata=_about("one of these patterns matches, as in udev's rules: *, ?, [...], a|b", **_SINGLE)
     )
-    exact: tuple[str, ...] = field(default=(), metadata=_about("it is one of these, letter by letter", **_SINGLE))
+    exact: tuple[str, ...] = field(default=(), metadata=_about("it equals one of these", **_SINGLE))
     none_of: tuple[str, ...] = field(
         default=(), metadata=_about("it has a value, which none of these patterns matches", **_SINGLE)
     )
-    regex: str | None = field(default=None, metadata=_about("the regular expression (RE2) matches all of it"))
+    regex: str | None = field(default=None, metadata=_about("the regular expression (RE2) matches the whole value"))
     at_least: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not smaller"))
     at_most: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not greater"))
     present: bool | None = field(default=None, metadata=_about("true: it is there; false: it is absent"))

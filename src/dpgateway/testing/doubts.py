@@ -32,7 +32,7 @@ def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
             if found := [
                 other for other in alone if other not in asked and asked not in other and _names(value, other)
             ]:
-                doubt(driver, f".allocate([{asked}]): it gives {found[0]}, for which nobody asked: {what} {value!r}")
+                doubt(driver, f".allocate([{asked}]): it gives {found[0]}, which wasn't asked for: {what} {value!r}")
                 return
 
     # Each device alone gives the same nodes, as many as there are devices: probably the nodes of all.

@@ -39,7 +39,7 @@ def entry_point(driver: type) -> Point:
 
 
 def check_per_claim(driver: type) -> None:
-    """A driver with options that a claim may choose must do what it chooses."""
+    """A driver with options for claims needs ``with_options``."""
     if (chosen := per_claim(driver.Options)) and not callable(getattr(driver, "with_options", None)):  # type: ignore[attr-defined]
         raise broken(driver, f": expected a method with_options(), because a claim may choose {', '.join(chosen)}")
 

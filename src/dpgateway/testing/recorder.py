@@ -51,7 +51,7 @@ class Recorder:
                 return True
             if not self._news.wait(deadline - time.monotonic()):
                 raise AssertionError(
-                    f"what was waited for didn't come within {seconds:g} s, found {self.changes} changes and the "
+                    f"the condition wasn't met within {seconds:g} s, found {self.changes} changes and the "
                     f"messages {self.messages}"
                 )
 

@@ -1,4 +1,4 @@
-"""The driver: devices by their paths (named.py) or by what they are in sysfs (matched.py), and probes of health."""
+"""The driver: devices by their paths (named.py) or by their properties in sysfs (matched.py), and probes of health."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class Giver:
             except NothingToGive as error:
                 lacks.append(error)
                 continue
-            # the path came from what the device says of itself, which proves nothing about the node behind it
+            # the path came from the device's own strings, which prove nothing about the node behind it
             if why := self._owners.wrong(parsed, found, path, given.node, thing):
                 raise WrongNode(why)
             nodes.append(given)

@@ -53,7 +53,7 @@ class HostFiles:
             try:
                 self._permit(access)
             except (OSError, OutsideError) as error:
-                why = f"{id_}: can't change who may use {access.path}: {error}"
+                why = f"{id_}: can't set owner, group or mode of {access.path}: {error}"
                 raise DeviceUnavailable(why) from error
 
     def _permit(self, access: GivenAccess) -> None:

@@ -65,13 +65,13 @@ class CharDeviceKeys:
         metadata={"help": "with match: the JSON for Multus and CNI plugins, whose texts are templates"},
     )
     access: tuple[Access, ...] = field(
-        default=(), metadata={"help": "who may use files, which is set before a container gets them"}
+        default=(), metadata={"help": "owner, group and mode of files, set before a container gets them"}
     )
-    health: Probes | None = field(default=None, metadata={"help": "what a device has to stand to be healthy"})
+    health: Probes | None = field(default=None, metadata={"help": "the probes that a healthy device passes"})
     type: NodeType = field(
         default="char", metadata={"help": "which device nodes are offered: char, block, or any of both"}
     )
-    permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
+    permissions: str = field(default="rw", metadata={"help": "the container's rights: some of r, w, m (mknod)"})
     container_path: str | None = field(
         default=None,
         metadata={"help": "the path in the container; {name}: the last part of the host's path, {id}: the device's id"},

@@ -41,7 +41,7 @@ class CharDeviceOptions(CharDeviceKeys):
             yield from not_absolute(key, getattr(self, key))
         if bool(self.paths) == bool(self.match):
             found = "both" if self.paths else "neither"
-            yield f"expected either paths (device nodes by name) or match (devices by what they are), found {found}"
+            yield f"expected either paths (device nodes by name) or match (devices by their properties), found {found}"
         elif self.match:
             yield from wrong_templates(self)
         else:
@@ -84,7 +84,7 @@ class CharDeviceOptions(CharDeviceKeys):
         for number, path in enumerate(self.paths):
             for memory in _MEMORY if self.type != "block" else ():
                 if self._meet(path, f"{HOST_DEV}/{memory}", ()):
-                    yield f"paths[{number}]: /dev/{memory} is offered: who has it can read or change all of the node"
+                    yield f"paths[{number}]: /dev/{memory} is offered: it gives a container the whole node"
             if path in _EVERYTHING:
                 yield f"paths[{number}]: every device node is offered, also those that are added later"
             for name, other in others.items():

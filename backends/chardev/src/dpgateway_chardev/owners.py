@@ -125,7 +125,7 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What the fields of a path's template refer to."""
+    """The references of a path's template."""
 
     pattern: Template | None
     """The pattern of ``{each:...}`` or ``{entry:...}``."""

@@ -105,7 +105,7 @@ class Access:
     """Owner, group and mode of a file of the host, in udev's words."""
 
     host_path: str = field(metadata={"help": "the path of a node, socket or directory on the host, a template"})
-    owner: int | None = field(default=None, metadata={"help": "the number of the user who will own it"})
+    owner: int | None = field(default=None, metadata={"help": "the owner's user id"})
     group: int | None = field(default=None, metadata={"help": "the number of its group"})
     mode: str | None = field(default=None, metadata={"help": "its permissions, in octal: 0660"})
 

@@ -61,7 +61,7 @@ def _wrong_names(options: CharDeviceKeys) -> Iterator[str]:
     for name, value in options.env.items():
         plain = name.replace("{index}", "").replace("{resource}", "")
         if not re.fullmatch(r"[^={}\s]+", plain) and not (plain == "" and name):
-            yield f"env: expected names of variables, of which a part may be {{index}} or {{resource}}, found {name!r}"
+            yield f"env: expected names of variables, with or without {{index}} and {{resource}}, found {name!r}"
         if not isinstance(value, str | Mapping):
             expected = f"expected a text, or a mapping for JSON, in {name}"
             yield f'env: {expected}, found {value!r}; put texts in quotes: "{value}"'

@@ -646,7 +646,7 @@ def test_patterns_that_are_combined(imported, tree):
     [
         ("[{paths: [{path: '/dev/a*'}, {path: '/dev/b*', limit: 2}]}]", "combined in the order of their names"),
         ("[{paths: [{path: '/dev/a*'}, {path: /dev/b, optional: true}]}]", "a path joins as many matches"),
-        ("[{paths: [{path: /dev/serial/by-id}]}]", "what is in it are links"),
+        ("[{paths: [{path: /dev/serial/by-id}]}]", "it contains links"),
         ("[{paths: [{path: /dev/a, optional: true}, {path: /opt/a, type: Mount}]}]", "by a node that isn't optional"),
     ],
 )

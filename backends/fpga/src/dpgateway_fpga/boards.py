@@ -104,9 +104,7 @@ class Located(Board):
 class Bitstream:
     """A bitstream file, and its name for containers."""
 
-    path: Path = field(
-        metadata={"help": "a file of root, or of the gateway's user, that nobody else can write or replace"}
-    )
+    path: Path = field(metadata={"help": "a file that only root or the gateway's user owns and can write or replace"})
     id: str = field(metadata={"help": "the bitstream's name for containers, as FPGA_BITSTREAM"})
     sha256: str | None = field(default=None, metadata={"help": "only a file with this digest is programmed"})
     max_mib: int = field(default=256, metadata={"help": "a larger file is refused, because it is read into memory"})

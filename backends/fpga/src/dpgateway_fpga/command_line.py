@@ -1,4 +1,4 @@
-"""``dpgateway-fpga``: what the node's boards run, and programming by hand what the gateway would program."""
+"""``dpgateway-fpga``: lists the node's boards with their images, and programs them by hand as the gateway would."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main() -> None:
 @CONTROL_SOCKET
 @output_option
 def list_(settings: Settings, control_socket: Path, output: str) -> None:
-    """List the boards, what they run, and who holds them.
+    """List the boards, with their images and holders.
 
     STATE is the board's own word, IMAGE what the journal says that it runs. VERIFIES says how far the board itself can
     tell which image it runs: identity, state or none. HOLDER is "?" where no gateway runs that could tell.
@@ -59,7 +59,7 @@ def list_(settings: Settings, control_socket: Path, output: str) -> None:
         return
     packages.print_table(COLUMNS, [_cells(row) for row in rows], spare=("verifies", "programmed", "holder"))
     if unknown:
-        click.echo(f"who holds what isn't known: {unknown}", err=True)
+        click.echo(f"the holders aren't known: {unknown}", err=True)
     if not rows:
         click.echo(f"no resource of the driver fpga is configured for this node in {settings.config}", err=True)
 

@@ -68,7 +68,7 @@ class FpgaDriver:
             try:
                 found = self._look.read()
             except Hung:
-                self._complaint.say("a look for boards hangs; until it ends, nobody sees which boards come and go")
+                self._complaint.say("a search for boards hangs; until it ends, boards that come or go aren't noticed")
                 return
             self._complaint.say(*found.notices)
             before = self._slots

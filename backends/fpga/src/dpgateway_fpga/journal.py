@@ -99,7 +99,7 @@ class BoardJournal:
                 try:
                     fcntl.flock(locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as error:
-                    found = self.read(name) or "nothing is written down of it"
+                    found = self.read(name) or "it has no entry in the journal"
                     path = self.state_dir / f"{name}.lock"
                     raise Busy(f"another process is programming it, and has locked {path}: {found}") from error
             yield locks

@@ -100,7 +100,7 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
             pass  # nothing was programmed yet
         except OSError as error:
             raise DriverError(
-                f"what the boards run is written down in state_dir {one.state_dir}, which user {os.geteuid()} can't "
+                f"the boards' journal is in state_dir {one.state_dir}, which user {os.geteuid()} can't "
                 f"read: {error.strerror}; run as root"
             ) from error
         programmer, journal = PROGRAMMERS[one.programmer](one), BoardJournal(one.state_dir)

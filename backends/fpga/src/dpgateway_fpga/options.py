@@ -20,7 +20,7 @@ from dpgateway_fpga.ways import DISCOVERS, VERIFIED, FpgaManager, Overlay, Simul
 class FpgaOptions:
     """One function (a bitstream), and the boards that can run it."""
 
-    bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with before a container starts"})
+    bitstream: Bitstream = field(metadata={"help": "the boards' image, programmed before a container starts"})
     functions: tuple[Bitstream, ...] = field(
         default=(), metadata={"help": "further bitstreams, which function may choose by their ids"}
     )
@@ -138,7 +138,7 @@ class FpgaOptions:
         """
         nodes = (node for board in self.boards for node in board.nodes)
         names = dict.fromkeys(name for board in self.boards for name in (board.id, board.key))
-        found = [f"what is found in {self.sysfs} for {self.programmer}"] if self.discover else []
+        found = [f"the boards found in {self.sysfs} for {self.programmer}"] if self.discover else []
         ports = [f"{glob}-p*" for glob in self.discover if self.programmer == "dfl" and not glob.endswith("*")]
         places = (*names, *self.discover, *ports)
         return [*(f"board {name}" for name in places), *(f"node {node}" for node in nodes), *found]
@@ -163,8 +163,8 @@ class FpgaOptions:
         for name, other in others.items():
             if other.state_dir != self.state_dir and keys & {board.key for board in other.boards}:
                 yield (
-                    f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because what is "
-                    "programmed onto a board of both is written down, and locked, there"
+                    f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because a "
+                    "board of both has its lock, and the entry of its image, there"
                 )
 
 

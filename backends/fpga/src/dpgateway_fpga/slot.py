@@ -54,7 +54,7 @@ class Slot:
         """Whether another list was requested because the board appeared since the last look; requested once."""
         self._station.watch(self)
 
-    # what is listed
+    # the list
 
     def device(self) -> Device:
         with self._looking:

@@ -36,7 +36,7 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     try:
         yield file
         if _identity(file) not in {before, ()} and not _has(file, content):
-            raise DriverError(f"somebody has changed {file} while it was loaded, so what was loaded isn't known")
+            raise DriverError(f"{file} was changed while it was loaded, so the board's image isn't known")
     finally:
         with suppress(OSError):  # it was removed, or the disk is read-only by now
             file.unlink()

@@ -12,8 +12,8 @@ from dpgateway import refuse
 from dpgateway.sysfs import ExpressionError, expression
 
 PLACEHOLDERS: Mapping[str, str] = {
-    "file": "a file with the image, which nobody else can write",
-    "text": "what the image's file says, if that is one word: the name of an image that is elsewhere",
+    "file": "a file with the image, which no other user can write",
+    "text": "the content of the image's file, if that is one word: the name of an image elsewhere",
     "sha256": "the image's digest",
     "uuid": "the uuid in the header of the image, an xclbin file",
     "accelerator": "the id of the accelerator in the header of the image, a GBS file",
@@ -44,7 +44,7 @@ class Command:
         default=(), metadata={"help": "without a preset: the program and its arguments, with placeholders in braces"}
     )
     read: tuple[str, ...] = field(
-        default=(), metadata={"help": "without a preset: a program that prints what the board runs, if there is one"}
+        default=(), metadata={"help": "without a preset: a program that prints the board's image, if there is one"}
     )
     pattern: str = field(
         default=r"(?s)(.*)",
@@ -75,7 +75,7 @@ class Command:
         elif self.arguments:
             yield "arguments: expected it with a preset; without one write all of them into argv"
         if bool(self.read) != bool(self.expect):
-            yield "expect: expected it together with read, because what is read is held against it"
+            yield "expect: expected it together with read, because the printed image is compared with it"
         if not self.files.is_absolute():
             yield f"files: expected an absolute path, found {str(self.files)!r}"
         try:

@@ -88,7 +88,7 @@ def test_failed_port_stays_disabled(card, programmer, number):
 @pytest.mark.parametrize("node", [Port, Engine])
 def test_leaves_a_used_port_alone(card, programmer, node):
     card.busy.add(node)
-    with pytest.raises(Failed, match=r"somebody has it open, so it is in use \(EBUSY\); state: unknown$") as failed:
+    with pytest.raises(Failed, match=r"another process has it open \(EBUSY\); state: unknown$") as failed:
         programmer.program(BOARD, _image(), print)
     assert (failed.value.again, failed.value.touched) == (True, False)
     assert card.state == "unknown"

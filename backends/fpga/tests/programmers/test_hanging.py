@@ -94,8 +94,8 @@ def test_hanging_look_keeps_boards(kernel, real, recorder):
             (device,) = driver.devices()
             assert (device.id, device.health.ok) == ("fpga-a", True)
         driver.prepare([device])
-        assert [text for text in recorder.messages if "a look for boards hangs" in text] == [
-            "a look for boards hangs; until it ends, nobody sees which boards come and go"
+        assert [text for text in recorder.messages if "a search for boards hangs" in text] == [
+            "a search for boards hangs; until it ends, boards that come or go aren't noticed"
         ]
         gate.open()
         recorder.until(lambda: [device.id for device in driver.devices()] == ["fpga-a", "f8008000.devcfg"])

@@ -4,7 +4,7 @@ akri             Akri's Configurations
 generic          generic-device-plugin
 generic_config   generic-device-plugin's configuration format
 generic_match    generic-device-plugin's groups that need a match
-paths            what a path in /dev is
+paths            classifies paths in /dev
 host_device      k8s-host-device-plugin
 hostdev          k8s-hostdev-plugin
 intel            Intel's device plugins

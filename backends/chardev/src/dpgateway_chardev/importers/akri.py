@@ -187,8 +187,8 @@ def _may_have_no_node(match: Mapping[str, Any]) -> bool:
 
 
 def _matches(rule: str) -> list[dict[str, Any]]:
-    """A rule as alternatives of match, one for each ENV, of which libudev demands one; none if match can't say it. Only
-    objects with a node are devices.
+    """Converts a rule to alternatives of match: one per ENV, because libudev demands only one of them. None if match
+    can't express the rule. Only objects with a node are devices.
     """
     match: dict[str, Any] = {"subsystem": "*"}
     tests: dict[str, dict[str, Any]] = {}
@@ -213,7 +213,7 @@ def _matches(rule: str) -> list[dict[str, Any]]:
 
 
 def _both(one: Any, other: Any) -> Any:  # noqa: ANN401  tests of match
-    """The test that passes if both pass; None if one can't say that."""
+    """The test that passes if both pass; None if no test expresses that."""
     if one in (None, "*"):
         return other
     tests = [{"glob": test} if isinstance(test, str) else test for test in (one, other)]
@@ -223,7 +223,7 @@ def _both(one: Any, other: Any) -> Any:  # noqa: ANN401  tests of match
 def _test(name: str, operation: str, value: str) -> Any:  # noqa: ANN401  a test of match, or None
     if operation == "==":
         return value if name in _GLOBS or _PLAIN.fullmatch(value) else {"regex": value}
-    # that no ancestor passes a test can't be said
+    # match can't express that no ancestor passes a test
     if operation == "!=" and name in {"ATTR", "KERNEL", "DRIVER"}:
         absent = {"or_absent": True} if name in {"ATTR", "DRIVER"} else {}
         return (
@@ -233,7 +233,7 @@ def _test(name: str, operation: str, value: str) -> Any:  # noqa: ANN401  a test
 
 
 def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, str]]:
-    """What isn't kept: its key, what it is, and why."""
+    """The settings that aren't kept: key, name and reason."""
     matches = [match for rule in one.details.udevRules for match in _matches(rule) or [{}]]
     for rule in one.details.udevRules:
         if not _matches(rule):

@@ -24,7 +24,7 @@ _MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
 _DISABLED = "MicroShift doesn't serve it, because its status there is Disabled"
 _IMAGE = "generic-device-plugin"
 _CHARTS = "gabe565"
-"""Whose chart of the plugin sets the variable DOMAIN to squat.ai."""
+"""The publisher whose chart sets the variable DOMAIN to squat.ai."""
 _WRITTEN = re.compile(r"^[^#\n]*--domain[\"',=\s]+([a-z0-9-]+\.[a-z0-9.-]+)", re.MULTILINE)
 """The flag in a language that isn't read here, such as Terraform's."""
 _EXPECTED = "--device flags, or a file with `devices`"
@@ -98,7 +98,7 @@ class GenericDevice:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What is in front of the names."""
+    """The domain of the resource names."""
 
     name: str
     warnings: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def _of_environment(source: Source) -> Domain | None:
 
 
 def _default(source: Source) -> Domain:
-    """The default of the chart, or of the image's version, wherever that is written."""
+    """The default domain of the chart, or of the image's version."""
     if any(map(_is_chart, source.everywhere(_CHARTS))):
         return Domain(_OLD_DOMAIN)
     if written := _WRITTEN.search(source.text):

@@ -12,7 +12,7 @@ from dpgateway_chardev.importers.paths import DIRECTORIES, directory_of, in_dev
 from dpgateway_chardev.patterns import is_lasting
 
 _OF_LINKS = {"disk": "block", "mapper": "block", "serial": "tty", "v4l": "video4linux"}
-"""The subsystems of what udev's links in these directories lead to (systemd, rules.d)."""
+"""The subsystems of the targets of udev's links, by directory (systemd, rules.d)."""
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -142,11 +142,11 @@ def of_link(path: str) -> dict[str, Any] | None:
 
 def alone(group: DevicePaths, name: str) -> dict[str, Any] | None:
     """Options for the only group of a resource, whose paths are patterns or optional; None for another one."""
-    return whichever(group, name) or beside(group) or combined(group)
+    return optional_paths(group, name) or beside(group) or combined(group)
 
 
-def whichever(group: DevicePaths, name: str) -> dict[str, Any] | None:
-    """Options for a device of those of its paths that are there, all of which are optional; None if it has others."""
+def optional_paths(group: DevicePaths, name: str) -> dict[str, Any] | None:
+    """Options for one device with its present paths, if all are optional; None otherwise."""
     if not all(one.optional and has_object(one, optional=True) and not is_glob(one.path) for one in group.paths):
         return None
     nodes = [_given(one, _host(one), _literal(one.mountPath.strip() and _inside(one))) for one in group.paths]

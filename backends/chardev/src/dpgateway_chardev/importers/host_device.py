@@ -19,7 +19,7 @@ from dpgateway_chardev.importers.paths import is_directory
 _EXPECTED = "a mapping with the keys resourceName, hostDevices, numDevices"
 _OWN = ("resourceName", "numDevices")
 _PATTERN = "there a container gets all that the pattern matches: write a match of these devices, with a group"
-_DIRECTORY = "there, since August 2021, a container gets neither a directory nor what is in it"
+_DIRECTORY = "there, since August 2021, a container gets neither a directory nor its content"
 
 
 @dataclass(frozen=True, slots=True)

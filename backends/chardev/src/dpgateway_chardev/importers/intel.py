@@ -65,7 +65,7 @@ def intel_device_plugins(source: Source) -> Imported:
     return Imported(tuple(resources), tuple(not_kept))
 
 
-# what they are here
+# the resources
 
 
 _Made = tuple[str, dict[str, Any], Any]
@@ -210,7 +210,7 @@ _TRANSLATORS: Mapping[str, Callable[[IntelPlugin], Iterator[_Made]]] = {
 }
 
 
-# what of it isn't kept
+# the losses
 
 
 def _lost(plugin: str, one: IntelPlugin) -> Iterator[tuple[str, str]]:

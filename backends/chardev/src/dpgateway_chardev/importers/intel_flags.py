@@ -23,14 +23,14 @@ _FLAGS = {
     "provision-limit": "provisionLimit",
     "shared-dev-num": "sharedDevNum",
 }
-"""The names in objects, by those of flags."""
+"""The settings' names in objects, keyed by flag."""
 SGX_OF_FLAGS = 110
-"""The limits of the plugin for SGX, if none is written."""
+"""The SGX plugin's default for both limits."""
 _VARIABLE = re.compile(r"\$\(([\w.-]+)\)")
 
 
 def of_flags(container: Written, source: Source) -> Written:
-    """The settings that are flags of a container. ``otherValues`` is where a flag's value is in another file."""
+    """The settings in a container's flags. ``otherValues`` is set if a flag's value is in another file."""
     words = [part for key in ("command", "args") for part in items(container.below(key))]
     limits = {key: Written(SGX_OF_FLAGS, container.place) for key in ("enclaveLimit", "provisionLimit")}
     given: dict[str, Written] = {}
@@ -48,7 +48,7 @@ def of_flags(container: Written, source: Source) -> Written:
 
 
 def typed_flag(value: str) -> object:
-    """The integer or boolean that a text is, or the text."""
+    """Converts the text to an integer or a boolean where it is one."""
     if value.isdecimal():
         return int(value)
     return value == "true" if value in {"true", "false"} else value

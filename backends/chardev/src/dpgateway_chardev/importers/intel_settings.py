@@ -27,21 +27,21 @@ _CHART_OF_FLAGS = re.compile(r"(?:.*/)?intel-gpu-plugin")
 _VERSION_OF_ITS_IMAGE = "0.20.0"
 _OWN_NAME = re.compile(rf"(?:intel-)?({_PLUGINS})-?(?:device-?)?plugin.*")
 _SGX_OF_OBJECT = 1
-"""The limits, if none is written: of the operator, which writes the flags."""
+"""The operator's default for both limits, which it writes into the flags."""
 _OF_CHARTS: Mapping[str, Mapping[str, Any]] = {
     "gpu": {"enableMonitoring": True},
     "sgx": {"enclaveLimit": SGX_OF_FLAGS, "provisionLimit": SGX_OF_FLAGS},
     "dsa": {"sharedDevNum": 10},
     "iaa": {"sharedDevNum": 10},
 }
-"""What the values of charts are that aren't written, where the operator has other defaults."""
+"""The charts' defaults that differ from the operator's."""
 _FILES = ("valuesFrom", "valueFiles", "valuesFile")
 """Where releases of Flux, of Argo CD and of Kustomizations name other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntelPlugin:
-    """The settings of one of the plugins that decide what it offers."""
+    """The settings of one plugin that decide its devices."""
 
     sharedDevNum: int = 1
     preferredAllocationPolicy: str = ""
@@ -91,7 +91,7 @@ def settings_of(source: Source) -> Iterator[tuple[str, Written]]:
 
 
 def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
-    """Those of charts: of releases, whose chart's name is somewhere in them, and of files of values."""
+    """The settings of charts: in releases, which contain the chart's name, and in files of values."""
     alone = list(_of_values(source))
     for one in _releases(source):
         own = [part for part in one.parts() if "dependsOn" not in part.place.key]
@@ -113,7 +113,7 @@ def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
 
 
 def _is_chart_of_flags(release: Sequence[Written]) -> bool:
-    """Whether the release is of k8s-at-home's chart, and names no image, which makes it a container like others."""
+    """Whether the release is of k8s-at-home's chart, and names no image; with an image it is read as a container."""
     charts = [one.below("chart") for one in release]
     names = [text(name) for chart in charts if chart for name in (chart, *items(chart))]
     images = (text(one.part("image", "repository")) or text(one.below("image")) for one in release)
@@ -121,14 +121,14 @@ def _is_chart_of_flags(release: Sequence[Written]) -> bool:
 
 
 def _releases(source: Source) -> Iterator[Written]:
-    """Those of Flux, Argo CD and k3s, of Kustomizations, and of Helmfile."""
+    """The releases of Flux, Argo CD and k3s, of Kustomizations, and of Helmfile."""
     yield from source.objects("HelmRelease", "Application", "ApplicationSet", "HelmChart")
     for one in source.holding("helmCharts", "releases"):
         yield from (*items(one.below("helmCharts")), *items(one.below("releases")))
 
 
 def _of_values(source: Source) -> Iterator[tuple[str, Written]]:
-    """Those of files of values, also in ConfigMaps."""
+    """The settings in files of values, also those in ConfigMaps."""
     maps = (replace(source, documents=(one,)).everywhere(*_KEYS) for one in source.objects("ConfigMap"))
     for one in (*source.documents, *chain.from_iterable(maps)):
         name = text(one.below("name")) if _holds(one) else ""
@@ -143,7 +143,7 @@ def _of_values(source: Source) -> Iterator[tuple[str, Written]]:
 
 
 def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[str, Written]:
-    """The settings of the object that a chart makes of values, as text: "3" is 3 there."""
+    """The settings of the object that a chart renders from values. A chart renders text, so "3" becomes 3."""
     known: dict[str, Written] = _known(values).value
     given = {key: replace(one, value=typed_flag(text(one))) if text(one) else one for key, one in known.items()}
     defaults = {key: Written(value, values.place) for key, value in _OF_CHARTS.get(plugin, {}).items()}
@@ -151,13 +151,13 @@ def _rendered(plugin: str, values: Written, more: dict[str, Written]) -> tuple[s
 
 
 def _of_version(settings: Written, parts: Iterable[Written]) -> Written:
-    """With what the plugin's version decides, unless it is written."""
+    """Adds the settings that follow from the plugin's version, unless they are written."""
     decided = {key: Written(value, settings.place) for key, value in of_version(parts).items()}
     return replace(settings, value=decided | settings.value)
 
 
 def _parameters(parts: Sequence[Written]) -> dict[str, Written]:
-    """What a release sets one by one, as Argo CD and Helmfile write it."""
+    """The parameters of a release, in the form of Argo CD and Helmfile."""
     pairs = ((text(part.below("name")), part.below("value")) for part in parts)
     return {
         key: replace(one, value=typed_flag(text(one) or str(one.value))) for key, one in pairs if one and key in _KEYS
@@ -174,7 +174,7 @@ def _holds(one: Written) -> bool:
 
 
 def _known(spec: Written) -> Written:
-    """The settings of an object or a chart that decide something; a chart's initImage is a mapping."""
+    """The known settings of an object or a chart; a chart's initImage is a mapping."""
     found = {key: value for key in _KEYS if (value := in_any_case(spec, key)) is not None}
     policy = in_any_case(spec, "allocationPolicy")
     init = found.get("initImage")

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dpgateway.importing import Source, Written, flags, items, text
 
 _XE, _SINGLE = (0, 30), (0, 36)
-"""The versions since which it knows the driver xe, and one resource for monitoring is for all drivers."""
+"""The first versions with the driver xe, and with one monitoring resource for all drivers."""
 _VERSION = re.compile(r"[v^~=]*(\d+)\.(\d+)(?:\.[\dx*]+)?(?:[-+@].*)?")
 _PLUGIN = re.compile(r"(?:.*/)?intel-gpu-plugin:([^@]+)(?:@.*)?")
 _KEYS = ("version", "targetRevision", "tag", "newTag")
-"""Where releases, charts' values and Kustomizations have it; charts have the plugin's versions."""
+"""The keys of the version in releases, charts' values and Kustomizations; charts have the plugin's versions."""
 
 
 def of_version(parts: Iterable[Written]) -> dict[str, object]:
-    """The plugin's settings that aren't written; none if no part has a version."""
+    """The settings that follow from the version; none if no part has one."""
     version = next(_versions(parts), None)
     if version is None:
         return {}
@@ -37,7 +37,7 @@ def _versions(parts: Iterable[Written]) -> Iterator[tuple[int, int]]:
 
 
 def _words(part: Written) -> Sequence[Written]:
-    """The words of a helm command, in a release that is made of it."""
+    """The words of the helm command from which a release was read."""
     return [one for one in items(part.below("chart")) if isinstance(one.value, str)]
 
 

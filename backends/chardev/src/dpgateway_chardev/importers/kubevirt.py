@@ -181,7 +181,7 @@ def _entries(
 
 
 def _last(entries: Entries[M], not_kept: list[NotKept]) -> Entries[M]:
-    """The entries that have their devices: of several for one model the last one, as in virt-handler's maps."""
+    """The effective entries: the last one of each model, as in virt-handler's maps."""
     served = [(at, one) for at, one in entries.read if not one.externalResourceProvider]
     last = {one.model.upper().replace(" ", "_"): (at, one.resourceName) for at, one in served}
     without = []

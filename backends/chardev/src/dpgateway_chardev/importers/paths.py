@@ -1,4 +1,4 @@
-"""What a path in /dev is: a directory or not, a char device or a block device."""
+"""Classifies paths in /dev: directory, char device or block device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIRECTORIES: Mapping[str, str] = {
     "/dev/net": "*",
     "/dev/vfio": "*",
 }
-"""The kernel's directories, with the subsystems of what is in them. For a directory a container runtime gives all nodes
+"""The kernel's directories, with the subsystems of their nodes. For a directory a container runtime gives all nodes
 in it, and no links.
 """
 _LINKS = re.compile(r"/dev/(disk|serial|v4l|mapper|char|block)|/dev/.*/by-[a-z-]+")
@@ -56,11 +56,11 @@ def is_directory(path: str, dev: Path) -> bool:
 
 
 def why_no_directory(path: str) -> str:
-    """Why no match can offer all that is in a directory; empty if one can."""
+    """Why no match can offer a directory's content; empty if one can."""
     path = path.strip().rstrip("/")
     if _LINKS.fullmatch(path):
-        return "what is in it are links, and of a directory a container runtime gives only the nodes"
-    return "" if directory_of(path) else "match doesn't know what is in it: write a match of that"
+        return "it contains links, and a container runtime gives only a directory's nodes"
+    return "" if directory_of(path) else "its devices' subsystem isn't known: write a match of them"
 
 
 def is_block(path: str, dev: Path) -> bool:

@@ -134,7 +134,7 @@ def _nodes(files: Sequence[tuple[int, str]], pool: Written) -> Mapping[str, str]
 
 
 class _SriovResource:
-    """A pool, and what of it is ``not_kept``."""
+    """A pool, and its settings that are ``not_kept``."""
 
     def __init__(
         self, pool: SriovPool, written: Written, prefix: str, warnings: tuple[str, ...], nodes: Mapping[str, str]
@@ -210,7 +210,7 @@ class _SriovResource:
                 yield one
 
     def _asked(self, selector: FunctionSelector) -> FunctionSelector:
-        """The selector without what the plugin ignores."""
+        """The selector without the keys that the plugin ignores."""
         kind = self.pool.deviceType
         ignored: dict[str, Any] = {
             one.name: one.default for one in fields(FunctionSelector) if one.name not in _ASKED[kind]

@@ -1,4 +1,4 @@
-"""sriov-network-operator's policies, of which the operator writes the plugin's file for each node.
+"""sriov-network-operator's policies, from which the operator writes each node's file for the plugin.
 
 A policy's functions are the virtual ones of the chosen cards, or the cards themselves without virtual functions. What
 the operator sets up on the nodes (their number, MTU, drivers) isn't the plugin's, and the gateway changes none of it.
@@ -113,7 +113,7 @@ class PolicySelector(FunctionSelector):
 
 @dataclass(frozen=True, slots=True)
 class PolicyPool:
-    """What the policies for the same nodes say of a resource."""
+    """One resource by the policies for the same nodes."""
 
     written: Written
     name: str

@@ -92,7 +92,7 @@ def _device(path: str, number: str, flags: int) -> int:
         device = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
     except OSError as error:
         busy = error.errno == errno.EBUSY
-        raise UnopenedError(error.errno, "somebody has it open, so it is in use" if busy else error.strerror) from error
+        raise UnopenedError(error.errno, "another process has it open" if busy else error.strerror) from error
     found = os.fstat(device).st_rdev
     if f"{os.major(found)}:{os.minor(found)}" != number:
         raise UnopenedError(errno.ENXIO, f"is device {os.major(found)}:{os.minor(found)}, expected {number}")
