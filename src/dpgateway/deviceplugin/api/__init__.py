@@ -5,9 +5,10 @@ v1beta1   Kubernetes 1.10 and later
 v1alpha2  Kubernetes 1.9
 v1alpha1  Kubernetes 1.8
 
-``from_*`` decode wire bytes into values, ``to_*`` encode values. The calls themselves are done by ``resource``.
+``from_*`` decode wire bytes into values, ``to_*`` encode values; ``deviceplugin.calls`` does the calls in between.
 
-A new version takes a folder in protos/, a module here, and its name in ``config.values.ApiName``.
+A new version takes a folder in protos/, a module here, and its name in ``config.values.ApiName``,
+newest first.
 """
 
 from collections.abc import Iterable
