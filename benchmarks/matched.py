@@ -79,12 +79,11 @@ def _lines(count: int) -> Iterator[str]:
 
 
 def _options(tree: FakeTree) -> dict[str, object]:
-    roots = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev"}
     return {
         "match": _MATCH,
         "nodes": ["/dev/vfio/vfio", "/dev/vfio/{attr:iommu_group}"],
         "env": {"PCI_RESOURCE": "{kernel}"},
-        **{name: str(tree.at(path)) for name, path in roots.items()},
+        **tree.roots,
     }
 
 

@@ -57,9 +57,8 @@ def drive(tree):
 
     def drive(name):
         (resource,) = YAML(typ="safe", pure=True).load(PAGE.files[name])["resources"]
-        options = resource["options"] | {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
-        options["udev"] = str(tree.at("/run/udev"))
-        made.append(CharDevices(from_plain(options, CharDevices.Options), Recorder().context(resource["name"])))
+        written = resource["options"] | tree.roots
+        made.append(CharDevices(from_plain(written, CharDevices.Options), Recorder().context(resource["name"])))
         return made[-1]
 
     yield drive

@@ -21,8 +21,7 @@ class Sticks:
         self._tree = tree
 
     def resource(self, options, **keys):
-        places = {"dev": str(self._tree.at("/dev")), "sysfs": str(self._tree.at("/sys"))}
-        return {"name": R, "driver": "chardev", "options": options | places, "refresh": "100ms"} | keys
+        return {"name": R, "driver": "chardev", "options": options | self._tree.roots, "refresh": "100ms"} | keys
 
     def plug(self, number: int, serial: str) -> None:
         stick, tty = f"{USB}/1-{number}", f"ttyUSB{number}"

@@ -18,7 +18,6 @@ from tests.scenarios.kubelet import Kubelet
 from tests.support.configurations import load
 
 ROOT = Path(__file__).parents[2]
-PLACES = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev", "host": "/"}
 
 
 def rounds() -> list[list[str]]:
@@ -40,7 +39,7 @@ def resources(name: str) -> Sequence[ResourceKeys]:
 
 def served(name: str, tree: FakeTree) -> list[dict[str, Any]]:
     """The example's resources, as the gateway is told them. Without probes, because these nodes lead to no device."""
-    roots = {key: str(tree.at(path)) for key, path in PLACES.items()}
+    roots = {**tree.roots, "host": str(tree.path)}
     return [
         {
             "name": one.name,

@@ -40,8 +40,7 @@ async def test_a_device_that_comes_back_elsewhere(kubelet: Kubelet, gateway: Gat
         "id": f"{{attrs:serial}}{LONG.removeprefix('A1')}",
         "container_path": "/dev/modem",
         "env": {"MODEM": "{id}", "PORT": "{kernels}"},
-        "dev": str(tree.at("/dev")),
-        "sysfs": str(tree.at("/sys")),
+        **tree.roots,
     }
     await kubelet.start()
     await gateway.start()
@@ -83,8 +82,7 @@ async def test_a_pod_gets_several_functions_of_one_iommu_group_and_no_other_pod_
         "match": {"subsystem": "pci"},
         "nodes": ["/dev/vfio/{attr:iommu_group}"],
         "env": {"FUNCTIONS": "{kernel}"},
-        "dev": str(tree.at("/dev")),
-        "sysfs": str(tree.at("/sys")),
+        **tree.roots,
     }
     await kubelet.start()
     await gateway.start()

@@ -43,8 +43,7 @@ async def test_a_container_never_starts_with_the_other_stick(
         "match": {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
         "id": "{attrs:serial}",
         "container_path": "/dev/modem",
-        "dev": str(tree.at("/dev")),
-        "sysfs": str(tree.at("/sys")),
+        **tree.roots,
     }
     await kubelet.start()
     await gateway.start()

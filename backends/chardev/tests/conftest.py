@@ -112,9 +112,7 @@ def drive(tree):
     made = []
 
     def drive(match, recorder=None, **options):
-        places = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev"}
-        roots = {name: str(tree.at(path)) for name, path in places.items()}
-        wanted = from_plain({"match": match, **roots, **options}, CharDeviceOptions)
+        wanted = from_plain({"match": match, **tree.roots, **options}, CharDeviceOptions)
         made.append(CharDevices(wanted, (recorder or Recorder()).context("example.com/stick")))
         return made[-1]
 

@@ -17,8 +17,7 @@ def options(tree):
             {here}/driver -> /sys/bus/pci/drivers/{driver}
             /sys/bus/pci/devices/0000:01:00.{number} -> {here}
         """)
-    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
-    return lambda match, **more: from_plain({"match": match, **roots, **more}, CharDevices.Options)
+    return lambda match, **more: from_plain({"match": match, **tree.roots, **more}, CharDevices.Options)
 
 
 VFIO = {"subsystem": "pci", "driver": "vfio-pci"}

@@ -282,8 +282,7 @@ def test_ids_ignore_order_and_optional_parts(tmp_path_factory, cards, data):
         "id": "{slot:{kernel}}",
         "nodes": "/dev/vfio/{attr:iommu_group}",
     }
-    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
-    driver = CharDevices(from_plain({**options, **roots}, CharDevices.Options), Recorder().context())
+    driver = CharDevices(from_plain({**options, **tree.roots}, CharDevices.Options), Recorder().context())
     assert [device.id for device in driver.devices()] == [address[:-2] for address in sorted(cards)]
     driver.close()
 
@@ -442,10 +441,9 @@ changes = st.lists(st.sampled_from("abcdeABCDE"), max_size=12)
 def test_id_means_the_same_objects(tmp_path_factory, group, changes):
     tree = FakeTree(tmp_path_factory.mktemp("tree"))
     tree.write("/sys/bus/usb/devices/")
-    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
     options = {"match": KINDS if group.get("each") else STICK, "group": group, "nodes": []}
     options["env"] = {"S": "{attr:serial}"}
-    driver = CharDevices(from_plain({**options, **roots}, CharDevices.Options), Recorder().context())
+    driver = CharDevices(from_plain({**options, **tree.roots}, CharDevices.Options), Recorder().context())
     there: set[str] = set()
     known: dict[str, str] = {}
     for name in changes:
@@ -464,8 +462,7 @@ def test_id_means_the_same_objects(tmp_path_factory, group, changes):
 def test_held_pair_is_formed_again(tree):
     sticks(tree, "a", "b", "c", "d")
     context = replace(Recorder().context(), held=lambda: {"0403:0001:b+0403:0001:d", "no id of ours"})
-    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
-    options = {"match": STICK, "group": {"size": 2}, "nodes": [], **roots}
+    options = {"match": STICK, "group": {"size": 2}, "nodes": [], **tree.roots}
     driver = CharDevices(from_plain(options, CharDevices.Options), context)
     assert found(driver) == {"b+d": None, "a+c": None}
     driver.close()

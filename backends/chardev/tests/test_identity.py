@@ -21,9 +21,8 @@ def ids(lines, match, **options):
     with tempfile.TemporaryDirectory() as directory:
         tree = FakeTree(Path(directory))
         tree.write("\n".join(lines))
-        roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
         driver = CharDevices(
-            from_plain({"match": match, **roots, **options}, CharDevices.Options), Recorder().context()
+            from_plain({"match": match, **tree.roots, **options}, CharDevices.Options), Recorder().context()
         )
         found = driver.devices()
         driver.close()

@@ -417,8 +417,7 @@ def test_concerns_cover_dependencies(tree, options, path):
         /sys/class/drm/card0 -> /sys/{GPU}/drm/card0
         /sys/bus/pci/devices/
     """)
-    roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
-    survey = survey_of(from_plain({"nodes": [], **options, **roots}, CharDeviceOptions))
+    survey = survey_of(from_plain({"nodes": [], **options, **tree.roots}, CharDeviceOptions))
     survey.find()
     assert survey.concerns(Uevent("bind", path, "pci"))
     assert not survey.concerns(Uevent("bind", "devices/pci0000:00/0000:00:1f.0", "pci"))
@@ -427,8 +426,7 @@ def test_concerns_cover_dependencies(tree, options, path):
 
 def test_concerns_only_related_events(tree):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
-    roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
-    survey = survey_of(from_plain({"match": STICK, **roots}, CharDeviceOptions))
+    survey = survey_of(from_plain({"match": STICK, **tree.roots}, CharDeviceOptions))
     survey.find()
     here = f"{ROOT.removeprefix('/sys/')}/usb1/1-1"
     for path, subsystem, concerned in (

@@ -67,9 +67,7 @@ class Host:
 
     def __init__(self, path, options):
         self.tree = FakeTree(path)
-        roots = {name: str(self.tree.at(at)) for name, at in
-                 {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev"}.items()}  # fmt: skip
-        self.options = from_plain({**roots, **options}, CharDeviceOptions)
+        self.options = from_plain({**self.tree.roots, **options}, CharDeviceOptions)
         self.survey = survey_of(self.options)
         self.tree.write("c /dev/vfio/vfio 10:196")
         for number in range(4):
@@ -293,7 +291,7 @@ def test_change_reads_what_it_touches(functions, opened, driver, recorder, chang
 
 def test_reads_newcomers_only(functions, opened):
     raw = {"match": {"subsystem": "pci", "attr": {"vendor": "0x1"}}, "nodes": [], "numa": ""}
-    survey = survey_of(from_plain({**raw, "sysfs": str(functions.at("/sys"))}, CharDeviceOptions))
+    survey = survey_of(from_plain({**raw, **functions.roots}, CharDeviceOptions))
 
     def found(changes):
         opened()

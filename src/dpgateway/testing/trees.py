@@ -10,8 +10,8 @@ _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
 
 
 class FakeTree:
-    """The directories ``sys``, ``dev`` and ``proc`` below ``path`` replace the host's. The driver needs options for
-    their paths, such as ``dpgateway.sysfs.Roots``.
+    """The directories ``sys``, ``dev``, ``proc`` and ``run/udev`` below ``path`` replace the host's. The driver needs
+    options for their paths, such as ``dpgateway.sysfs.Roots``, which get ``roots``.
 
     umockdev (0.17.16) needs no such options, because it wraps libc. But its nodes are terminals whose numbers it fakes
     by path alone: fstat of an open node returns 136:0, so a careful driver refuses the node.
@@ -21,6 +21,9 @@ class FakeTree:
         self.path = path
         for name in ("sys/devices", "dev", "proc", "run/udev"):
             (path / name).mkdir(parents=True, exist_ok=True)
+        trees = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev"}
+        self.roots = {name: str(self.at(tree)) for name, tree in trees.items()}
+        """The paths of the trees, keyed by the fields of ``dpgateway.sysfs.Roots``."""
 
     def at(self, path: str) -> Path:
         """The fake of a path of the host, such as ``/dev/fuse``."""

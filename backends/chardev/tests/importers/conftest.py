@@ -35,10 +35,8 @@ class Written:
 
     def given(self, name):
         """By id: what each healthy device gives to a container."""
-        places = {"dev": "dev", "sysfs": "sys", "proc": "proc", "udev": "run/udev"}
-        roots = {key: str(self.tree.at(f"/{at}")) for key, at in places.items()}
         self.tree.write("/var/run/")
-        roots["host"] = str(self.tree.path)
+        roots = {**self.tree.roots, "host": str(self.tree.path)}
         driver = CharDevices(replace(self.resources[name].options, **roots), Recorder().context(name))
         try:
             found = [one for one in driver.devices() if one.health.ok]
