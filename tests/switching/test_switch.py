@@ -111,6 +111,37 @@ class Rig:
         self.earlier = True
         self.know(classes=None)
 
+    def older_kubelet(self):
+        self.know(node=Fact(False, "an old kubelet", self.now))
+
+    def lose_class(self, seconds=30):
+        """The class went so long ago, and the group may change its front again."""
+        self.now += BETWEEN
+        self.know(classes={NAME: Fact(False, "no class", self.now - seconds)})
+
+    def fill(self):
+        """No state can be written or read any more."""
+        self.files.folder.parent.mkdir(parents=True, exist_ok=True)
+        if self.files.folder.exists():
+            self.files.folder.rename(self.kept)
+        self.files.folder.write_text("in the way")
+
+    def free(self):
+        """The disk is as it was before it was full."""
+        self.files.folder.unlink()
+        if self.kept.exists():
+            self.kept.rename(self.files.folder)
+
+    async def leave_plugin(self):
+        """The group leaves the device plugin, and the Node shows none of its devices any more."""
+        await self.after(0)
+        self.know(allocatable={})
+        await self.after(1)
+
+    @property
+    def kept(self):
+        return self.files.folder.with_suffix(".kept")
+
     @property
     def state(self):
         return self.switch.record.state
@@ -180,9 +211,7 @@ async def test_to_dra_once_the_node_shows_no_device(rig):
 
 @pytest.mark.parametrize("what", ["a pod that comes", "the Node shows devices again", "the Node is unknown"])
 async def test_settling_begins_anew(rig, what):
-    await rig.after(0)
-    rig.know(allocatable={})
-    await rig.after(1)
+    await rig.leave_plugin()
     if what == "a pod that comes":
         rig.flying = True
     else:
@@ -232,7 +261,7 @@ async def test_a_clock_that_is_set_back_ends_it_all_the_same(rig):
 
 async def test_what_turns_false_meanwhile_ends_it(rig):
     await rig.after(0)
-    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.older_kubelet()
     assert await rig.after(1) is P
     assert rig.moves == []
 
@@ -248,7 +277,7 @@ async def test_what_is_unknown_meanwhile_is_waited_for(rig):
 
 async def test_back_at_once_for_an_older_kubelet(on_dra):
     rig = on_dra
-    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.older_kubelet()
     assert await rig.after(1) is LD
     assert await rig.after(30) is LD, "its slices aren't empty yet"
     rig.slices, rig.claims = 0, ["default/one"]
@@ -262,8 +291,7 @@ async def test_back_at_once_for_an_older_kubelet(on_dra):
 @pytest.mark.parametrize("found", [["default/one"], ClusterError("away")], ids=["pending", "unknown"])
 async def test_back_without_a_class_waits_for_claims(on_dra, found):
     rig = on_dra
-    rig.now += BETWEEN
-    rig.know(classes={NAME: Fact(False, "no class", rig.now)})
+    rig.lose_class(0)
     assert await rig.after(29) is D
     assert await rig.after(1) is LD
     rig.slices, rig.claims = 0, found
@@ -276,8 +304,7 @@ async def test_back_without_a_class_waits_for_claims(on_dra, found):
 
 async def test_a_failed_list_of_claims_isnt_repeated_at_each_change(on_dra):
     rig = on_dra
-    rig.now += BETWEEN
-    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    rig.lose_class()
     rig.slices, rig.claims = 0, ClusterError("forbidden", 403)
     assert await rig.after(0) is LD
     await rig.after(0)
@@ -292,8 +319,7 @@ async def test_a_failed_list_of_claims_isnt_repeated_at_each_change(on_dra):
 async def test_nodes_list_the_claims_one_after_the_other(on_dra):
     """A class that goes takes all of them off DRA in the same second."""
     rig = on_dra
-    rig.now += BETWEEN
-    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    rig.lose_class()
     rig.slices, rig.luck = 0, 0.5
     assert await rig.after(0) is LD
     await rig.after(0)
@@ -305,7 +331,7 @@ async def test_nodes_list_the_claims_one_after_the_other(on_dra):
 
 async def test_an_older_kubelet_waits_for_no_list_of_claims(on_dra):
     rig = on_dra
-    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.older_kubelet()
     rig.slices, rig.luck = 0, 1.0
     await rig.after(1)
     await rig.after(0)
@@ -315,8 +341,7 @@ async def test_an_older_kubelet_waits_for_no_list_of_claims(on_dra):
 
 async def test_a_class_that_is_back_in_time(on_dra):
     rig = on_dra
-    rig.now += BETWEEN
-    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    rig.lose_class()
     assert await rig.after(0) is LD
     rig.know(classes={NAME: Fact(True, "", rig.now)})
     assert await rig.after(1) is D
@@ -325,7 +350,7 @@ async def test_a_class_that_is_back_in_time(on_dra):
 
 async def test_slices_that_may_not_be_emptied(on_dra):
     rig = on_dra
-    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.older_kubelet()
     rig.up = False
     assert await rig.after(1) is LD
     assert await rig.after(3600) is LD, "nobody sends pods while the API server is away"
@@ -351,8 +376,7 @@ async def test_slices_that_this_gateway_hasnt_tried_to_empty(rig, waits):
 
 async def test_a_gateway_that_has_just_begun_goes_on_leaving(on_dra):
     rig = on_dra
-    rig.now += BETWEEN
-    rig.know(classes={NAME: Fact(False, "no class", rig.now - 30)})
+    rig.lose_class()
     assert await rig.after(0) is LD
     rig.begin()
     rig.know(classes={NAME: Fact(False, "no class", rig.now)})
@@ -392,7 +416,7 @@ async def test_a_killed_gateways_successor_goes_on(rig, state):
         await rig.after(1)
         assert await rig.after(SETTLING) is D
     else:
-        rig.know(node=Fact(False, "an old kubelet", rig.now))
+        rig.older_kubelet()
         await rig.after(0)
         await rig.after(0)
         assert await rig.after(SETTLING_CLAIMS) is P
@@ -408,7 +432,7 @@ async def test_a_change_that_a_kubelet_forces_does_not_count(on_dra):
 async def test_too_many_changes_stay_on_the_device_plugin(rig):
     for _ in range(3):
         assert await rig.after(BETWEEN) is LP
-        rig.know(node=Fact(False, "an old kubelet", rig.now))
+        rig.older_kubelet()
         assert await rig.after(1) is P
         rig.know(node=Fact(True, "", rig.now))
     assert await rig.after(BETWEEN) is P
@@ -463,12 +487,11 @@ async def test_changes_of_an_earlier_boot_mean_nothing(rig):
 
 
 async def test_a_full_disk_changes_nothing(rig):
-    rig.files.folder.parent.mkdir(parents=True)
-    rig.files.folder.write_text("in the way")
+    rig.fill()
     rig.now += 1
     assert await rig.switch.step() == LOOK
     assert (rig.state, rig.offers) == (P, [])
-    rig.files.folder.unlink()
+    rig.free()
     assert await rig.after(LOOK) is LP
 
 
@@ -477,9 +500,8 @@ async def test_a_full_disk_keeps_no_devices_from_both_fronts(rig, state):
     """The state in which nobody offers them ends all the same; the next gateway would go on from that one."""
     await rig.files.write(SwitchRecord(GROUP, state, int(rig.time()), "it was so"))
     rig.begin()
-    rig.know(node=Fact(False, "an old kubelet", rig.now))
-    kept = rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
-    rig.files.folder.write_text("in the way")
+    rig.older_kubelet()
+    rig.fill()
     await rig.switch.step()
     rig.now += SETTLING_CLAIMS
     await rig.switch.step()
@@ -489,30 +511,17 @@ async def test_a_full_disk_keeps_no_devices_from_both_fronts(rig, state):
     rig.now += BETWEEN
     assert await rig.switch.step() == LOOK
     assert rig.state is P, "it isn't left before it is on disk"
-    rig.files.folder.unlink()
-    kept.rename(rig.files.folder)
+    rig.free()
     rig.now += LOOK
     await rig.switch.step()
     rig.begin()
     assert rig.state is LP
 
 
-def fill(rig):
-    """The disk keeps no state any more. Returns a function that frees it again, with what it has."""
-    kept = rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
-    rig.files.folder.write_text("in the way")
-
-    def free():
-        rig.files.folder.unlink()
-        kept.rename(rig.files.folder)
-
-    return free
-
-
 async def test_a_full_disk_keeps_no_devices_from_an_older_kubelet(on_dra):
     """By DRA nobody can have them, and no successor offers them there: it leaves DRA, too."""
     rig = on_dra
-    free = fill(rig)
+    rig.fill()
     rig.know(node=Fact(False, "an old kubelet", rig.now), allocatable={NAME: 0})
     rig.now += 1
     await rig.switch.step()
@@ -528,7 +537,7 @@ async def test_a_full_disk_keeps_no_devices_from_an_older_kubelet(on_dra):
     rig.now += BETWEEN
     assert await rig.switch.step() == LOOK
     assert rig.state is P, "it isn't left before it is on disk"
-    free()
+    rig.free()
     assert await rig.after(LOOK) is LP
 
 
@@ -542,7 +551,7 @@ async def test_a_gateway_that_starts_with_a_full_disk_and_an_older_kubelet(rig):
     await rig.files.write(SwitchRecord(GROUP, D, int(rig.time())))
     rig.files = Full(rig.files.folder.parent.parent, Threads())
     rig.begin()
-    rig.know(node=Fact(False, "an old kubelet", rig.now))
+    rig.older_kubelet()
     await rig.switch.step()
     assert rig.state is LD
     with pytest.raises(OSError, match="no space"):
@@ -556,9 +565,8 @@ async def test_a_gateway_that_starts_with_a_full_disk_and_an_older_kubelet(rig):
 
 async def test_a_full_disk_keeps_a_group_on_dra_otherwise(on_dra):
     rig = on_dra
-    fill(rig)
-    rig.now += BETWEEN
-    rig.know(classes={NAME: Fact(False, "no class", rig.now - 100)})
+    rig.fill()
+    rig.lose_class(100)
     assert await rig.switch.step() == LOOK
     assert rig.state is D
 
@@ -569,18 +577,11 @@ async def unsaved(rig):
     await rig.files.write(SwitchRecord(GROUP, LD, int(rig.time()), "it was so"))
     rig.begin()
     rig.know(classes={NAME: Fact(False, "no class", rig.now - 100)}, allocatable={NAME: 0})
-    kept = rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
-    rig.files.folder.write_text("in the way")
+    rig.fill()
     await rig.switch.step()
     rig.now += SETTLING_CLAIMS
     await rig.switch.step()
     assert rig.state is P
-
-    def empty():
-        rig.files.folder.unlink()
-        kept.rename(rig.files.folder)
-
-    rig.empty = empty
     return rig
 
 
@@ -588,7 +589,7 @@ async def test_a_state_that_isnt_on_disk_is_tried_again_from_time_to_time(unsave
     rig = unsaved
     rig.now += LOOK
     await rig.switch.step()
-    rig.empty()
+    rig.free()
     rig.now += LOOK - 1
     assert await rig.switch.step() == LOOK
     assert rig.files.look(GROUP).state is LD
@@ -600,7 +601,7 @@ async def test_a_state_that_isnt_on_disk_is_tried_again_from_time_to_time(unsave
 async def test_a_state_that_isnt_on_disk_undoes_no_other_gateways(unsaved):
     rig = unsaved
     rig.served = False
-    rig.empty()
+    rig.free()
     await rig.files.write(SwitchRecord(GROUP, D, int(rig.time()), "another gateway"))
     rig.now += LOOK
     await rig.switch.step()
@@ -609,7 +610,7 @@ async def test_a_state_that_isnt_on_disk_undoes_no_other_gateways(unsaved):
 
 async def test_a_successor_sees_that_a_plugin_offers_although_the_disk_doesnt_say_so(unsaved):
     rig = unsaved
-    rig.empty()
+    rig.free()
     rig.know(allocatable={NAME: 4}, classes={NAME: Fact(True, "", rig.now - 100)})
     rig.now += BETWEEN
     rig.begin()
@@ -632,9 +633,7 @@ async def test_a_write_that_comes_late_is_written_over(rig):
 
     rig.files = Slow(rig.files.folder.parent.parent, Threads())
     rig.begin()
-    await rig.after(0)
-    rig.know(allocatable={})
-    await rig.after(1)
+    await rig.leave_plugin()
     rig.now += SETTLING
     await rig.switch.step()
     assert rig.state is P
@@ -646,11 +645,8 @@ async def test_a_write_that_comes_late_is_written_over(rig):
 
 async def test_a_full_disk_on_the_way_to_dra(rig):
     """It goes back: a successor that found it leaving the device plugin wouldn't know of its slices."""
-    await rig.after(0)
-    rig.know(allocatable={})
-    await rig.after(1)
-    rig.files.folder.rename(rig.files.folder.with_suffix(".kept"))
-    rig.files.folder.write_text("in the way")
+    await rig.leave_plugin()
+    rig.fill()
     rig.now += SETTLING
     await rig.switch.step()
     assert (rig.state, rig.moves) == (P, [])
