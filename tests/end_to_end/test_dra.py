@@ -73,6 +73,22 @@ def gateway(gateways):
     return gateways()
 
 
+async def publishes(node, gateway, **more):
+    """It starts, and its two devices are in slices."""
+    await gateway.start(resource(**more))
+    await node.register()
+    await until(lambda: len(node.devices) == 2)
+
+
+async def gives(kubelet, gateway, **more):
+    """It starts as a device plugin, and the pod `one` gets a device. Returns the device."""
+    await gateway.start(resource("deviceplugin", **more))
+    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
+    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
+    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    return held
+
+
 async def registered_again(node):
     """By the gateway that runs: sockets of ended ones may still be there."""
     await until(lambda: node.sockets and all(map(answers, node.sockets)))
@@ -85,9 +101,7 @@ def answers(path):
 
 
 async def test_a_pod_gets_its_device_by_a_claim(node, kubelet, gateway):
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     claim = node.allocate("c", next(iter(node.devices)))
     (answer,) = (await node.prepare(claim)).devices
     assert answer.cdi_device_ids
@@ -113,28 +127,15 @@ async def test_nothing_is_published_while_the_runtime_has_cdi_switched_off(node,
         await until(lambda: len(node.devices) == 2)
 
 
-async def test_what_a_device_plugin_gave_is_not_in_slices(node, kubelet, gateway):
-    await gateway.start(resource("deviceplugin"))
-    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
-    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
-    (held,) = kubelet.devices("one", "c")["container"][NAME]
-    gateway.reload(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 1)
-    assert held not in node.devices
-
-
 RELEASES = {"count": 2, "release": True}
 
 
 async def test_what_the_other_front_gave_is_released_by_the_same_driver(node, kubelet, gateway):
-    await gateway.start(resource("deviceplugin", options=RELEASES))
-    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
-    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
-    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    held = await gives(kubelet, gateway, options=RELEASES)
     gateway.reload(resource(options=RELEASES))
     await node.register()
     await until(lambda: len(node.devices) == 1)
+    assert held not in node.devices
     kubelet.remove("one")
     await gateway.said(f"released {held}")
     await until(lambda: len(node.devices) == 2)
@@ -151,10 +152,7 @@ async def test_what_the_other_front_gave_is_released_by_the_same_driver(node, ku
 
 async def test_that_is_so_once_over_restarts(node, kubelet, gateway):
     """The container ends while there is no gateway."""
-    await gateway.start(resource("deviceplugin", options=RELEASES))
-    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
-    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
-    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    held = await gives(kubelet, gateway, options=RELEASES)
     gateway.reload(resource(options=RELEASES))
     await node.register()
     await until(lambda: len(node.devices) == 1)
@@ -177,10 +175,7 @@ def journals(node):
 
 
 async def test_nor_after_a_restart_without_journals(node, kubelet, gateway, short_path):
-    await gateway.start(resource("deviceplugin"))
-    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
-    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
-    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    held = await gives(kubelet, gateway)
     await until(lambda: node.sockets)
     await gateway.end(signal.SIGKILL)
     shutil.rmtree(short_path / "state")
@@ -192,9 +187,7 @@ async def test_nor_after_a_restart_without_journals(node, kubelet, gateway, shor
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_what_a_claim_has_is_not_on_the_list_of_a_device_plugin(node, kubelet, gateway, restarts):
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     claim = node.allocate("c", "node-0")
     await node.prepare(claim)
     if restarts:
@@ -217,9 +210,7 @@ async def counted(node, kubelet, gateway, *, restarts):
     """A claim of a pod that the scheduler counts has one device of the device plugin, and a pod the other one."""
     node.store.create("deviceclasses", "", {"metadata": {"name": "things"}, "spec": {"extendedResourceName": NAME}})
     more = {"timeouts": {"allocate": "8s"}}  # of which an Allocate waits half for a claim's end
-    await gateway.start(resource(**more))
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway, **more)
     claim = node.allocate("c", "node-0", "owner", class_="things")
     await node.prepare(claim)
     if restarts:
@@ -254,9 +245,7 @@ async def test_what_a_counted_claim_has_is_given_after_its_end(node, kubelet, ga
 async def taken(node, kubelet, gateways):
     """A gateway whose device node-0 a claim has, and a second one that takes over: the kubelet hasn't seen it yet."""
     first, second = gateways(), gateways()
-    await first.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, first)
     node.claim = node.allocate("c", "node-0")
     node.answer = await node.prepare(node.claim)
     node.versions = [one["metadata"]["resourceVersion"] for one in node.slices]
@@ -293,9 +282,7 @@ async def test_a_gateway_serves_on_when_its_successor_dies(node, taken):
 
 
 async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     claim = node.allocate("c", "node-0")
     await node.prepare(claim)
     await gateway.end()
@@ -313,9 +300,7 @@ async def test_claims_end_without_a_configured_driver(node, kubelet, gateway):
 @pytest.fixture
 async def hanging(node, kubelet, gateway):
     """A gateway whose driver never lists. An earlier one has published its devices, and a claim has node-0."""
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     node.claim = node.allocate("c", "node-0")
     await node.prepare(node.claim)
     await gateway.end()

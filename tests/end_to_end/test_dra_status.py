@@ -9,7 +9,7 @@ import pytest
 from dpgateway.kit.channel import Channel
 from dpgateway.registry.wire import pluginregistration_pb2 as registration
 from tests.end_to_end import test_dra
-from tests.end_to_end.test_dra import NAME, US, resource
+from tests.end_to_end.test_dra import NAME, US, gives, publishes, resource
 from tests.support.gateway import COMMAND
 from tests.support.http import ask
 from tests.support.waiting import until
@@ -71,9 +71,7 @@ async def refuse(node, reason):
 
 async def test_a_claim_in_status_table_pages_and_metrics(node, kubelet, gateway):
     gateway.web = {"listen": "127.0.0.1:0"}
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     claim = node.allocate("c", "node-0")
     await node.prepare(claim)
 
@@ -115,9 +113,7 @@ async def test_a_claim_in_status_table_pages_and_metrics(node, kubelet, gateway)
 
 async def test_metrics_name_the_pod_of_a_claim(node, kubelet, gateway):
     gateway.web = {"listen": "127.0.0.1:0", "metrics": "full"}
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     await node.prepare(node.allocate("own", "node-0", "encoder"))
     await node.prepare(node.allocate("shared", "node-1", "one", "other"))
     metrics = (await page(gateway, "/metrics")).body.decode().splitlines()
@@ -182,19 +178,14 @@ async def test_another_gateway_has_the_driver(node, kubelet, gateways):
     first, second = gateways(), gateways()
     second.folder = first.folder / "second"
     second.folder.mkdir()
-    await first.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, first)
     await second.start(resource())
     found = await shows(first, lambda one: one["elsewhere"])
     assert any(f"DRA driver {US.driver}: {found['elsewhere']}" in one for one in await troubles(first))
 
 
 async def test_what_the_other_front_gave(node, kubelet, gateway):
-    await gateway.start(resource("deviceplugin"))
-    await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 2))
-    assert (await kubelet.admit("one", {"c": {NAME: 1}}))["ok"]
-    (held,) = kubelet.devices("one", "c")["container"][NAME]
+    held = await gives(kubelet, gateway)
     gateway.reload(resource())
     await node.register()
     await until(lambda: len(node.devices) == 1)
@@ -206,9 +197,7 @@ async def test_what_the_other_front_gave(node, kubelet, gateway):
 
 
 async def test_claims_of_a_resource_that_is_offered_by_the_device_plugin_now(node, kubelet, gateway):
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     await node.prepare(node.allocate("c", "node-0"))
     gateway.reload(resource("deviceplugin"))
     await kubelet.wait_for(lambda: kubelet.counts(NAME) == (2, 1))
@@ -230,9 +219,7 @@ async def test_a_damaged_record(node, kubelet, gateway, short_path):
 
 
 async def test_a_claim_that_is_refused(node, kubelet, gateway):
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     claim = node.allocate("c", "node-0")
     node.store.delete(("resourceclaims", "default", "c"))
     assert "isn't there any more" in (await node.prepare(claim)).error
@@ -243,9 +230,7 @@ async def test_a_claim_that_is_refused(node, kubelet, gateway):
 
 
 async def test_claims_without_a_gateway(node, kubelet, gateway):
-    await gateway.start(resource())
-    await node.register()
-    await until(lambda: len(node.devices) == 2)
+    await publishes(node, gateway)
     await node.prepare(node.allocate("c", "node-0"))
     await gateway.end()
     socket, config = gateway.folder / "control.sock", gateway.folder / "config.yaml"

@@ -91,11 +91,17 @@ async def rig(server: ApiServer, simulated: Simulated, tmp_path: Path) -> AsyncI
     await one.stop()
 
 
-async def test_an_event_is_what_kubectl_describe_looks_for(rig: Rig) -> None:
+@pytest.fixture
+async def said(rig: Rig) -> Rig:
+    """The pod's device is Unhealthy, and its event says so."""
     rig.start()
     rig.see({POD: BAD})
     await rig.has("DeviceUnhealthy")
-    (one,) = rig.events
+    return rig
+
+
+async def test_an_event_is_what_kubectl_describe_looks_for(said: Rig) -> None:
+    (one,) = said.events
     pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p", "uid": "uid-p"}
     assert one["regarding"] == pod
     assert (one["type"], one["note"], one["metadata"]["namespace"]) == ("Warning", "no link", "default")
@@ -158,66 +164,51 @@ async def test_a_long_name_is_one_of_an_event(rig: Rig, name: str) -> None:
     assert all(part and part.strip("-") == part for part in found.split("."))
 
 
-async def test_a_successor_repeats_nothing(rig: Rig) -> None:
-    rig.start()
-    rig.see({POD: BAD})
-    await rig.has("DeviceUnhealthy")
-    await rig.saved(BAD)
-    await rig.stop()
+async def test_a_successor_repeats_nothing(said: Rig) -> None:
+    await said.saved(BAD)
+    await said.stop()
     other = Subject("default", "q", "uid-q", "example.com/thing", "b")
-    rig.start()
-    rig.see({POD: BAD, other: GONE})
-    await rig.has("DeviceUnhealthy", "DeviceGone")
-    assert "series" not in rig.events[0]
+    said.start()
+    said.see({POD: BAD, other: GONE})
+    await said.has("DeviceUnhealthy", "DeviceGone")
+    assert "series" not in said.events[0]
 
 
-async def test_a_successor_takes_back_what_is_over(rig: Rig) -> None:
-    rig.start()
-    rig.see({POD: BAD})
-    await rig.has("DeviceUnhealthy")
-    await rig.saved(BAD)
-    await rig.stop()
-    rig.see({POD: GOOD})
-    rig.start()
-    await rig.has("DeviceUnhealthy", "DeviceHealthy")
+async def test_a_successor_takes_back_what_is_over(said: Rig) -> None:
+    await said.saved(BAD)
+    await said.stop()
+    said.see({POD: GOOD})
+    said.start()
+    await said.has("DeviceUnhealthy", "DeviceHealthy")
 
 
-async def test_a_waiting_gateway_goes_on_from_the_last_word(rig: Rig) -> None:
-    rig.start()
-    rig.see({POD: BAD})
-    await rig.has("DeviceUnhealthy")
-    waits = Rig(rig.server, rig.simulated, rig.folder)  # nothing to say while the other one serves
+async def test_a_waiting_gateway_goes_on_from_the_last_word(said: Rig) -> None:
+    waits = Rig(said.server, said.simulated, said.folder)  # nothing to say while the other one serves
     waits.start()
-    rig.see({POD: GOOD})
-    await rig.has("DeviceUnhealthy", "DeviceHealthy")
-    await rig.saved()
-    await rig.stop()
+    said.see({POD: GOOD})
+    await said.has("DeviceUnhealthy", "DeviceHealthy")
+    await said.saved()
+    await said.stop()
     waits.see({POD: BAD})
-    await rig.has("DeviceHealthy", "DeviceUnhealthy")
+    await said.has("DeviceHealthy", "DeviceUnhealthy")
     await waits.stop()
 
 
-async def test_a_successor_without_the_file_counts_the_event(rig: Rig) -> None:
-    rig.start()
-    rig.see({POD: BAD})
-    await rig.has("DeviceUnhealthy")
-    await rig.saved(BAD)
-    await rig.stop()
-    (rig.folder / FILE).write_text("damaged")
-    rig.start()
-    await until(lambda: "series" in rig.events[0])
-    assert rig.reasons == ["DeviceUnhealthy"]
+async def test_a_successor_without_the_file_counts_the_event(said: Rig) -> None:
+    await said.saved(BAD)
+    await said.stop()
+    (said.folder / FILE).write_text("damaged")
+    said.start()
+    await until(lambda: "series" in said.events[0])
+    assert said.reasons == ["DeviceUnhealthy"]
 
 
-async def test_an_event_that_was_dropped_is_made_anew(rig: Rig) -> None:
-    rig.start()
-    rig.see({POD: BAD})
-    await rig.has("DeviceUnhealthy")
-    rig.store.wipe("events", {})
-    rig.see({POD: GOOD})
-    await rig.has("DeviceHealthy")
-    rig.see({POD: BAD})
-    await rig.has("DeviceHealthy", "DeviceUnhealthy")
+async def test_an_event_that_was_dropped_is_made_anew(said: Rig) -> None:
+    said.store.wipe("events", {})
+    said.see({POD: GOOD})
+    await said.has("DeviceHealthy")
+    said.see({POD: BAD})
+    await said.has("DeviceHealthy", "DeviceUnhealthy")
 
 
 async def test_while_the_server_is_away_only_the_newest_counts(rig: Rig) -> None:
@@ -249,16 +240,13 @@ async def test_a_refused_event_doesnt_hold_up_others(rig: Rig) -> None:
     assert (writer.outcomes["failed"], len(rig.events)) == (1, 1)
 
 
-async def test_a_change_by_another_gateway_is_counted_on(rig: Rig) -> None:
-    rig.start()
-    rig.see({POD: BAD})
-    await rig.has("DeviceUnhealthy")
-    rig.see({POD: GOOD})
-    await until(lambda: rig.reasons[-1] == "DeviceHealthy")
-    rig.simulated.faults += [("PUT events", 409, {}), ("GET events", 404, {})]
-    rig.see({POD: BAD})
-    await until(lambda: rig.reasons[-1] == "DeviceUnhealthy")
-    assert not rig.simulated.faults
+async def test_a_change_by_another_gateway_is_counted_on(said: Rig) -> None:
+    said.see({POD: GOOD})
+    await until(lambda: said.reasons[-1] == "DeviceHealthy")
+    said.simulated.faults += [("PUT events", 409, {}), ("GET events", 404, {})]
+    said.see({POD: BAD})
+    await until(lambda: said.reasons[-1] == "DeviceUnhealthy")
+    assert not said.simulated.faults
 
 
 @pytest.mark.parametrize("seed", range(6))
