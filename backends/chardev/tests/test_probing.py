@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from dpgateway_chardev import CharDevices
-from dpgateway_chardev.probing import pause
+from dpgateway_chardev.probing import Check, Prober, pause
+from dpgateway_chardev.settings import Probes
 
 from backends.fpga.tests.kernel.fuse import Directory, File, mounted
 from dpgateway import from_plain
@@ -86,6 +87,38 @@ def test_kills_a_hanging_probe(dev, probed, tmp_path):
     pid = int(hangs.read_text().split()[0])
     while Path(f"/proc/{pid}").exists():
         os.sched_yield()
+
+
+class Counting(str):
+    """An id that counts how often it is compared, or looked up."""
+
+    __slots__ = ()
+    asked = 0
+
+    def __hash__(self):
+        Counting.asked += 1
+        return super().__hash__()
+
+    def __eq__(self, other):
+        Counting.asked += 1
+        return super().__eq__(other)
+
+
+def test_thousands_of_probes_are_listed_in_linear_time():
+    """A list of them has 10 s, and holds the interpreter's lock."""
+    prober = Prober("probes", from_plain({"open": True, "every": "1h"}, Probes), lambda: None)
+    counts = []
+    for many in (20, 200):
+        checks: dict[str, list[Check]] = {
+            Counting(number): [Check("opening", ("/bin/true", str(number)))] for number in range(many)
+        }
+        Counting.asked = 0
+        for _ in range(2):
+            prober.watch(checks)
+            assert all(prober.reason(id_) != "" for id_ in checks)
+        counts.append(Counting.asked)
+    prober.close()
+    assert counts[1] < 20 * counts[0]
 
 
 class Hanging(File):

@@ -162,6 +162,8 @@ class Prober:
         self._lock = threading.Lock()
         self._asked: dict[tuple[str, Check], _Asked] = {}
         """The wanted checks, keyed by device id and check."""
+        self._of: dict[str, list[_Asked]] = {}
+        """The same, keyed by device id."""
         self._left: list[_Asked] = []
         """Killed children of checks that are no longer wanted."""
         self._closed = False
@@ -174,8 +176,11 @@ class Prober:
         with self._lock:
             if self._closed:
                 return
-            gone = [asked for key, asked in self._asked.items() if key not in set(wanted)]
-            self._asked = {key: self._asked.get(key) or _Asked(key[1]) for key in wanted}
+            before, self._asked = self._asked, {}
+            for key in dict.fromkeys(wanted):  # two nodes of a device may have the same check
+                self._asked[key] = before.pop(key) if key in before else _Asked(key[1])
+            self._of = {id_: [self._asked[id_, check] for check in several] for id_, several in checks.items()}
+            gone = before.values()
             # a killed child may hang, so it is kept until it ends
             for asked in gone:
                 asked.kill()
@@ -191,7 +196,7 @@ class Prober:
     def reason(self, id_: str) -> str | None:
         """The first failed check of a device; None if all passed."""
         with self._lock:
-            reasons = (asked.reason for (one, _), asked in self._asked.items() if one == id_)
+            reasons = (asked.reason for asked in self._of.get(id_, ()))
             return next((reason for reason in reasons if reason is not None), None)
 
     def close(self) -> None:
