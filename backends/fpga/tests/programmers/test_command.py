@@ -6,7 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from dpgateway_fpga import Board, Command
+from dpgateway_fpga import Board, Command, FpgaDriver
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.programmers import BoardState, Failed, Verification, verify
 from dpgateway_fpga.programmers.command import CommandProgrammer
@@ -76,6 +76,18 @@ def test_a_tool_that_is_absent_is_named(make, image):
     with pytest.raises(Failed, match=r"^load can't be started: .*No such file") as failed:
         make(argv=("load",)).program(BOARD, image, print)
     assert failed.value.again, "nothing was touched"
+
+
+def test_an_image_that_no_tool_can_get_is_no_fault_of_the_board(options, tools, recorder):
+    command = Command(argv=("load", "{uuid}"), env={"PATH": f"{tools.directory}:/usr/bin:/bin"})
+    wants = replace(options, boards=(BOARD,), programmer="command", command=command)
+    other = replace(wants, command=replace(command, argv=("load",)))
+    drivers = [FpgaDriver(one, recorder.context(name)) for one, name in ((wants, "a.com/a"), (other, "a.com/b"))]
+    with pytest.raises(DriverError, match="expected an xclbin file"):
+        drivers[0].prepare(drivers[0].devices())
+    assert [driver.devices()[0].health.ok for driver in drivers] == [False, True]
+    for driver in drivers:
+        driver.close()
 
 
 def test_a_tool_tells_how_far_it_is(make, tools, image, tmp_path):

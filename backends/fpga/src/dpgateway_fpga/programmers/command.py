@@ -43,7 +43,10 @@ class CommandProgrammer:
         return Verification.IDENTITY if self._tool.read else Verification.NONE
 
     def expected(self, board: Board, image: Image) -> str:
-        return self._filled(board, image)(self._tool.expect) if self._tool.expect else image.sha256
+        filled = self._filled(board, image)
+        for part in self._tool.argv:  # an image that the tool can't be given is refused before the board is touched
+            filled(part)
+        return filled(self._tool.expect) if self._tool.expect else image.sha256
 
     def read(self, board: Board) -> BoardState:
         left = self._programming.left(board)
