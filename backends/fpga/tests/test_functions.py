@@ -318,6 +318,20 @@ def test_prefetch_begins_at_allocation(function, hardware):
     assert hardware.programmed == [("fpga-a", "aes")]
 
 
+def test_prefetch_leaves_a_running_container_alone(function, hardware, bitstream):
+    """What kubelets 1.8 and 1.9 store is compared with what a driver gives now, so it is asked again."""
+    aes = function("aes", prefetch=True)
+    aes.allocate(aes.devices()[:1])
+    aes.prepare(aes.devices()[:1])
+    bitstream("aes").path.write_text("a newer one")
+    aes.allocate(aes.devices()[:1])
+    for thread in [thread for thread in threading.enumerate() if thread.name == "program a board"]:
+        thread.join(20)
+    assert hardware.runs == {"fpga-a": "aes"}
+    aes.prepare(aes.devices()[:1])
+    assert hardware.runs == {"fpga-a": "a newer one"}
+
+
 @pytest.mark.parametrize("change", [{"boot": "an earlier one"}, {"state": "programming"}, {"sha256": "0" * 64}])
 def test_journal_of_this_boot_counts(function, options, change):
     """After a power cut it runs nothing, whatever the journal says; and half an image is none."""

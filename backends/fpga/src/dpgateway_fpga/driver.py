@@ -94,14 +94,18 @@ class FpgaDriver:
         return FpgaFunction(self, options.chosen)
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        return self.allocate_as(self._options.chosen, devices)
+        return self.allocate_as(self._options.chosen, devices, repeated=True)
 
-    def allocate_as(self, function: Bitstream, devices: Sequence[Device]) -> Allocation:
+    def allocate_as(self, function: Bitstream, devices: Sequence[Device], *, repeated: bool = False) -> Allocation:
+        """``repeated``: the devices may be a running container's, because the gateway asks again to compare answers. So
+        boards that run an image of this resource are left to ``prepare``.
+        """
         slots = [self._slot(device) for device in devices]
         if self._options.prefetch:
             for slot in slots:
                 with contextlib.suppress(DriverError):  # prepare reports it
-                    slot.begin(function)
+                    if not (repeated and slot.has_our_image):
+                        slot.begin(function)
         return Allocation(
             env={
                 "FPGA_BITSTREAM": function.id,

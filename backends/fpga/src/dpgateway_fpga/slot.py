@@ -126,6 +126,12 @@ class Slot:
             rank = 0
         return rank, self._device.numa_nodes, self.board.id
 
+    @property
+    def has_our_image(self) -> bool:
+        """Whether the board was last programmed for this resource, with success."""
+        entry = self._work.entry()
+        return entry is not None and entry.state == "loaded" and entry.resource == self._work.resource
+
     # programming
 
     def begin(self, bitstream: Bitstream) -> ProgrammingJob:
