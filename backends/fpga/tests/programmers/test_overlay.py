@@ -108,6 +108,17 @@ def test_removed_overlay_is_not_operating(overlays, programmer, board, image):
         verify(programmer, board, image)
 
 
+def test_another_overlay_is_not_operating(overlays, programmer, board, image, file):
+    """The same image with other properties for the kernel's drivers: they come with the next start only."""
+    programmer.program(board, image, print)
+    file.write_bytes(overlay(("target-path", b"/fpga-region\0"), ("firmware-name", b"any.bin\0"), ("fixed", b"")))
+    assert programmer.read(board) == BoardState("operating without its overlay")
+    programmer.program(board, image, print)
+    assert verify(programmer, board, image).operating
+    file.unlink()
+    assert programmer.read(board).operating, "nobody can tell"
+
+
 def test_refuses_writable_overlay(overlays, programmer, board, image, file):
     programmer.program(board, image, print)
     file.chmod(0o666)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 from dpgateway import DriverError
@@ -39,7 +38,7 @@ class OverlayProgrammer:
         self._processes = Processes(options.patience)
 
     def expected(self, board: Board, image: Image) -> str:
-        self._overlay(board, image)
+        dtbo.naming(self._file().content, _firmware(board, image))
         if why := self._lacking():
             raise DriverError(why)
         return image.sha256
@@ -50,7 +49,7 @@ class OverlayProgrammer:
             status, path = (read_file(here / name, LONGEST).strip() for name in ("status", "path"))
         except (DriverError, OSError):
             status = path = b""
-        if found.operating and not (status == b"applied" and path):
+        if found.operating and not (status == b"applied" and self._is_ours(path)):
             found = replace(found, state=f"{found.state} without its overlay", operating=False)
         return replace(found, fault=self._processes.left(board) or found.fault or self._lacking())
 
@@ -59,12 +58,10 @@ class OverlayProgrammer:
         self.expected(board, image)
         look = Look(self._roots)
         manager = places.manager(look, board)
-        here, overlay, directory = (
-            self._place(board.key),
-            self._overlay(board, image),
-            self._options.firmware / DIRECTORY,
-        )
-        name = f"{sha256(overlay).hexdigest()}-{board.id}.dtbo"  # the overlay, which names the image
+        here, directory, file = self._place(board.key), self._options.firmware / DIRECTORY, self._file()
+        overlay = dtbo.naming(file.content, _firmware(board, image))
+        # the file's digest comes first: ``read`` tells by it whether the overlay is still the configured one
+        name = f"{file.sha256}-{image.sha256}-{board.id}.dtbo"
         with staged(directory, _image_name(board, image), image.content), staged(directory, name, overlay):
             self.reset(board)
             steps = [("mkdir", str(here)), ("write", f"{here}/path", f"{DIRECTORY}/{name}")]
@@ -87,10 +84,17 @@ class OverlayProgrammer:
         if steps := [("rmdir", str(here)) for here in overlays if here.exists()]:
             self._processes.steps(board, steps, lambda: None)
 
-    def _overlay(self, board: Board, image: Image) -> bytes:
+    def _file(self) -> Image:
         if self._options.file is None:
             raise DriverError("expected overlay.file among the options")
-        return dtbo.naming(read_image(self._options.file).content, f"{DIRECTORY}/{_image_name(board, image)}")
+        return read_image(self._options.file)
+
+    def _is_ours(self, path: bytes) -> bool:
+        """Whether an applied overlay was made of the configured file as it is now; of a refused one nobody knows."""
+        try:
+            return path.startswith(f"{DIRECTORY}/{self._file().sha256}-".encode())
+        except DriverError:
+            return bool(path)
 
     def _lacking(self) -> str | None:
         """Why no overlay can be applied on this kernel; None if overlays work."""
@@ -107,3 +111,8 @@ class OverlayProgrammer:
 
 def _image_name(board: Board, image: Image) -> str:
     return f"{image.sha256}-{board.id}.bin"
+
+
+def _firmware(board: Board, image: Image) -> str:
+    """The image's name for the kernel."""
+    return f"{DIRECTORY}/{_image_name(board, image)}"
