@@ -1,6 +1,7 @@
 """What systemd is told: over a real socket, by the parts and by the real process."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
@@ -140,6 +141,41 @@ class TestNotifier:
         notifier.send("STATUS=a")
         assert systemd.hears_at_once() == ["STATUS=a"]
         notifier.close()
+
+    @in_virtual_time
+    async def test_a_systemd_that_is_busy_hears_it_later(self, short_path):
+        """It ends a service whose READY=1 it has never heard. With many services that start its queue may be full."""
+        systemd, changed = Systemd(str(short_path / "notify")), Signal()
+        notifier = notifier_of(systemd.address)
+
+        def fill():
+            with contextlib.suppress(BlockingIOError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+                other.setblocking(False)
+                while True:
+                    other.sendto(b"STATUS=another service", systemd.address)
+
+        def empty():
+            heard = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    heard += systemd.hears_at_once()
+            return [line for line in heard if line != "STATUS=another service"]
+
+        fill()
+        follow = asyncio.create_task(notifier.follow(lambda: Report(ready=True, text="a"), changed))
+        await advance(1)
+        assert empty() == []
+        await advance(1)
+        assert empty() == ["STATUS=a", "READY=1"]
+
+        with notifier.reloading():
+            fill()
+        empty()
+        await advance(60)
+        assert empty() == ["READY=1"]
+        follow.cancel()
+        notifier.close()
+        systemd.close()
 
     def test_a_systemd_that_is_gone_costs_nothing(self, systemd):
         notifier = notifier_of(systemd.address)

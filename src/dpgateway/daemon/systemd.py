@@ -36,6 +36,9 @@ class Notifier:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog = watchdog
         self._ready = False
+        """Whether systemd has heard READY=1."""
+        self._owed = False
+        """Whether READY=1 is still to be sent: its queue was full."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
 
     @classmethod
@@ -50,22 +53,26 @@ class Notifier:
             return None
         return cls(address, int(microseconds) / 1e6 if ours and microseconds.isdecimal() else None)
 
-    def send(self, *lines: str) -> None:
+    def send(self, *lines: str) -> bool:
+        """Returns False if systemd's queue is full, as it may be while a machine starts: then trying again helps."""
         try:
             self._socket.sendto("\n".join(lines).encode(), self._address)
+        except BlockingIOError:
+            return False
         except OSError as error:
             _log.debug("systemd can't be told: %s", error)
+        return True
 
     async def follow(self, look: Callable[[], Report], changed: Signal) -> None:
         """Sends the result of ``look`` whenever it has changed. ``changed``: notified when it may have."""
         status = ""
         while True:
             seen, now = changed.version, look()
-            if now.text != status:
-                self.send(f"STATUS={now.text}")
-            if now.ready and not self._ready:
-                self.send("READY=1")
-            self._ready, status = self._ready or now.ready, now.text
+            if now.text != status and self.send(f"STATUS={now.text}"):
+                status = now.text
+            self._owed |= now.ready and not self._ready
+            if self._owed and self.send("READY=1"):
+                self._ready, self._owed = True, False
             if not self._ready:
                 await asyncio.sleep(STARTING)
                 continue
@@ -95,7 +102,7 @@ class Notifier:
             yield
         finally:
             if told:
-                self.send("READY=1")
+                self._owed = not self.send("READY=1")
 
     def close(self) -> None:
         self._socket.close()
