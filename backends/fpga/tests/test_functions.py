@@ -389,6 +389,18 @@ def test_unwritable_journal_stops_programming(function, options, hardware):
     assert hardware.programmed == []
 
 
+def test_boards_are_read_at_the_same_time(function, hardware):
+    """Those that hang, or whose tool is slow, take no longer together than one of them: a list has 10 s."""
+    together = threading.Barrier(3)
+
+    def read(board):
+        together.wait(20)
+        return BoardState("")
+
+    hardware.read = read
+    assert reasons(function("aes")) == {}
+
+
 def test_faulty_board_is_unhealthy(function, hardware):
     hardware.faults["fpga-b"] = "process 7 hangs"
     assert reasons(function("aes")) == {"fpga-b": "process 7 hangs"}

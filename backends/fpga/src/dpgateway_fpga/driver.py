@@ -21,7 +21,7 @@ from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
-from dpgateway_fpga.reader import Hung, PatientReader
+from dpgateway_fpga.reader import Hung, PatientReader, together
 from dpgateway_fpga.slot import Slot
 from dpgateway_fpga.station import ProgrammingJob
 from dpgateway_fpga.ways import DISCOVERS
@@ -56,7 +56,8 @@ class FpgaDriver:
         if self._options.discover:
             self._watcher.watch()
         self._find()
-        return [slot.device() for slot in self._slots.values()]
+        # several boards that hang, or slow tools, must not outlast the list's deadline: then no board would be Healthy
+        return together([slot.device for slot in self._slots.values()])
 
     def _find(self) -> None:
         """Creates slots for new boards, and closes those of boards that are gone or were replaced. While a look hangs

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from dpgateway import DriverError
@@ -86,3 +87,21 @@ class PatientReader(Generic[T]):
             one.done.set()
         if one.late:
             self._late()
+
+
+def together(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of calls that each wait for one board, on a thread for each. Raises the first call's error."""
+    futures: list[Future[T]] = [Future() for _ in calls]
+
+    def run(future: Future[T], call: Callable[[], T]) -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # raised by the caller
+            future.set_exception(error)
+
+    for one in zip(futures, calls, strict=True):
+        try:
+            threading.Thread(target=run, args=one, name="ask a board", daemon=True).start()
+        except RuntimeError:  # no thread can be started
+            run(*one)
+    return [future.result() for future in futures]
