@@ -58,7 +58,7 @@ def serve(settings: Settings, options: RunOptions, reader: ConfigReader, files: 
         inputs = reader.result()
     except InvalidConfiguration as error:
         _log.error("%s", error)
-        return 2
+        return 1  # a disk hangs, which the next start may not meet: systemd makes none after 2
     document, wrong = read(settings.config, inputs.files)
     kept = LastGoodFile(document.state_dir, settings.config, settings.node_name)
     configuration, problems, code = _tried(lambda: _configuration(settings, inputs, document, wrong))
