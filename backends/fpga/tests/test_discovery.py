@@ -65,6 +65,20 @@ def test_ports_have_names_and_nodes(tree, seen):
     ]
 
 
+def test_container_gets_the_nodes_of_now(tree, seen, start):
+    """The cards' driver was loaded again, in another order, and nobody has told that yet."""
+    card(tree, "0000:3b:00.0", 0, (0, 0))
+    card(tree, "0000:af:00.0", 7, (0, 1))
+    driver = start(seen(programmer="dfl")[0])
+    board, _ = driver.devices()
+    for address in ("0000:3b:00.0", "0000:af:00.0"):
+        tree.remove(f"/sys/devices/pci0000:3a/{address}/fpga_region")
+    card(tree, "0000:3b:00.0", 0, (0, 1))
+    card(tree, "0000:af:00.0", 7, (0, 0))
+    assert board.id == "0000:3b:00.0-p0"
+    assert [node.host_path for node in driver.allocate([board]).device_nodes] == ["/dev/dfl-port.1"]
+
+
 def test_managers_are_named_by_bus(tree, seen):
     manager(tree, "f8007000.devcfg", 3)
     manager(tree, "pcap", 0)

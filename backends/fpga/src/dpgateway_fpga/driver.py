@@ -101,6 +101,8 @@ class FpgaDriver:
         """``repeated``: the devices may be a running container's, because the gateway asks again to compare answers. So
         boards that run an image of this resource are left to ``prepare``.
         """
+        if self._options.discover:  # the kernel numbers the nodes of found boards, and may have done so anew since
+            self._find()
         slots = [self._slot(device) for device in devices]
         if self._options.prefetch:
             for slot in slots:
@@ -146,8 +148,8 @@ class FpgaDriver:
         """Waits for programming under way, because the board isn't free before its end."""
         end = time.monotonic() + self._options.wait.total_seconds()
         for device in devices:
-            if device.id in self._slots:
-                self._slots[device.id].free(end)
+            if (slot := self._slots.get(device.id)) is not None:
+                slot.free(end)
 
     def close(self) -> None:
         self._watcher.close()
@@ -155,10 +157,11 @@ class FpgaDriver:
             slot.close()
 
     def _slot(self, device: Device) -> Slot:
-        if device.id not in self._slots:
-            known = ", ".join(self._slots)
+        slots = self._slots  # another thread's look may replace them
+        if device.id not in slots:
+            known = ", ".join(slots)
             raise DeviceUnavailable(f"board {device.id!r} isn't one of the resource's boards, which are {known}")
-        return self._slots[device.id]
+        return slots[device.id]
 
 
 class FpgaFunction:
