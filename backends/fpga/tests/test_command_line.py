@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -157,6 +160,20 @@ def test_failure_names_the_board(run, configuration):
     listed = run("list").stdout.splitlines()[2]
     assert "faulted fft-v1" in listed
     assert "simulated failure 1 of 1" in listed
+
+
+def test_an_interrupted_attempt_leaves_the_board_unknown(run, configuration, tmp_path):
+    """The tool goes on, and may succeed: the board is programmed again, and isn't out of use until somebody comes."""
+    configuration(duration="1000s")
+    code = "from dpgateway_fpga.command_line import main; main()"
+    command = [sys.executable, "-c", code, "program", "a", "example.com/aes", "--force"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("board a: programming (" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 1
+    (board, _) = json.loads(run("list", "--output", "json").stdout)["boards"]
+    assert (board["programmed"]["state"], board["fault"]) == ("programming", None)
 
 
 def test_a_reset_board_is_unknown_again(run, tmp_path):

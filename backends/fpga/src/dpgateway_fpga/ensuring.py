@@ -163,6 +163,8 @@ class Work:
             self.programmer.program(self.board, image, tell, locks)
             tell("reading the board back")
             found = verify(self.programmer, self.board, image)
+        except KeyboardInterrupt:  # as if this process was killed: a child goes on, and has the lock until its end
+            raise
         except BaseException as error:  # after any error the board's image is in doubt
             text = str(error) or repr(error)
             why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
