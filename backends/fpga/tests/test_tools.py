@@ -16,6 +16,14 @@ from dpgateway_fpga.tools import PLACEHOLDERS, PRESETS
         (lambda: Command(argv=("x",), expect="{sha256}"), "^expect: expected it together with read"),
         (lambda: Command(argv=("x", "{path}")), r"^argv: expected one of accelerator, .* in braces, found 'path'$"),
         (lambda: Command(argv=("x", "{")), r"^argv: expected placeholders in braces, found '{'"),
+        (
+            lambda: Command(argv=("x", "{port:02d}")),
+            r"^argv: expected placeholders of texts in braces, found '{port:02d}': Unknown format code 'd'",
+        ),
+        (
+            lambda: Command(argv=("x", "{port:{x}}")),
+            r"^argv: .*, found '{port:{x}}': 'x'",
+        ),
         (lambda: Command(argv=("x",), read=("y", "{file}"), expect="x"), r"^read: expected one of .*, found 'file'$"),
         (lambda: Command(argv=("x",), read=("y",), expect="{file}"), r"^expect: .* found 'file'$"),
         (

@@ -101,6 +101,11 @@ def _wrong_placeholders(key: str, texts: Sequence[str], known: frozenset[str] | 
             continue
         if wrong := [name for name in names if name not in known]:
             yield f"{key}: expected one of {', '.join(sorted(known))} in braces, found {wrong[0]!r}"
+            continue
+        try:
+            text.format_map(dict.fromkeys(known, "0"))  # each of them is a text, the port, too
+        except (ValueError, LookupError) as error:
+            yield f"{key}: expected placeholders of texts in braces, found {text!r}: {error}"
 
 
 PRESETS: Mapping[str, Command] = {
