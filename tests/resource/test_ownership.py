@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from dpgateway.errors import KubeletError
-from dpgateway.resource.ownership import Ownership, others
+from dpgateway.resource.ownership import Owners, Ownership, others
 from tests.support.counting import descriptors, leading_to
 from tests.support.waiting import turns, until
 
@@ -229,18 +229,56 @@ async def test_the_last_of_two_owners_removes_the_lock(tmp_path, first):
     await borrower.acquire(ask)
     waiting = asyncio.ensure_future(waits.acquire())
     await turns()
-    lender.path.with_suffix(".next").touch()
+    lender.next.touch()
     found = lender.path.stat().st_ino
     one, another = (lender, borrower) if first == "lender" else (borrower, lender)
     one.end()
     assert lender.path.stat().st_ino == found
-    assert lender.path.with_suffix(".next").exists()
+    assert lender.next.exists()
     assert not waiting.done()
     another.end()
     await waiting
     assert waits.undivided
     waits.end()
     assert not list(waits.folder.iterdir())
+
+
+EVENTS = {
+    "lend": (Owners.LENT, Owners.LENT),
+    "inherit": (Owners.SOLE, Owners.SOLE),
+    "take_back": (Owners.SOLE, Owners.BORROWED),
+    "release": (Owners.NOT_THIS, Owners.NOT_THIS),
+    "lend release": (Owners.GIVEN, Owners.GIVEN),
+    "lend take_back": (Owners.SOLE, Owners.SOLE),
+    "lend end": (Owners.GIVEN, Owners.GIVEN),
+    "keep end": (Owners.SOLE, Owners.NOT_THIS),
+    "keep lend end": (Owners.GIVEN, Owners.GIVEN),
+    "keep lend take_back end": (Owners.SOLE, Owners.SOLE),
+    "keep end forgo": (Owners.NOT_THIS, Owners.NOT_THIS),
+}
+"""The states of an owner that is alone, and of a borrower, after these events."""
+
+
+@pytest.mark.parametrize("borrows", [False, True])
+@pytest.mark.parametrize("events", EVENTS)
+async def test_the_states_of_an_ownership(tmp_path, events, borrows):
+    lender, one = await acquired(tmp_path), Ownership(tmp_path, NAME)
+
+    async def ask():
+        return os.dup(lender.lend())
+
+    assert one.state is Owners.NOT_THIS
+    if borrows:
+        await one.acquire(ask)
+    else:
+        lender.end()
+        await one.acquire()
+    assert one.state is (Owners.BORROWED if borrows else Owners.SOLE)
+    for event in events.split():
+        getattr(one, event)()
+    assert one.state is EVENTS[events][borrows]
+    one.release()
+    lender.release()
 
 
 async def test_waiting_for_the_end_takes_nothing(tmp_path):

@@ -45,7 +45,7 @@ class DriverHandover:
         self, ownership: Ownership, warm: Callable[[], Awaitable[None]], log: logging.LoggerAdapter[logging.Logger]
     ) -> None:
         """``warm`` returns once this gateway could serve at once."""
-        self._ownership, self._path = ownership, ownership.path.with_suffix(".next")
+        self._ownership, self._path = ownership, ownership.next
         self._warm, self._log = warm, log
         self.asked = asyncio.Event()
         """Set once a newer gateway has asked."""

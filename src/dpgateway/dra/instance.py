@@ -82,7 +82,6 @@ class DriverInstance:
         make_private(self.folder)
         await self.ownership.acquire(self._handover.ask if self.follows else None)
         if self._passing is not None:  # the newer one has ended
-            self.ownership.take_back()
             self._passing.cancel()
             self._passing = None
 

@@ -23,12 +23,26 @@ Theory of operation
       waiting gateway would serve the resource meanwhile. But not in the middle of a handover, because the other one
       goes on with the resource then.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
+
+The states of an ownership (:class:`Owners`), and the events that lead to others:
+
+    state     who has the lock             event -> state                            :meth:`Ownership.end`
+    NOT_THIS  not this gateway             acquire -> SOLE, or BORROWED by ``ask``   nothing
+    SOLE      this gateway alone           lend -> LENT                              removes the files, unless kept
+    BORROWED  it, and perhaps the lender   inherit -> SOLE; lend -> LENT             removes them if it is the last
+    LENT      it, and perhaps the borrower take_back -> SOLE; release, end -> GIVEN  removes them if it is the last
+    GIVEN     the borrower, or nobody      acquire, as from NOT_THIS                 nothing
+
+From SOLE and BORROWED, release and end lead to NOT_THIS. What is kept is this gateway's intention, not a state: it
+matters once the ownership ends as SOLE, whatever the state was at :meth:`Ownership.keep`. Only the kernel knows who is
+the last of two: the one that gets the lock after it has let go of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import hashlib
 import logging
 import os
@@ -73,6 +87,16 @@ class Owner(NamedTuple):
     """The gateways at which the resource may have another name."""
 
 
+class Owners(enum.Enum):
+    """Who has the lock: see the top of this file."""
+
+    NOT_THIS = enum.auto()
+    SOLE = enum.auto()
+    BORROWED = enum.auto()
+    LENT = enum.auto()
+    GIVEN = enum.auto()
+
+
 def hash_of(resource: str) -> str:
     """The stem of the resource's file names."""
     return hashlib.sha256(resource.encode()).hexdigest()[:16]
@@ -101,12 +125,7 @@ def this_gateway() -> str:
 
 
 class Ownership:
-    """The ownership of one resource. Used from the event loop.
-
-    ``_descriptor`` is the locked file while this gateway is an owner; ``lent`` says that it isn't the only one, or that
-    it has let go of what it lent, ``borrowed`` that the one that lent it may be an owner still, ``_kept`` that another
-    object of this gateway has it next.
-    """
+    """The ownership of one resource. Used from the event loop."""
 
     def __init__(
         self,
@@ -119,6 +138,8 @@ class Ownership:
         """``hash_``: for a resource whose name isn't known."""
         self.folder, self.hash = device_plugins / FOLDER, hash_ or hash_of(resource)
         self.path = self.folder / f"{self.hash}.lock"
+        self.next = self.folder / f"{self.hash}.next"
+        """The socket at which the next gateway asks for the resource: it is its owner's, or the lender's."""
         self.other = Observable("")
         """A sentence about the other owner and the expected takeover; empty if this gateway is the owner, or hasn't
         tried to be.
@@ -127,8 +148,11 @@ class Ownership:
         """Whether another gateway was the owner, and its journal hasn't been read since."""
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
+        self.state = Owners.NOT_THIS
         self._descriptor: int | None = None
-        self.lent = self._kept = self.borrowed = False
+        """The locked file, unless the state is NOT_THIS or GIVEN."""
+        self._kept = False
+        """Whether another object of this gateway has the lock next."""
 
     async def acquire(self, ask: Ask | None = None) -> None:
         """Returns when this gateway is the owner: the other one has ended, or has lent the lock to ``ask``.
@@ -154,7 +178,7 @@ class Ownership:
             try:
                 with naming(self.path):
                     self._descriptor = await self._locked(descriptor, ask)
-                    self.borrowed = self._descriptor != descriptor
+                    self.state = Owners.SOLE if self._descriptor == descriptor else Owners.BORROWED
             finally:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
@@ -199,14 +223,20 @@ class Ownership:
         """Takes the lock if it is free. Returns whether it was. Raises KubeletError or OSError."""
         self._descriptor = self._open()
         if locks.take(self._descriptor) and self._is_found():
+            self.state = Owners.SOLE
             return True
         self.release()
         return False
 
     @property
     def undivided(self) -> bool:
-        """Whether this gateway is the only owner, so that all files of the resource are its own."""
-        return self._is_found() and not self.lent
+        """Whether all files of the resource are this gateway's, but for a lender's socket."""
+        return self._is_found() and self.state in {Owners.SOLE, Owners.BORROWED}
+
+    @property
+    def lent(self) -> bool:
+        """Whether another gateway was given the lock, and it wasn't taken back."""
+        return self.state in {Owners.LENT, Owners.GIVEN}
 
     def is_it(self, descriptor: int) -> bool:
         """Whether this descriptor is the lock that others would find, and holds it."""
@@ -218,20 +248,23 @@ class Ownership:
     def lend(self) -> int:
         """Returns the descriptor for the successor, which from now on is an owner, too."""
         assert self._descriptor is not None  # noqa: S101  only an owner is asked
-        self.lent = True
+        self.state = Owners.LENT
         return self._descriptor
 
     def inherit(self) -> None:
         """The gateway that lent the lock has let go of it, or has ended."""
-        self.borrowed = False
+        if self.state is Owners.BORROWED:
+            self.state = Owners.SOLE
 
     def take_back(self) -> None:
         """Breaks off a handover: the successor, which was told, has to let go."""
-        self.lent = self.borrowed = False  # who may lend it has no lender any more
+        if self.state is Owners.LENT:
+            self.state = Owners.SOLE
         self._sign()
 
     def release(self) -> None:
         """Lets go of the lock, and leaves its file to the next owner."""
+        self.state = Owners.GIVEN if self.lent else Owners.NOT_THIS
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -242,8 +275,8 @@ class Ownership:
 
     def pass_on(self, to: Ownership) -> None:
         """Gives a lock that was kept to this gateway's next plugin of the resource."""
-        if self._descriptor is not None and not (self.lent or self.borrowed):
-            to.waited = self.waited
+        if self.state is Owners.SOLE:
+            to.waited, to.state, self.state = self.waited, self.state, Owners.NOT_THIS
             to._descriptor, self._descriptor = self._descriptor, None
         self.forgo()
 
@@ -254,12 +287,10 @@ class Ownership:
 
     def end(self) -> None:
         """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
-        shared = self.lent or self.borrowed
-        if self._kept and not shared:
+        if self._kept and self.state is Owners.SOLE:
             return
-        last = self._is_found()
-        if last and shared:
-            # Only the kernel knows whether the borrower, or the lender, still has a copy of the descriptor.
+        given, last = self.lent, self._is_found()
+        if last and self.state is not Owners.SOLE:
             self.release()
             try:
                 last = self.try_to_acquire()
@@ -267,10 +298,12 @@ class Ownership:
                 last = False
         if last:
             # What a lender that has let go listened at is nobody's by now.
-            for path in (self.path.with_suffix(".next"), self.path):
+            for path in (self.next, self.path):
                 with contextlib.suppress(OSError):
                     path.unlink()
         self.release()
+        if given:
+            self.state = Owners.GIVEN
 
     def caught_up(self) -> None:
         """The previous owner's journal has been read."""
@@ -282,7 +315,7 @@ class Ownership:
         """Sets the resource's pool; empty: none. ``after``: see :class:`Owner`."""
         if (self._pool, self._after) != (pool, after):
             self._pool, self._after = pool, after
-            if not self.lent:
+            if not self.lent:  # a borrower signs for itself
                 self._sign()
 
     def _sign(self) -> None:

@@ -48,7 +48,7 @@ class Endpoint:
     ) -> None:
         self.ownership, self.handlers = ownership, handlers
         self._names, self._group, self._log = SocketNames(ownership), group, log
-        self.socket, self.next = self._names.base, self._names.next
+        self.socket, self.next = self._names.base, ownership.next
         self.bound = Signal()
         """Notified whenever a server was bound."""
         self._servers: list[Server] = []

@@ -3,7 +3,7 @@
     <device-plugins>/dpgateway/<hash>.sock      the socket of the newest server
                               /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
                               /<hash>-<n>.new   a socket being bound, then renamed to <hash>.sock
-                              /<hash>.next      where the next gateway asks for the resource
+                              /<hash>.next      where the next gateway asks for the resource (``Ownership.next``)
 
 A starting kubelet cleans its directory (CleanupPluginDirectory, pkg/kubelet/cm/devicemanager), but no sub-directory, so
 these sockets survive; and 1.37 refuses a name that it is connected to (kubernetes #135437). The owner of the resource
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dpgateway.kit.unix import LONGEST
-from dpgateway.resource.ownership import FOLDER, Ownership, hash_of, is_ours
+from dpgateway.resource.ownership import FOLDER, Owners, Ownership, hash_of, is_ours
 
 MOST_LINKS = 8
 """A kubelet may still dial the endpoint of an earlier Register for some seconds. But a kubelet that refuses for months
@@ -68,8 +68,6 @@ class SocketNames:
         self._folder, self._hash = ownership.folder, ownership.hash
         self.base = self._folder / f"{self._hash}.sock"
         """The newest server's socket: the target of the links, and a fixed path for people."""
-        self.next = self._folder / f"{self._hash}.next"
-        """The socket at which the next gateway asks for the resource."""
         # The clock gives numbers that no earlier gateway used: a kubelet may still be connected to one of its names.
         self._numbers = itertools.count(time.time_ns() // 1_000_000)
         self._links: list[Path] = []
@@ -105,7 +103,8 @@ class SocketNames:
         """Removes every name, unless they are those of a gateway that shares the ownership."""
         if self.ownership.undivided:
             # Who borrows the lock doesn't listen: the lender does, and may take the resource back.
-            for path in [*self._links, self.base, *(() if self.ownership.borrowed else (self.next,))]:
+            listened = () if self.ownership.state is Owners.BORROWED else (self.ownership.next,)
+            for path in [*self._links, self.base, *listened]:
                 with contextlib.suppress(OSError):
                     path.unlink()
         self._links.clear()
