@@ -14,17 +14,21 @@ from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.deviceplugin.server.streams import ListThrottle
+from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.node.checkpoint import WRITING
+from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import Orphans
+from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
 from tests.support.specs import cdi
+from tests.support.threads import StuckDisk
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
@@ -32,8 +36,8 @@ from tests.support.waiting import until
 class Running:
     """A plugin that runs until the test ends."""
 
-    def __init__(self, directory, log, group, config):
-        threads, self.config = Threads(), Observable(config)
+    def __init__(self, directory, log, group, config, threads=None):
+        threads, self.config = threads or Threads(), Observable(config)
         holdings = node_holdings(directory, [NAME], threads)
         self.node = holdings.node
         self.driver = RunningDriver(self.config, "node-a", threads, log)
@@ -47,11 +51,14 @@ class Running:
             group.create_task(runs())
         self.directory = directory
 
-    async def list(self):
-        """The first list that a kubelet would get, which is told of the resource once this is ready."""
+    async def client(self):
+        """A kubelet, which is told of the resource once this is ready."""
         await until(lambda: self.plugin.registrar.standing.value.state is not State.UNREADY)
-        path = self.directory / "dpgateway" / f"{hashlib.sha256(NAME.encode()).hexdigest()[:16]}.sock"
-        client = Client(path)
+        return Client(self.directory / "dpgateway" / f"{hashlib.sha256(NAME.encode()).hexdigest()[:16]}.sock")
+
+    async def list(self):
+        """The first list that a kubelet would get."""
+        client = await self.client()
         stream = client.watch()
         first = health(await stream.read())
         await client.close()
@@ -75,8 +82,9 @@ async def run(short_path, log):
     try:
         async with asyncio.TaskGroup() as group:
 
-            def make(driver_class=None, directory=short_path, **config):
-                running.append(Running(directory, log, group, configured(driver_class=driver_class, **config)))
+            def make(driver_class=None, directory=short_path, threads=None, **config):
+                configuration = configured(driver_class=driver_class, **config)
+                running.append(Running(directory, log, group, configuration, threads))
                 return running[-1]
 
             yield make
@@ -195,3 +203,26 @@ async def test_a_checkpoint_is_waited_for(run, short_path):
         return took < WRITING and one.plugin.resource.inventory.list.value.keys() == {"a", "b", "gone"}
 
     assert await in_time(short_path / "1") or await in_time(short_path / "2")  # a machine may stall, but not each time
+
+
+@pytest.mark.parametrize("how", ["close", "abandon"])
+async def test_the_lock_stays_while_a_write_of_the_journal_hangs(run, short_path, how):
+    """Else it would come after what the next owner has written."""
+    disk = StuckDisk("journal")
+    one = run(scripted(release=lambda _: None), threads=disk)
+    client = await one.client()
+    disk.stick()
+    await client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
+    await client.close()
+    await one.plugin.drain(0)
+    await one.plugin.close()
+    if how == "abandon":
+        one.plugin.abandon()
+    waits = Ownership(short_path, NAME)
+    assert waits.owner() is not None
+    waiting = asyncio.create_task(waits.acquire())
+    disk.go_on()
+    await waiting
+    journal = Journal(short_path / "state", short_path, NAME)
+    assert set(journal.load()) == {"a"}
+    waits.end()

@@ -42,6 +42,7 @@ from tests.node.lister import Lister, encoded
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.specs import own
+from tests.support.threads import StuckDisk
 from tests.support.time import hurry
 from tests.support.waiting import turns, until
 
@@ -54,8 +55,10 @@ V1BETA1 = "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
 class Gateway:
     """A gateway's DRA front, with one resource."""
 
-    def __init__(self, root: Path, server: ApiServer, group: asyncio.TaskGroup, log: Any, **config: Any) -> None:
-        plugins, threads, state = root / "device-plugins", Threads(), root / "state"
+    def __init__(
+        self, root: Path, server: ApiServer, group: asyncio.TaskGroup, log: Any, threads: Threads, **config: Any
+    ) -> None:
+        plugins, state = root / "device-plugins", root / "state"
         holdings = node_holdings(plugins, [], threads)
         pools = Pools(Orphans(holdings, plugins, state, threads), CallsAfterClose())
         common = Common(plugins, state, threads, pools, LIST_LIMIT)
@@ -180,8 +183,9 @@ async def make(node: Node, server: ApiServer, log: Any) -> AsyncIterator[Any]:
     try:
         async with asyncio.TaskGroup() as group:
 
-            def gateway(driver_class: Any = None, **config: Any) -> Gateway:
-                made = Gateway(node.root, server, group, log, driver_class=driver_class or scripted(), **config)
+            def gateway(driver_class: Any = None, threads: Threads | None = None, **config: Any) -> Gateway:
+                config["driver_class"] = driver_class or scripted()
+                made = Gateway(node.root, server, group, log, threads or Threads(), **config)
                 running.append(made)
                 return made
 
@@ -420,6 +424,48 @@ async def test_a_gateway_that_ends_keeps_the_driver_for_calls_under_way(
     assert not gateway.front.claims.lanes.running
     hurry(50)
     await ending
+
+
+async def test_a_resource_stays_while_a_write_of_its_journal_hangs(node: Node, make: Any) -> None:
+    """Else it would come after what the newer gateway has written."""
+    driver, disk = scripted(release=lambda _: None), StuckDisk("journal")
+    older = make(driver, threads=disk)
+    await node.offered()
+    disk.stick()
+    await node.prepare(node.allocate("c", "b"))
+    newer = make(driver)
+    await until(newer.front.loaded.is_set)
+    await until(older.tasks[older._serve].done)
+    await until(lambda: newer.plugin.resource.elsewhere.value)
+    disk.go_on()
+    await until(lambda: newer.plugin.resource.served)
+    assert newer.plugin.usage.value.unreleased.keys() == {"b"}
+
+
+@pytest.mark.parametrize("kind", ["journal", "claims"])
+async def test_a_lock_stays_at_the_end_while_a_write_hangs(node: Node, make: Any, kind: str) -> None:
+    disk = StuckDisk(kind)
+    gateway = make(scripted(release=lambda _: None), threads=disk)
+    await node.offered()
+    disk.stick()
+    preparing = asyncio.create_task(node.prepare(node.allocate("c", "b")))
+    if kind == "journal":
+        await preparing
+        lock = gateway.plugin.resource.ownership
+    else:
+        await until(lambda: gateway.front.claims.store.changing)
+        lock = gateway.front.instance.ownership
+    await gateway.end()
+    gateway.plugin.abandon()
+    gateway.front.abandon()
+    assert lock.owner() is not None
+    disk.go_on()
+    await until(lambda: lock.owner() is None)
+    await asyncio.wait({preparing})
+    # What the process leaves when it ends.
+    await until(lambda: not gateway.front.claims.lanes.running)
+    gateway.front.claims.rest()
+    await turns()
 
 
 async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any) -> None:

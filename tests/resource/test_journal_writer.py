@@ -225,6 +225,23 @@ async def test_a_journal_isn_t_given_away_while_a_write_hangs(one, disk, holding
     await one.rest()
 
 
+async def test_a_writer_that_follows_another_one_waits_for_its_last_write(disk, holdings, log):
+    """The lock stays with the gateway if the driver is started again."""
+    following = ResourceHoldings(Holdings().noted({}, 0.0, 0.0))
+    first, second = (JournalWriter(disk, usage, Threads(), log) for usage in (holdings, following))
+    second.lanes = first.lanes
+    await first.load()
+    disk.free.clear()
+    give(holdings, "a")
+    await first.finish(0.01)
+    loading = asyncio.create_task(second.load())
+    await turns(5)
+    assert not loading.done()
+    disk.free.set()
+    await loading
+    assert following.value.unreleased.keys() == {"a"}
+
+
 async def test_a_change_during_a_write(one, disk, holdings):
     await one.start()
     disk.free.clear()

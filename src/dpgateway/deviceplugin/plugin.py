@@ -219,4 +219,4 @@ class Plugin:
     def abandon(self) -> None:
         """Removes the names at once, without waiting for tasks. May be called from any thread."""
         self._endpoint.abandon()
-        self.resource.ownership.end()
+        self.resource.ownership.abandon()

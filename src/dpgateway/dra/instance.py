@@ -61,6 +61,7 @@ class DriverInstance:
         self.folder = folder_of(root, driver)
         self.ownership = Ownership(self.folder, driver, _log)
         """Of the driver: one gateway of a node has its claims, and writes its slices."""
+        self.ownership.writing = lambda: claims.store.changing
         self.needed: Callable[[], bool] = lambda: True
         """Whether anything is offered by DRA, or held."""
         self.answer: Observable[RegistrationAnswer | None] = Observable(None)
@@ -257,4 +258,4 @@ class DriverInstance:
     def abandon(self) -> None:
         """Leaves the kubelet and lets go of the ownership at once. May be called from any thread."""
         self.ending()
-        self.ownership.end()
+        self.ownership.abandon()

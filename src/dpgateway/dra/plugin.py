@@ -241,4 +241,4 @@ class DraPlugin:
 
     def abandon(self) -> None:
         """Lets go of the ownership at once. May be called from any thread."""
-        self.resource.ownership.end()
+        self.resource.ownership.abandon()

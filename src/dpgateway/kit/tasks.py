@@ -111,6 +111,10 @@ class KeyedLanes:
         """The last call of each key that has one under way."""
         return frozenset(self._last.values())
 
+    def last(self, key: str) -> asyncio.Future[Any] | None:
+        """The key's last call that is under way, or None."""
+        return self._last.get(key)
+
     def call(self, key: str, work: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
         """Calls once the key's earlier call is over. The caller may stop waiting; the call goes on."""
         before = self._last.get(key)

@@ -8,6 +8,10 @@ Allocates, none of which waits for it. Reads and writes run on threads, one at a
 disk, as far as known; a failed write is retried. A journal that couldn't be read at the start (``_unread``) is read
 before the first write, because that write would destroy it. While another gateway serves the resource, this gateway
 doesn't write (``_rests``).
+
+A disk may hang, and a write that nobody waits for any more may end late. So a resource's calls, on whichever front,
+share a lane: a writer that follows another one, after a restart of the driver for example, waits for that one's last
+call. Other gateways wait for the lock, which stays until then (``Ownership.writing``).
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from dpgateway.errors import GatewayError, KubeletError, describe
 from dpgateway.kit.clock import Clock
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.files import TooLongError, make_private, read, write
-from dpgateway.kit.tasks import wait_for
+from dpgateway.kit.tasks import KeyedLanes, wait_for
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import NOTED_WITHIN, Unreleased, Usage
 
@@ -61,7 +65,7 @@ class Journal:
         key = f"{device_plugins_dir}\0{resource}" + (f"\0{front}" if front else "")
         name = hashlib.sha256(key.encode()).hexdigest()[:16]
         self.path = state_dir / f"{name}.json"
-        self._resource = resource
+        self.resource = resource
 
     def load(self) -> Entries:
         """Reads the file; empty without one. Raises KubeletError for a wrong content, OSError for a failed read."""
@@ -71,7 +75,7 @@ class Journal:
             return {}
         except TooLongError as error:
             raise KubeletError(str(error)) from error
-        return from_json(raw, self._resource, str(self.path))
+        return from_json(raw, self.resource, str(self.path))
 
     def save(self, unreleased: Entries, *, sync: bool = True) -> None:
         """Writes the file. Raises OSError; then the file is unchanged. ``sync``: survives a power cut."""
@@ -79,7 +83,7 @@ class Journal:
             self.path.unlink(missing_ok=True)
             return
         make_private(self.path.parent)  # the content decides who gets a device
-        write(self.path, to_json(unreleased, self._resource), sync=sync)
+        write(self.path, to_json(unreleased, self.resource), sync=sync)
 
     def put_aside(self) -> Path:
         """Renames a damaged file, over an earlier one, so that people can examine it."""
@@ -171,13 +175,19 @@ class JournalWriter:
         """Whether the disk may have an earlier gateway's journal that hasn't been read."""
         self._clock = clock
         self._complaint = Complaint(log, UNWRITTEN, "what is given away is written down again")
-        self._busy: asyncio.Future[Any] | None = None
+        self.lanes = KeyedLanes("journal of")
+        """The calls of all writers, by resource."""
         self._rests = True
 
     @property
     def complaint(self) -> str:
         """Why the last change isn't on disk; empty if it is."""
         return self._complaint.text
+
+    @property
+    def busy(self) -> asyncio.Future[Any] | None:
+        """The call under way, also of an earlier writer, and although nobody may wait for it any more; or None."""
+        return self.lanes.last(self._journal.resource)
 
     async def load(self) -> None:
         """Reads and publishes an earlier gateway's journal; no grant may come before."""
@@ -232,7 +242,7 @@ class JournalWriter:
         """
         await self.finish()
         self._rests = True
-        if self._busy is not None and not self._busy.done():
+        if self.busy is not None:
             raise OSError(f"{self._journal.path} is still being written")
 
     def go_on(self) -> None:
@@ -261,8 +271,10 @@ class JournalWriter:
         return await wait_for(self._in_turn(function), seconds, "the disk")
 
     async def _in_turn(self, function: Callable[[], T]) -> T:
-        """Runs one function at a time: a call that timed out may still be using the file."""
-        while self._busy is not None and not self._busy.done():
-            await asyncio.wait([self._busy])
-        self._busy = future = self._threads.call("journal", function)
-        return await asyncio.shield(future)
+        """Runs one function at a time: a call that timed out may still be using the file. One that times out before
+        its turn never begins.
+        """
+        while (busy := self.busy) is not None:
+            await asyncio.wait([busy])
+        call = self.lanes.call(self._journal.resource, lambda: self._threads.call("journal", function))
+        return await asyncio.shield(call)

@@ -22,6 +22,9 @@ Theory of operation
     - While a gateway runs another driver for the resource, or moves it to another front, it keeps the lock: else a
       waiting gateway would serve the resource meanwhile. But not in the middle of a handover, because the other one
       goes on with the resource then.
+    - A write of what the lock guards may hang, and end late. So :meth:`Ownership.end` leaves the lock where it is until
+      all writes under way are over: a late one would destroy what the next owner has written by then. A process ends
+      nonetheless: the kernel frees the lock once no thread of it is in a system call.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 
 The states of an ownership (:class:`Owners`), and the events that lead to others:
@@ -49,9 +52,9 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpgateway.errors import KubeletError, naming
 from dpgateway.kit import locks
@@ -146,6 +149,8 @@ class Ownership:
         """
         self.waited = False
         """Whether another gateway was the owner, and its journal hasn't been read since."""
+        self.writing: Callable[[], Collection[asyncio.Future[Any]]] = tuple
+        """The writes under way of what the lock guards."""
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self.state = Owners.NOT_THIS
@@ -286,8 +291,13 @@ class Ownership:
         self.end()
 
     def end(self) -> None:
-        """Ends the ownership for good: removes the lock's file, unless another gateway has the lock, too."""
+        """Ends the ownership for good, once all writes are over: removes the lock's file, unless another gateway has
+        the lock, too.
+        """
         if self._kept and self.state is Owners.SOLE:
+            return
+        if self._descriptor is not None and (writing := self.writing()):
+            next(iter(writing)).add_done_callback(lambda _: self.end())
             return
         given, last = self.lent, self._is_found()
         if last and self.state is not Owners.SOLE:
@@ -304,6 +314,11 @@ class Ownership:
         self.release()
         if given:
             self.state = Owners.GIVEN
+
+    def abandon(self) -> None:
+        """The same at the end of the process. May be called from any thread."""
+        if not self.writing():
+            self.end()
 
     def caught_up(self) -> None:
         """The previous owner's journal has been read."""

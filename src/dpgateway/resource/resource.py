@@ -18,15 +18,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.kit.complaint import Reminder
 from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.resource.freeing import Releases
@@ -90,6 +92,8 @@ class Common:
     """The front's name, for its journals; empty: that of the first gateways."""
     served: ServedByName = field(default_factory=ServedByName)
     """The resources of all fronts."""
+    journals: KeyedLanes = field(default_factory=lambda: KeyedLanes("journal of"))
+    """The calls on the journals of all fronts, by resource."""
     settled: Callable[[ResourceConfig], Awaitable[None]] = _settled
     """Called with a resource, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
@@ -125,9 +129,9 @@ class Resource:
         self.ownership = Ownership(common.directory, name, log)
         self.elsewhere = self.ownership.other
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
-        self.journal = JournalWriter(
-            Journal(common.state_dir, common.directory, name, common.front), usage, common.threads, log
-        )
+        journal = Journal(common.state_dir, common.directory, name, common.front)
+        self.journal = JournalWriter(journal, usage, common.threads, log)
+        self.journal.lanes, self.ownership.writing = common.journals, self._writing
         self._config, self._known = config, config.value
         self._log, self._pools, self._served, self._settled = log, common.pools, common.served, common.settled
         self._begun = asyncio.Event()
@@ -256,9 +260,13 @@ class Resource:
         self.inventory.close()
 
     async def close(self) -> None:
-        """Writes the last grants to the journal."""
+        """Writes the last grants to the journal. If the disk hangs, the lock stays until it has written them."""
         if self.served:
             await self.journal.finish()
+
+    def _writing(self) -> Collection[asyncio.Future[Any]]:
+        busy = self.journal.busy
+        return () if busy is None else (busy,)
 
     # health
 
