@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from dpgateway.cdi.directories import SpecDirectories
@@ -45,6 +45,7 @@ from dpgateway.resource.specs import SpecKeeper
 if TYPE_CHECKING:
     from dpgateway.dra.front import DraFront
     from dpgateway.switching.node_switch import NodeSwitch, SwitchingGateway
+    from dpgateway.switching.states import SwitchFiles
 
 _log = bind(__name__)
 
@@ -86,8 +87,6 @@ class NodeFronts:
         self.dra: DraFront | None = None
         self.switch: NodeSwitch | None = None
         """The changes of front; None without a resource that may change."""
-        self._fixing = asyncio.Lock()
-        """Held while the state of a group is written whose front the configuration has given."""
         self._kubelet = Observable(self._node.kubelet)
         """Whether there is a kubelet."""
 
@@ -128,7 +127,7 @@ class NodeFronts:
         dra = self.dra
         sources = FactSources(self._kubelet, dra.standing, dra.publisher, dra.seen, self._runtime.cdi)
         facts = WatchedFacts(dra.server, dra.us, sources)
-        self.switch = NodeSwitch(dra, facts, gateway, self.holdings, self.threads)
+        self.switch = NodeSwitch(dra, facts, gateway, self.holdings, self._states)
         return self.switch
 
     async def _settled(self, front: str, config: ResourceConfig) -> None:
@@ -138,8 +137,7 @@ class NodeFronts:
         elif config.front != "auto":
             # With `front: auto` it begins here again. That is worth no failure: a wrong state costs a change of front.
             try:
-                async with self._fixing:
-                    await self._fix(config, front)
+                await self._fix(config, front)
             except (GatewayError, OSError) as error:
                 text = "with front: auto, %s would begin where it was before: %s"
                 _log.warning(text, config.name, error, extra={"resource": config.name})
@@ -148,9 +146,13 @@ class NodeFronts:
         state_dir = self._plugins.common.state_dir
         if front == FRONT and not any((state_dir / "dra" / "fronts").glob("*.json")):
             return  # no file says another front
+        await self._states.fix(config.pool or config.name, front, config.name)
+
+    @cached_property
+    def _states(self) -> SwitchFiles:
         from dpgateway.switching.states import SwitchFiles  # noqa: PLC0415  for nodes that have, or had, DRA
 
-        await SwitchFiles(state_dir, self.threads).fix(config.pool or config.name, front, config.name)
+        return SwitchFiles(self._plugins.common.state_dir, self.threads)
 
     # the resources
 

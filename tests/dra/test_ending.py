@@ -361,6 +361,39 @@ async def test_a_write_that_took_too_long_does_not_come_after_later_ones(
     assert "can't be written" in meanwhile
 
 
+class StuckSpecs:
+    """The gateway's own CDI specs: the first removal waits."""
+
+    def __init__(self, specs: Any) -> None:
+        self._specs, self.stuck, self.done = specs, threading.Event(), threading.Event()
+        self.write = specs.write
+
+    def withdraw(self, names: Any) -> None:
+        first = not self.done.is_set()
+        self.done.set()
+        if first:
+            self.stuck.wait(60)
+        self._specs.withdraw(names)
+        if first:
+            self.stuck.clear()
+
+
+async def test_specs_that_are_removed_late_are_not_those_of_the_next_preparation(node: ClaimNode) -> None:
+    disk, asked = StuckSpecs(own(node.specs)), node.allocate("c", "a")
+    specs: Any = disk
+    claims = await node.gateway(ClaimedResource(lanes("release"), Device("a")), disk=(node.files, specs))
+    await claims.prepare([asked])
+    hurry(50)
+    for call in (claims.unprepare, claims.prepare):
+        calling = asyncio.create_task(call([asked]))
+        await until(calling.done)
+    disk.stuck.set()
+    await until(lambda: not disk.stuck.is_set())
+    hurry(0.02)
+    assert len(await one(await claims.prepare([asked]))) == 1
+    assert list(node.specs.glob("dpgateway-*.json"))
+
+
 async def test_a_handover_waits_for_a_write_that_takes_too_long(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

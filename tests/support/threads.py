@@ -22,22 +22,30 @@ class Scarce(Threads):
 
 
 class StuckDisk(Threads):
-    """The calls of one kind wait while the disk is ``stuck``, and are done once it isn't."""
+    """Calls of one kind hang from ``stick`` to ``go_on``, or later ones only to ``pass_by``."""
 
     def __init__(self, kind):
         super().__init__()
-        self._kind, self._goes = kind, threading.Event()
-        self._goes.set()
+        self._kind, self._stuck, self._goes_on = kind, False, threading.Event()
+        self.hanging = 0
 
     def stick(self):
-        self._goes.clear()
+        self._stuck = True
+
+    def pass_by(self):
+        self._stuck = False
 
     def go_on(self):
-        self._goes.set()
+        self._stuck = False
+        self._goes_on.set()
 
     def call(self, name, function, seconds=math.inf):
-        def slow():
-            self._goes.wait(60)
-            return function()
+        def stuck():
+            self.hanging += 1
+            self._goes_on.wait(60)
+            try:
+                return function()
+            finally:
+                self.hanging -= 1
 
-        return super().call(name, slow if name == self._kind else function, seconds)
+        return super().call(name, stuck if self._stuck and name == self._kind else function, seconds)

@@ -56,11 +56,11 @@ async def moved(_names):
 
 
 @pytest.fixture
-def switch(front):
+def switch(front, tmp_path):
     facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None, move=moved)
     holdings = Stub(by_resource={}, node=Stub(appeared=Observable(None)))
     parts: tuple[Any, Any, Any, Any] = front, facts, gateway, holdings
-    return NodeSwitch(*parts, Threads())
+    return NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
 
 
 async def test_how_long_a_kubelet_has_run(switch):
@@ -127,12 +127,12 @@ async def test_a_list_that_fails_is_one_failure_for_all_groups(front, switch):
     assert front.lists == 1
 
 
-def test_an_allocate_that_waits_is_in_flight(front):
+def test_an_allocate_that_waits_is_in_flight(front, tmp_path):
     """For the containers before, for example. The device plugin would end under it."""
     usage = Usage(ClaimHoldings())
     facts, holdings = Stub(facts=Observable(DraFacts())), Stub(by_resource={NAME: usage})
     parts: tuple[Any, Any, Any, Any] = front, facts, Stub(), holdings
-    one = NodeSwitch(*parts, Threads())
+    one = NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
     assert not one.in_flight([NAME])
     usage.allocating += 1
     assert one.in_flight([NAME])
@@ -156,7 +156,7 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
     gateway = Stub(offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
     parts: tuple[Any, Any, Any, Any] = front, facts, gateway, Stub(by_resource={})
     front.us.pool_of = lambda config: f"node/{config.pool}"
-    changes: NodeSwitch = NodeSwitch(*parts, Threads())
+    changes: NodeSwitch = NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
     for pool in (None, "boards", None):
         changes.configure([configured(front="auto", pool=pool)], lambda _: None)
     assert told == [True, False, True]

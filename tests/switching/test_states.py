@@ -1,10 +1,15 @@
 """The states of groups on disk, and those that are nobody's any more."""
 
+import asyncio
+
 import pytest
 
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.ownership import Ownership
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from tests.support.threads import StuckDisk
+from tests.support.time import hurry
+from tests.support.waiting import until
 
 NAME, OTHER = "example.com/thing", "example.com/other"
 D = SwitchState.DRA
@@ -41,6 +46,32 @@ async def write(files, *groups):
 
 def left(files, *groups):
     return {group for group in groups if files.look(group) is not None}
+
+
+async def hurried(call):
+    """How a call ends whose disk may hang."""
+    hurry(50)
+    task = asyncio.ensure_future(call)
+    await until(task.done)
+    hurry(0.02)
+    return task.exception()
+
+
+@pytest.mark.parametrize("what", ["write", "fix"])
+async def test_a_write_that_took_too_long_does_not_come_after_later_ones(tmp_path, what):
+    disk = StuckDisk("fronts")
+    files = SwitchFiles(tmp_path / "state", disk)
+    disk.stick()
+    first = files.write(SwitchRecord(NAME, SwitchState.LEAVING_PLUGIN))
+    assert isinstance(await hurried(first), TimeoutError)
+    disk.pass_by()
+    later = files.write(SwitchRecord(NAME, D)) if what == "write" else files.fix(NAME, "dra", NAME)
+    await hurried(later)
+    disk.go_on()
+    await until(lambda: not disk.hanging)
+    found = await files.read(NAME)
+    assert found is not None
+    assert found.state is D
 
 
 async def test_states_of_groups_that_are_gone_are_removed(files, tmp_path):

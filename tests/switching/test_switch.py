@@ -24,6 +24,9 @@ from dpgateway.switching.switch import (
     SPREAD,
     FrontSwitch,
 )
+from tests.support.threads import StuckDisk
+from tests.support.time import hurry
+from tests.support.waiting import until
 
 NAME, GROUP, POOL = "example.com/thing", "boards", "node/boards"
 P, LP, D, LD = SwitchState.PLUGIN, SwitchState.LEAVING_PLUGIN, SwitchState.DRA, SwitchState.LEAVING_DRA
@@ -484,6 +487,23 @@ async def test_changes_of_an_earlier_boot_mean_nothing(rig):
     await rig.files.write(SwitchRecord(GROUP, D, int(rig.ahead) - 60, "", changes))
     rig.begin()
     assert await rig.after(1) is D
+
+
+async def test_a_state_that_is_written_late_is_written_over(rig, tmp_path):
+    """A disk that hung: nobody wants that state any more."""
+    disk = StuckDisk("fronts")
+    rig.files = SwitchFiles(tmp_path, disk)
+    rig.begin()
+    disk.stick()
+    hurry(50)
+    step = asyncio.create_task(rig.switch.step())
+    await until(step.done)
+    hurry(0.02)
+    disk.go_on()
+    await until(lambda: not disk.hanging)
+    assert (rig.state, rig.files.look(GROUP).state) == (P, LP)
+    rig.kubelet = False
+    assert await rig.after(LOOK) is P
 
 
 async def test_a_full_disk_changes_nothing(rig):

@@ -138,7 +138,7 @@ class ClaimEnds:
         names = [name for one in record.given for name in one.cdi]
         with self._step():
             try:
-                await self._store.on_disk(partial(self._specs.withdraw, names))
+                await self._store.change(record.uid, partial(self._specs.withdraw, names))
             except (GatewayError, OSError) as error:  # the keeper of specs removes them later, and those without a name
                 self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
         await asyncio.gather(*[self._released(record, one) for one in record.given])

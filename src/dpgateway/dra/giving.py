@@ -29,7 +29,7 @@ class ClaimGrants:
         granting = offering.granting if offering is not None else self._store.elsewhere(one.resource)
         if granting is None or (one.admin and offering is None):
             raise RequestError(f"resource {one.resource} isn't served here any more")
-        deliver = partial(self._deliver, granting, one.resource, one.spec_ids(claim.uid))
+        deliver = partial(self._deliver, granting, one, claim.uid)
         if one.admin and offering is not None:
             devices = [offering.id_of(one.pool, device) or device for device, _ in one.devices]
             return (await granting.show(devices, deliver)).cdi_devices
@@ -53,14 +53,13 @@ class ClaimGrants:
         except ValueError as error:
             raise RequestError(f"{claim}: parameters of request {one.request} for {one.resource}: {error}") from error
 
-    async def _deliver(
-        self, granting: Granting, resource: str, ids: tuple[str, ...], allocation: Allocation
-    ) -> Allocation:
-        """Puts all that a container gets into a CDI spec, which is kept for these ids."""
+    async def _deliver(self, granting: Granting, one: Given, uid: str, allocation: Allocation) -> Allocation:
+        """Puts all that a container gets into a CDI spec, which is kept for the ids of the claim."""
         if allocation.annotations:
             text = "DRA has no annotations: containers don't get them"
             granting.log_once(logging.WARNING, text)
         try:
-            return await self._store.on_disk(partial(self._specs.write, resource, ids, allocation, lasting=False))
+            write = partial(self._specs.write, one.resource, one.spec_ids(uid), allocation, lasting=False)
+            return await self._store.change(uid, write)
         except CdiError as error:
-            raise RequestError(f"resource {resource}: {error}") from error
+            raise RequestError(f"resource {one.resource}: {error}") from error

@@ -129,6 +129,10 @@ class KeyedLanes:
         lane.add_done_callback(partial(self._over, key))
         return lane
 
+    async def within(self, key: str, work: Callable[[], Awaitable[T]], seconds: float, what: str) -> T:
+        """The result of a call, or a TimeoutError that names ``what`` after ``seconds``: the call goes on."""
+        return await wait_for(asyncio.shield(self.call(key, work)), seconds, what)
+
     def _over(self, key: str, lane: asyncio.Future[Any]) -> None:
         if self._last.get(key) is lane:
             del self._last[key]

@@ -24,7 +24,6 @@ from dpgateway.errors import GatewayError, KubeletError, OnOtherFront
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import wait_for
-from dpgateway.kit.threads import Threads
 from dpgateway.resource.published import SwitchStatus
 from dpgateway.switching.choosing import Group, obstacles
 from dpgateway.switching.states import DISK, SwitchFiles, SwitchRecord, SwitchState
@@ -83,11 +82,11 @@ class NodeSwitch:
         facts: WatchedFacts,
         gateway: SwitchingGateway,
         holdings: NodeHoldings,
-        threads: Threads,
+        files: SwitchFiles,
     ) -> None:
         """``holdings``: what containers hold by the device plugin."""
         self._front, self._facts, self._gateway, self._holdings = front, facts, gateway, holdings
-        self._files = SwitchFiles(front.common.state_dir, threads)
+        self._files = files
         self.switches: dict[str, FrontSwitch] = {}
         """`switches` contains the groups, keyed by pool, or by the name of a resource without one."""
         self.changed = Signal()

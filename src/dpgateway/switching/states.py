@@ -20,15 +20,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
+from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.kit.timestamp import LATEST
 from dpgateway.resource.ownership import hash_of, others
+
+T = TypeVar("T")
 
 VERSION = 1
 LARGEST = 64 * 1024
@@ -111,24 +115,29 @@ def switch_record(text: str) -> SwitchRecord:
 
 
 class SwitchFiles:
-    """The states of all groups."""
+    """The states of all groups. One object writes them all."""
 
     def __init__(self, state_dir: Path, threads: Threads) -> None:
         self.folder, self._threads = state_dir / "dra" / "fronts", threads
+        self._calls = KeyedLanes("state of group")
 
     async def read(self, group: str) -> SwitchRecord | None:
         """None without a file. Raises GatewayError, OSError; ValueError if it is no state of the group."""
-        return await self._threads.call_within("fronts", lambda: self.look(group), DISK)
+        return await self._in_turn(group, lambda: self.look(group))
 
     async def write(self, one: SwitchRecord) -> None:
-        """Raises GatewayError, OSError."""
-        await self._threads.call_within("fronts", lambda: self._write(one), DISK)
+        """Raises GatewayError, OSError; after a TimeoutError it may be written yet."""
+        await self._in_turn(one.group, lambda: self._write(one))
 
     async def fix(self, group: str, front: str, name: str) -> None:
         """The configuration has given the group this front for good, and its resource ``name`` begins there: what the
-        disk has is of before. One call at a time. Raises GatewayError, OSError.
+        disk has is of before. Raises GatewayError, OSError.
         """
-        await self._threads.call_within("fronts", lambda: self._fix(group, front, name), DISK)
+        await self._in_turn(group, lambda: self._fix(group, front, name))
+
+    async def _in_turn(self, group: str, work: Callable[[], T]) -> T:
+        """After what is under way for the group: a write that took too long must not come after a later one."""
+        return await self._calls.within(group, lambda: self._threads.call("fronts", work, DISK), DISK, "the disk")
 
     def _fix(self, group: str, front: str, name: str) -> None:
         try:

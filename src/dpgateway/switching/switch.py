@@ -382,9 +382,11 @@ class FrontSwitch:
         async with self._disk:
             try:
                 await self._files.write(new)
-            except (GatewayError, OSError):
+            except (GatewayError, OSError) as error:
                 nothing = self.record.state.leaving or forced
                 if not nothing or (moved and state is D):
+                    if isinstance(error, TimeoutError):  # it may be written yet
+                        self.saved = False
                     raise
                 self.saved = False
             self._begin(new)

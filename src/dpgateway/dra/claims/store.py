@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.files import ClaimFiles
@@ -30,7 +30,7 @@ from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.tasks import KeyedLanes, wait_for
+from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import Behind, InUse, Unreleased, Usage
 from dpgateway.resource.granting import Granting
@@ -65,7 +65,7 @@ class ClaimStore:
         self.by_resource: dict[str, Usage] = {}
         """What claims hold of each resource that is offered, or that a claim has devices of."""
         self._left, self._loaded = left, False
-        self._changes = KeyedLanes("record of claim")
+        self._changes = KeyedLanes("files of claim")
         self.offerings: dict[str, Offering] = {}
         """The resources that are served, by name."""
         self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
@@ -245,7 +245,7 @@ class ClaimStore:
     async def _write(self, one: ClaimRecord) -> None:
         """Raises GatewayError, OSError."""
         self._unwritten.add(one.uid)
-        await self._change(one.uid, partial(self._files.write, one))
+        await self.change(one.uid, partial(self._files.write, one))
         if self.records.get(one.uid) == one:
             self._unwritten.discard(one.uid)
         if damaged := [it for it in self.damaged if it.uid == one.uid]:  # its file was this one
@@ -257,7 +257,7 @@ class ClaimStore:
         self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
         self._tell()
         try:
-            await self._change(old.uid, partial(self._files.remove, old.uid))
+            await self.change(old.uid, partial(self._files.remove, old.uid))
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self._files.folder, error)
 
@@ -361,16 +361,15 @@ class ClaimStore:
         self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
 
     @property
-    def changing(self) -> frozenset[asyncio.Future[None]]:
+    def changing(self) -> frozenset[asyncio.Future[Any]]:
         """The changes of files under way, also those that nobody waits for any more."""
         return self._changes.running
 
-    async def _change(self, uid: str, work: Callable[[], None]) -> None:
-        """Changes the file of a claim after what is under way there: a change that took too long must not come after a
+    async def change(self, uid: str, work: Callable[[], T]) -> T:
+        """Changes a file of a claim after what is under way there: a change that took too long must not come after a
         later one. Raises GatewayError, OSError.
         """
-        change = self._changes.call(uid, lambda: self._threads.call("claims", work, DISK))
-        await wait_for(asyncio.shield(change), DISK, "the disk")
+        return await self._changes.within(uid, lambda: self._threads.call("claims", work, DISK), DISK, "the disk")
 
     async def on_disk(self, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""
