@@ -243,6 +243,26 @@ async def test_the_last_of_two_owners_removes_the_lock(tmp_path, first):
     assert not list(waits.folder.iterdir())
 
 
+async def test_a_hung_borrower_that_was_taken_back_from_keeps_nobody_out(tmp_path):
+    lender, borrower, waits = await acquired(tmp_path), Ownership(tmp_path, NAME), Ownership(tmp_path, NAME)
+
+    async def ask():
+        return os.dup(lender.lend())
+
+    await borrower.acquire(ask)
+    waiting = asyncio.ensure_future(waits.acquire())
+    free = asyncio.ensure_future(Ownership(tmp_path, NAME).until_free())
+    await turns()
+    lender.take_back()
+    lender.end()
+    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(free, 10)
+    assert waits.undivided
+    borrower.end()
+    assert waits.undivided
+    waits.end()
+
+
 EVENTS = {
     "lend": (Owners.LENT, Owners.LENT),
     "inherit": (Owners.SOLE, Owners.SOLE),

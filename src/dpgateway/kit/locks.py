@@ -7,6 +7,7 @@ __fput). So after the event the lock is tried repeatedly, with backoff from a sh
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
 from asyncinotify import Mask
@@ -38,14 +39,15 @@ def is_free(descriptor: int) -> bool:
     return True
 
 
-async def wait(descriptor: int, pause: float = FIRST_PAUSE) -> None:
-    """Returns once the lock is taken. Raises OSError if the file can't be locked.
+async def wait(descriptor: int, pause: float = FIRST_PAUSE, vain: Callable[[], bool] = lambda: False) -> None:
+    """Returns once the lock is taken, or it makes no sense to wait any longer (``vain``). Raises OSError if the file
+    can't be locked.
 
     ``pause``: seconds until the second try, without an event.
     """
     with Watch() as watch:
         watch.add(Path(f"/proc/self/fd/{descriptor}"), Mask.CLOSE_WRITE)  # its name may be another file's by now
         longest = LONGEST_PAUSE if watch.failure is None else LONGEST_BLIND
-        while not take(descriptor):
+        while not take(descriptor) and not vain():
             closed = await watch.next(pause)
             pause = FIRST_PAUSE if closed else min(2 * pause, longest)

@@ -17,6 +17,9 @@ Theory of operation
       of the waiting gateways gets it.
     - A lock counts only on the file that others find at the path, because the folder may be replaced while a gateway
       serves. So :meth:`Ownership.acquire` locks first, compares then, and repeats on a mismatch.
+    - The last owner empties the file, and removes it. Somebody may have a copy of that lock still: a borrower that
+      hangs, and from which the lender has taken the resource back. So who waits for an empty file without a name waits
+      in vain. One with content was removed by somebody else, and its owner goes on.
     - A handover lends a copy of the descriptor. From then on both gateways hold the lock, and either may end without
       freeing it. The files beside the lock, and its lines, belong to the borrower.
     - While a gateway runs another driver for the resource, or moves it to another front, it keeps the lock: else a
@@ -203,7 +206,7 @@ class Ownership:
         self._log.warning("%s", text)
 
         # A race of two ways: the other gateway ends and frees the lock, or it lends the lock on request.
-        waiting = asyncio.ensure_future(locks.wait(descriptor))
+        waiting = asyncio.ensure_future(_free(descriptor))
         asking = {asyncio.ensure_future(ask())} if ask is not None else set()
         tasks = {waiting, *asking}
         try:
@@ -306,7 +309,9 @@ class Ownership:
                 last = self.try_to_acquire()
             except (KubeletError, OSError):
                 last = False
-        if last:
+        if last and self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
             # What a lender that has let go listened at is nobody's by now.
             for path in (self.next, self.path):
                 with contextlib.suppress(OSError):
@@ -361,7 +366,7 @@ class Ownership:
         if self.path.exists():
             descriptor = self._open()
             try:
-                await locks.wait(descriptor)
+                await _free(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -395,6 +400,16 @@ class Ownership:
         with contextlib.suppress(OSError):
             return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
         return False
+
+
+async def _free(descriptor: int) -> None:
+    """Returns once the lock is taken, or the last owner has left its file. Raises OSError."""
+
+    def left() -> bool:
+        found = os.fstat(descriptor)
+        return not found.st_nlink and not found.st_size
+
+    await locks.wait(descriptor, vain=left)
 
 
 def _close(lent: asyncio.Future[int]) -> None:
