@@ -167,6 +167,11 @@ class FrontsNode:
         free = [one["id"] for one in devices if one["health"] == "Healthy" and not one["holders"]]
         return Counter(id_.partition("::")[0] for id_ in free)
 
+    def healthy(self, resource: str) -> int:
+        """How many devices on the kubelet's list are Healthy, free or not."""
+        devices = self.kubelet.resources().get(resource, {"devices": []})["devices"] if self.kubelet.running else ()
+        return sum(one["health"] == "Healthy" for one in devices)
+
     def in_slices(self, resource: str) -> Counter[str]:
         """How often the scheduler may allocate each device."""
         found: Counter[str] = Counter()

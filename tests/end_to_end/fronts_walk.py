@@ -86,6 +86,10 @@ class Life:
         """Pods that the scheduler sent for a claim, just before a downgrade, to a kubelet that knows nothing of such
         claims: it runs them without devices.
         """
+        self.outrun: set[str] = set()
+        """Pods that their kubelet refused because its list had no longer as many Healthy devices as they ask for. The
+        Node says so a moment later, so any scheduler sends some.
+        """
         self._pods = self._agents = self._claims = 0
 
     def _node(self, root: Path, name: str, version: str) -> FrontsNode:
@@ -97,7 +101,16 @@ class Life:
 
     def _heard(self, node: FrontsNode, event: KubeletEvent) -> None:
         self.figures.heard(event)
+        if event.kind == "pod refused" and event.fields["reason"] == "UnexpectedAdmissionError":
+            self._refused(node, event.fields["pod"])
         self.check(node)
+
+    def _refused(self, node: FrontsNode, pod: str) -> None:
+        if (wanted := self.wanted.get(pod)) is None or wanted.claim or self.by_claim(pod):
+            return
+        listed = {name: count for name, count in wanted.limits.items() if node.fronts[name] == "deviceplugin"}
+        if any(node.healthy(name) < count for name, count in listed.items()):
+            self.outrun.add(pod)
 
     def note(self, text: str) -> None:
         self.told.append(f"{time.monotonic() - self._began:7.3f} {text}")
@@ -333,20 +346,26 @@ class Life:
 
     async def _created(self, node: FrontsNode, wanted: Wanted) -> str:
         """A pod that runs. One that is sent to its node just before a front changes is refused: its owner makes
-        another, and no front changes again within a minute.
+        another, and no front changes again within a minute. So is one that the kubelet's list outran.
         """
-        for last in (not self.auto, True):
+        changes, outran = self.auto, True
+        while True:
             pod = self.create(node, wanted)
             try:
                 await self.cluster.until(pod, "Running", within=CALM)
             except PodEndedError as error:
-                if last:
+                if outran and pod in self.outrun:
+                    outran = False
+                elif changes:
+                    changes = False
+                else:
                     raise
                 self.note(f"another pod is made, because {error}")
                 self.cluster.delete(pod)
+                if pod in self.outrun:
+                    await self._until(self.missing, CALM)
             else:
-                break
-        return pod
+                return pod
 
     def create(self, node: FrontsNode, wanted: Wanted) -> str:
         self._pods += 1
