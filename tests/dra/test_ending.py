@@ -97,7 +97,8 @@ async def test_a_gateway_that_is_killed_while_an_end_waits_for_a_pod(node: Claim
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
     assert (node.records["c"]["phase"], resource.lanes.released) == ("prepared", [])
     assert await one(await claims.unprepare([asked])) == ()
-    assert (node.records, resource.lanes.released) == ({}, ["a"])
+    await until(lambda: not node.records)  # on a busy machine that takes longer than its patience
+    assert resource.lanes.released == ["a"]
     ending.cancel()
 
 
