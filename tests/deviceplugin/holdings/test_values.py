@@ -225,6 +225,33 @@ def test_an_id_lingers_for_its_last_pod():
     assert other.ended(frozenset({"q"})).freed == {"a"}
 
 
+def test_an_id_lingers_for_its_last_pod_after_a_note_without_it():
+    """The other gateway's kubelet took it back, and noted that, before it gave it to another pod."""
+    holdings = Holdings().noted({"a": noted_of("p")}, NOW, NOW).heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
+    other = holdings.noted({}, NOW + 2, NOW + 2).noted({"a": noted_of("q")}, NOW + 3, NOW + 3)
+    assert other.in_use == frozenset("a")
+    other = other.heard({}, NOW + 2 * LINGER)
+    assert other.freed == frozenset()
+    assert other.in_use == frozenset("a")
+
+
+@pytest.mark.parametrize("between", [None, {}], ids=["at once", "after a note without it"])
+def test_an_id_that_was_listed_for_the_pod_before(between):
+    """Another gateway gave it away before the next List, which has no init container of the next pod."""
+    holdings = Holdings().noted({"a": noted_of("p")}, NOW, NOW).heard({"a": HOLDER}, NOW)
+    holdings = holdings.noted(between, NOW + 1, NOW + 1) if between is not None else holdings
+    other = holdings.noted({"a": noted_of("q")}, NOW + 2, NOW + 2)
+    assert other.listed == {}
+    other = other.heard({}, NOW + 3).heard({}, NOW + 3 + 2 * LINGER)
+    assert other.freed == frozenset()
+    assert other.in_use == frozenset("a")
+
+
+def test_a_grant_that_was_listed_before_it_was_noted():
+    holdings = given(noted(), "a", now=NOW).heard({"a": HOLDER}, NOW + 1)
+    assert holdings.noted({"a": noted_of("p")}, NOW + 2, NOW + 2).listed == {"a": HOLDER}
+
+
 def test_another_kubelets_list():
     holdings = noted("a").heard({"a": HOLDER}, NOW).new_kubelet(NOW + 1, "new").heard({}, NOW + 1)
     assert holdings.heard({}, NOW + 2 * LINGER).freed == frozenset()

@@ -49,9 +49,10 @@ class Holdings(Evidence):
             late -= {i for i in recent if note.get(i) == was.get(i)}
             late -= {i for i in late if i in note and now - granted[i] <= NOTED_WITHIN and self._ended(i, note[i].pods)}
             granted = {i: at for i, at in granted.items() if not (i in late and written >= at - CLOCK_STEP)}
-        # LINGER begins anew for another pod, which another gateway may have given the id.
-        unlisted = {i: at for i, at in self.unlisted.items() if not self._has_other_pods(i, note)}
-        new = replace(self, note=note, looked=True, written=written, granted=granted, unlisted=unlisted)
+        # LINGER begins anew for another pod, which another gateway may have given the id: the pod before was listed.
+        other = {i for i in (*self.listed, *self.unlisted) if self._has_other_pods(i, note)}
+        listed, unlisted = _without(self.listed, other - self.granted.keys()), _without(self.unlisted, other)
+        new = replace(self, note=note, looked=True, written=written, granted=granted, listed=listed, unlisted=unlisted)
 
         # Only a note that this kubelet wrote proves that it knows the ids.
         if note is None or written < self.kubelet_since:
@@ -73,10 +74,10 @@ class Holdings(Evidence):
         return replace(new, unreleased=unreleased)
 
     def _has_other_pods(self, id_: str, note: Note | None) -> bool:
-        """Whether this note has other pods for the id than the last one."""
-        if note is None or self.note is None or id_ not in note or id_ not in self.note:
+        """Whether this note has other pods for the id than the last one, which may lack it."""
+        if note is None or self.note is None or id_ not in note:
             return False
-        return note[id_].pods != self.note[id_].pods
+        return id_ not in self.note or note[id_].pods != self.note[id_].pods
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
