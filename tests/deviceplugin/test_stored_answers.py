@@ -398,3 +398,19 @@ async def test_a_driver_that_hangs_is_asked_before_starts_only(make):
         await node.read()
         await turns()
         assert node.calls.repeated == 1
+
+
+async def test_a_hanging_drivers_device_that_goes_loses_its_spec(make, tmp_path):
+    """A driver often hangs just because its device is being unplugged. It isn't asked about one that is away."""
+    node = make(Sticks(z="/dev/ttyUSB0"), tmp_path, cdi="always")
+    async with following(node):
+        await node.admit("z")
+        node.calls.error = DriverTimeout("allocate() hasn't answered for 10 s")
+        await node.read()
+        await until(lambda: node.calls.repeated == 1)
+        await turns()
+        node.calls.paths = {}
+        node.list()
+        node.answers.look()
+        await until(lambda: not list(tmp_path.glob("dpgateway-*.json")))
+        assert node.calls.repeated == 1

@@ -192,7 +192,8 @@ class StoredAnswers:
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
         known = frozenset(containers), tuple(devices.values()), calls, self._api()
-        if self._known.get(ids) == known or calls is self._hung or self._granting.releases.resting:
+        hangs = whole and calls is self._hung  # of a device that is away the driver isn't asked
+        if self._known.get(ids) == known or hangs or self._granting.releases.resting:
             return
         self._known[ids] = known  # before the comparison: one that fails isn't repeated with the same inputs
         try:
