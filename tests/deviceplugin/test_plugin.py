@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from dpgateway import Device
+from dpgateway import Allocation, Device
 from dpgateway.deviceplugin.api import APIS, LIST_LIMIT
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
@@ -30,7 +30,7 @@ from tests.support.serving import Client, health
 from tests.support.specs import cdi
 from tests.support.threads import StuckDisk
 from tests.support.time import advance, in_virtual_time
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 class Running:
@@ -226,3 +226,21 @@ async def test_the_lock_stays_while_a_write_of_the_journal_hangs(run, short_path
     journal = Journal(short_path / "state", short_path, NAME)
     assert set(journal.load()) == {"a"}
     waits.end()
+
+
+async def test_an_allocate_that_outlasts_the_grace_is_written_down(run, short_path, gate):
+    """The server answers it in its last moments, when the journal had its last write before."""
+    slow = gate(Allocation())
+    plugin = (one := run(scripted(allocate=slow))).plugin
+    client = await one.client()
+    call = client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
+    await slow.entered()
+    await plugin.drain(0)
+    closing = asyncio.create_task(plugin.close())
+    await turns()
+    slow.open()
+    await closing
+    journal = Journal(short_path / "state", short_path, NAME).load()
+    await call
+    assert journal.keys() == {"a"}
+    await client.close()

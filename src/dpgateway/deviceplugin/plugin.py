@@ -211,6 +211,8 @@ class Plugin:
         await self.resource.close()
         try:
             await self._endpoint.close()
+            if not self.resource.unsaved:  # a call that outlasted its grace may have ended only now
+                await self.resource.close()
         finally:
             self.resource.ownership.end()
         self._older.close()
