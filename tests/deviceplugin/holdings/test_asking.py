@@ -43,7 +43,7 @@ class Asked:
         self.cgroups = root / "cgroup"
         places = Places.of(root / "device-plugins", runtimes=[self.cri.socket])
         places = replace(places, cgroups=[self.cgroups])
-        self.asking = Asking(self.resources, places, self.threads)
+        self.asking = Asking(self.resources, places, self.threads, longest=0.05)
         self.task = None
 
     @staticmethod
@@ -54,6 +54,9 @@ class Asked:
     @property
     def value(self):
         return self.holdings.value
+
+    def has_gone(self, pods):
+        return self.value.gone == pods
 
     @property
     def calls(self):
@@ -132,6 +135,24 @@ async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
     assert calls == 3
     asked.holdings.set(asked.value.failed(("b",)))
     await until(lambda: asked.calls > calls)
+
+
+async def test_nobody_is_asked_however_long_an_allocate_takes(asked):
+    """The directories are looked at meanwhile."""
+    asked.start()
+    await until(lambda: asked.value.listed)
+    await asked.more_calls()
+    asked.holdings.set(asked.value.began(("b",), {"b": frozenset({"b"})}))
+    calls = asked.calls
+    for change, gone in ((asked.pod.rmdir, {"uid-a"}), (asked.pod.mkdir, set()), (asked.pod.rmdir, {"uid-a"})):
+        change()
+        asked.asking.hint()
+        await until(partial(asked.has_gone, gone))
+    other = PodResources(asked.kubelet.socket, Threads())
+    await other.list([THING])
+    assert asked.calls == calls + 1
+    asked.holdings.set(asked.value.failed(("b",)))
+    await until(lambda: asked.calls > calls + 1)
 
 
 async def test_nobody_is_asked_while_nothing_is_taken(asked):

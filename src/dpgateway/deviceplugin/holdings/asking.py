@@ -43,7 +43,7 @@ BLIND = 2.0
 """The same while pods' directories can't be seen or watched: then only List tells of the end of a pod."""
 
 LONGEST = 30.0
-"""The most seconds that List is put off because of Allocates in flight."""
+"""The most seconds that a round waits for Allocates in flight to end; after that it goes on without List."""
 _LOOK = 0.02
 """Seconds between two checks for Allocates in flight."""
 
@@ -59,8 +59,11 @@ _log = bind(__name__)
 class Asking:
     """Publishes its findings as holdings. Used from the event loop."""
 
-    def __init__(self, holdings: Mapping[str, ResourceHoldings], places: Places, threads: Threads) -> None:
-        self._holdings = holdings
+    def __init__(
+        self, holdings: Mapping[str, ResourceHoldings], places: Places, threads: Threads, longest: float = LONGEST
+    ) -> None:
+        """``longest``: seconds, see LONGEST."""
+        self._holdings, self._longest = holdings, longest
         self._pods = PodDirectories(places.pods, self.hint)
         self._pod_resources = PodResources(places.pod_resources, threads)
         self._sandboxes = Sandboxes(places.runtimes, self._stopped)
@@ -198,10 +201,13 @@ class Asking:
         # List frees the devices of deleted pods, and for that the kubelet recounts its allocated devices: without those
         # of an Allocate in flight, which it would then give to the next pod, too (UpdateAllocatedDevices in
         # pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LONGEST):
+        try:
+            async with asyncio.timeout(self._longest):
                 while any(one.allocating or one.value.in_flight for one in self._holdings.values()):  # noqa: ASYNC110  it is amended
                     await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            self.hint()
+            return
         if self._another_kubelet:
             self._another_kubelet = False
             self._pod_resources.new_kubelet()
