@@ -8,6 +8,8 @@ from unittest.mock import ANY
 import pytest
 
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverTimeout, RequestError
 from dpgateway.kit.observable import Observable
@@ -28,10 +30,10 @@ BOARDS = [Device(f"b{number}") for number in range(4)]
 BOTH = Device("both", hardware=("b0", "b1"))
 
 
-def served(name, pool, clock, devices=BOARDS, **config):
+def served(name, pool, clock, devices=BOARDS, holdings=None, **config):
     """One resource of the pool while a gateway lives. Its driver answers when it is told to."""
     lanes = FakeLanes("prepare", "release", waits=True)
-    one = FakeResource(configured(name=name, **config), lanes, clock, devices=devices)
+    one = FakeResource(configured(name=name, **config), lanes, clock, devices=devices, holdings=holdings)
     one.inventory.exclusion.join(pool)
     one.follow()
     return one
@@ -368,6 +370,27 @@ async def test_a_restarted_container_has_what_its_name_means_now(make, others, e
     assert serial.reasons.keys() == {"ttyUSB1"}
     await serial.calls.prepare(["by-id-1"])
     assert serial.reasons.keys() == excluded
+
+
+@pytest.mark.parametrize("boot", ["before", "now"])
+async def test_a_container_that_was_started_by_a_boot_has_what_its_name_means_now(make, boot):
+    """Numbers change with a boot, and a kubelet that has just started asks nobody before it starts containers. A link
+    leads to the new number then, any other path to the old one.
+    """
+    holdings = ResourceHoldings(Holdings(boot="now"))
+    serial = await make(AES, known=False, devices=[replace(LINK, hardware=("char 188:1",))], holdings=holdings)
+    port, node = (await make(RAW, devices=[Device("ttyUSB1", hardware=("char 188:1",)), NODE])), "ttyUSB0"
+    serial.note("by-id-1")
+    given = Unreleased("", frozenset(["1a"]), frozenset(["char 188:0"]), device="by-id-1", driver="", boot=boot)
+    serial.remember({"by-id-1": given})
+    await turns()
+    assert port.reasons.keys() == ({node, "ttyUSB1"} if boot == "before" else {node})
+    serial.releases.tell()  # as a resource does once it is served; from then on the journal has both
+    (entry,) = serial.holdings.value.unreleased.values()
+    assert entry.hardware == {f"char 188:{number}" for number in ((0, 1) if boot == "before" else (0,))}
+    write_down(serial, {"by-id-1": ("c",)})
+    await serial.calls.prepare(["by-id-1"])
+    assert port.reasons.keys() == {"ttyUSB1"}
 
 
 async def test_two_links_that_swap(make):

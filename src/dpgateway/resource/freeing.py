@@ -55,7 +55,9 @@ class Releases:
     def tell(self) -> None:
         """Releases the ids that are freed and due."""
         # Ids that were in use before their device was listed get its hardware, which counts in the decisions below.
-        unknown = (id_ for id_, entry in self._usage.value.unreleased.items() if not entry.hardware)
+        # Ids from before the boot get it, too: its names may be others since.
+        value = self._usage.value
+        unknown = (id_ for id_, entry in value.unreleased.items() if not entry.hardware or id_ in value.before_boot)
         found = {id_: device for id_ in unknown if (device := self._ledger.device(id_)) is not None}
         behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
         self._usage.set(self._usage.value.known_behind(behind, {id_: device.id for id_, device in found.items()}))

@@ -94,6 +94,9 @@ class InUse(ABC):
     """`unreleased` contains the record of each unreleased id, as in the journal, keyed by id."""
     remembers: bool = False
     """Whether ``unreleased`` includes the journal of earlier gateways."""
+    before_boot: frozenset[str] = frozenset()
+    """The ids granted before the node's boot, while their present hardware isn't among that of ``unreleased``: the
+    kubelet may have started their containers again, and asked nobody."""
     kubelet: str = ""
     """This kubelet's incarnation."""
     boot: str = ""
@@ -241,16 +244,17 @@ class InUse(ABC):
         return replace(self, unreleased={id_: one for id_, one in self.unreleased.items() if id_ not in told})
 
     def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
-        """Adds the hardware and the devices of unreleased ids whose hardware is unknown."""
+        """Adds the hardware and the devices of unreleased ids whose hardware is unknown, or from before the boot."""
         if not self.remembers:  # the journal may know better
             return self
         names = devices or {}
         new = {
-            id_: entry._replace(hardware=hardware[id_], device=entry.device or names.get(id_, ""))
+            id_: entry._replace(hardware=entry.hardware | hardware[id_], device=entry.device or names.get(id_, ""))
             for id_, entry in self.unreleased.items()
-            if not entry.hardware and id_ in hardware
+            if id_ in hardware and (not entry.hardware or id_ in self.before_boot)
         }
-        return replace(self, unreleased={**self.unreleased, **new}) if new else self
+        left = self.before_boot - new.keys()
+        return replace(self, unreleased={**self.unreleased, **new}, before_boot=left) if new else self
 
     @abstractmethod
     def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> Self:

@@ -100,10 +100,11 @@ def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None]
         if meant := given_as(in_use, offered) or (device.id if device is not None else ""):
             devices[offered] = meant
 
-        # The journal's record, the record of each Allocate in flight, and the present device where these lack names.
+        # The journal's record, the record of each Allocate in flight, and the present device where these lack names, or
+        # have those from before the boot.
         flights = [flight[offered] for flight in in_use.in_flight if offered in flight]
         names = (entry.hardware if entry is not None else frozenset()).union(*flights)
-        if device is not None and not (names and all(flights)):
+        if device is not None and (offered in in_use.before_boot or not (names and all(flights))):
             names |= hardware(device)
         for name in names:
             behind.setdefault(name, []).append(offered)

@@ -179,7 +179,14 @@ class Holdings(Evidence):
             latest = at + 1.0 if i in note and note[i].pods and not unreleased[i].pods else at
             if i not in note or written < latest - CLOCK_STEP:
                 unnoted[i] = latest
-        new = replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
+        outlived = {i for i, entry in unreleased.items() if self._outlived(entry)}
+        new = replace(
+            self,
+            unreleased={**unreleased, **ours},
+            granted={**unnoted, **self.granted},
+            remembers=True,
+            before_boot=self.before_boot | outlived,
+        )
         new = new.recalling(
             {i: entry for i, entry in unreleased.items() if i not in self.unreleased or not self.remembers}
         )
