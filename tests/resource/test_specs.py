@@ -15,6 +15,7 @@ from dpgateway.model import Allocation
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.specs import SpecKeeper
 from tests.support.logs import complaint
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 R = "example.com/thing"
@@ -186,3 +187,28 @@ async def test_an_unwritable_directory_is_logged_once(keep, given, caplog):
     await until(one.spec.exists)
     (told,) = caplog.messages
     assert "containers whose CDI specs aren't right can't start again" in told
+
+
+class Hanging(Threads):
+    """On a disk that doesn't answer, until the first call gets its ``answer``."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def call(self, name, function, seconds=0.0):
+        self.calls.append(asyncio.get_running_loop().create_future())
+        return self.calls[-1]
+
+
+@in_virtual_time
+async def test_a_disk_that_hangs_takes_one_thread(specs, left):
+    """For hours, perhaps: threads may be limited, and Allocates need some."""
+    threads = Hanging()
+    keeping = asyncio.create_task(SpecKeeper(specs, [], left, threads).run())
+    await advance(3600)
+    (first,) = threads.calls
+    first.set_result(None)
+    await advance(60)
+    assert len(threads.calls) == 2
+    keeping.cancel()

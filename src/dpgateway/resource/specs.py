@@ -11,13 +11,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpgateway.cdi.own import OwnSpec, OwnSpecs
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import aligned
+from dpgateway.kit.tasks import aligned, wait_for
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.orphans import Orphans
@@ -46,6 +46,8 @@ class SpecKeeper:
         """``usages``: of each front, by resource; with the orphans, once ``orphans`` knows them."""
         self._specs, self._usages, self._orphans = specs, usages, orphans
         self._threads, self._pause = threads, pause
+        self._busy: asyncio.Future[Any] | None = None
+        """The last call, which may still hang."""
         self.unsure: Callable[[Sequence[str]], bool] = lambda _: False
         """Whether a front may have given these ids, and doesn't know."""
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
@@ -95,4 +97,11 @@ class SpecKeeper:
             self._complaint.say(str(error))
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
-        return await self._threads.call_within("keep CDI specs", function, PATIENCE)
+        """Runs the function once the call before it has returned, because each call that hangs takes a thread."""
+        return await wait_for(self._in_turn(function), PATIENCE, "the disk")
+
+    async def _in_turn(self, function: Callable[[], T]) -> T:
+        if self._busy is not None and not self._busy.done():
+            await asyncio.wait([self._busy])
+        self._busy = future = self._threads.call("keep CDI specs", function, PATIENCE)
+        return await asyncio.shield(future)
