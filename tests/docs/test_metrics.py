@@ -6,7 +6,8 @@ from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.server import handlers
 from dpgateway.drivers import answers
 from dpgateway.kit.call_stats import BOUNDS, SLOW
-from dpgateway.web.series import DRA, GATEWAY, RESOURCE
+from dpgateway.web.dra_series import DRA
+from dpgateway.web.series import GATEWAY, RESOURCE
 from tests.docs.pages import Page
 from tests.support.scraped import Node
 

@@ -9,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from dpgateway.config import Configuration, changes
 from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.gateway import Gateway
+from dpgateway.web.dra_series import DRA
 from dpgateway.web.metrics import Metrics
-from dpgateway.web.series import DRA, GATEWAY, RESOURCE
+from dpgateway.web.series import GATEWAY, RESOURCE
 
 LABELS = {
     **{row.name: set(row.labels) for row in GATEWAY},

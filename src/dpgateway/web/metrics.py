@@ -23,7 +23,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from dpgateway.kit.call_stats import BOUNDS, Calls
 from dpgateway.status.figures import Figures, ResourceFigures
 from dpgateway.web.answers import Response
-from dpgateway.web.series import DRA, GATEWAY, RESOURCE, Labels, Row, Sample
+from dpgateway.web.dra_series import DRA
+from dpgateway.web.series import GATEWAY, RESOURCE, Labels, Row, Sample
 
 _Parts = tuple[float, ...]
 """A number; or a histogram's durations and its seconds."""

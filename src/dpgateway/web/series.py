@@ -1,19 +1,19 @@
-"""The table of metrics: the name, kind and help of each, and how it is read from the figures.
+"""The tables of metrics: the name, kind and help of each, and how it is read from the figures.
 
-docs/reference/metrics.md describes each metric. Cardinality is bounded: resources and drivers are configured, a
-container is a label value only while it holds a device, and no error's text is a label.
+``dra_series`` has those of a gateway with DRA. docs/reference/metrics.md describes each metric. Cardinality is bounded:
+resources and drivers are configured, a container is a label value only while it holds a device, and the text of an
+error is no label.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
 from dpgateway.kit.call_stats import SLOW, Calls
-from dpgateway.resource.published import DraFigures, DraStatus
+from dpgateway.resource.published import DraFigures
 from dpgateway.status.figures import Figures, ResourceFigures
 
 Labels = tuple[str, ...]
@@ -45,13 +45,15 @@ class Row(Generic[T]):
         return [((), found)] if isinstance(found, int | float) else found
 
 
-def _outcomes(calls: Mapping[str, Calls], *before: str) -> Iterator[Sample]:
+def outcomes(calls: Mapping[str, Calls], *before: str) -> Iterator[Sample]:
+    """A number for each name and outcome; ``before``: the labels' values in front of these."""
     for name, one in calls.items():
         for outcome, count in one.outcomes.items():
             yield (*before, name, outcome), count
 
 
-def _calls(calls: Mapping[str, Calls], *before: str) -> Iterator[Sample]:
+def durations(calls: Mapping[str, Calls], *before: str) -> Iterator[Sample]:
+    """A histogram for each name of ``calls``; ``before``: the labels' values in front of it."""
     for name, one in calls.items():
         yield (*before, name), one
 
@@ -209,7 +211,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_rpcs_total",
         "counter",
         "RPCs that were answered.",
-        lambda it: _outcomes(it.rpcs),
+        lambda it: outcomes(it.rpcs),
         ("rpc", "code"),
         summed=lambda labels: labels[-1] == "OK",
     ),
@@ -225,7 +227,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_rpc_duration_seconds",
         "histogram",
         "How long RPCs took.",
-        lambda it: _calls(it.rpcs),
+        lambda it: durations(it.rpcs),
         ("rpc",),
         summed=lambda _: True,
     ),
@@ -233,7 +235,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_driver_calls_total",
         "counter",
         "Calls of the driver.",
-        lambda it: _outcomes(it.calls, it.driver),
+        lambda it: outcomes(it.calls, it.driver),
         ("driver", "method", "outcome"),
         summed=lambda labels: labels[-1] == "success",
     ),
@@ -241,7 +243,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_driver_call_duration_seconds",
         "histogram",
         "How long calls of the driver took, with the time until their turn.",
-        lambda it: _calls(it.calls, it.driver),
+        lambda it: durations(it.calls, it.driver),
         ("driver", "method"),
         summed=lambda _: True,
     ),
@@ -267,98 +269,3 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         brief="events",
     ),
 )
-
-DRA: tuple[Row[DraFigures], ...] = (
-    Row(
-        "dpgateway_dra_registered",
-        "gauge",
-        "Whether the present kubelet has registered the DRA driver, if a resource needs it.",
-        lambda it: it.status.registration.registered if it.status.needed or not it.status.switches else None,
-    ),
-    Row(
-        "dpgateway_front_state",
-        "gauge",
-        "The state of a resource that changes its front by itself.",
-        lambda it: [((name, one.state), 1) for one in it.status.switches for name in one.resources],
-        ("resource", "state"),
-    ),
-    Row(
-        "dpgateway_front_obstacles",
-        "gauge",
-        "What keeps such a resource off DRA.",
-        lambda it: [((name,), len(one.obstacles)) for one in it.status.switches for name in one.resources],
-        ("resource",),
-    ),
-    Row(
-        "dpgateway_front_claims_at_risk",
-        "gauge",
-        "Claims whose containers would start again without their devices.",
-        lambda it: [((name,), _claims(it.status, name)) for name in it.status.at_risk],
-        ("resource",),
-    ),
-    Row("dpgateway_dra_slices", "gauge", "Slices at the API server.", lambda it: it.status.slices.count),
-    Row(
-        "dpgateway_dra_slices_right",
-        "gauge",
-        "Whether the slices at the API server are as they should be.",
-        lambda it: it.status.slices.right,
-    ),
-    Row(
-        "dpgateway_dra_devices",
-        "gauge",
-        "Devices in slices.",
-        lambda it: [((name,), number) for name, number in it.devices.items()],
-        ("resource",),
-    ),
-    Row(
-        "dpgateway_dra_claims",
-        "gauge",
-        "Claims that have devices.",
-        lambda it: _phases(it.status),
-        ("resource", "phase"),
-    ),
-    Row(
-        "dpgateway_dra_in_doubt",
-        "gauge",
-        "Whether no claim gets devices, because it isn't known which claims have what.",
-        lambda it: it.status.doubt is not None,
-    ),
-    Row(
-        "dpgateway_dra_publish_total",
-        "counter",
-        "Attempts to write slices.",
-        lambda it: [((result,), it.writes.get(result, 0)) for result in ("success", "conflict", "refused", "away")],
-        ("result",),
-    ),
-    Row(
-        "dpgateway_dra_slices_deleted_total",
-        "counter",
-        "Deletions of slices by others, a kubelet's at its start among them.",
-        lambda it: it.status.slices.deleted,
-    ),
-    Row(
-        "dpgateway_dra_calls_total",
-        "counter",
-        "Calls of the kubelet, a claim each.",
-        lambda it: _outcomes(it.calls),
-        ("method", "outcome"),
-    ),
-    Row(
-        "dpgateway_dra_call_duration_seconds",
-        "histogram",
-        "How long the kubelet's calls took.",
-        lambda it: _calls(it.calls),
-        ("method",),
-    ),
-)
-"""Of a gateway with a front for DRA; other gateways have none of these."""
-
-
-def _claims(status: DraStatus, resource: str) -> int:
-    return sum(any(given.resource == resource for given in one.given) for one in status.claims)
-
-
-def _phases(status: DraStatus) -> list[Sample]:
-    """A claim with devices of several resources counts for each of them."""
-    found = Counter((given, one.phase) for one in status.claims for given in {part.resource for part in one.given})
-    return list(found.items())
