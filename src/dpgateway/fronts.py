@@ -100,13 +100,8 @@ class NodeFronts:
             ("tell the kubelet of what DRA offers", self._remainders.run),
         )
 
-    def add_dra(self, configuration: Configuration) -> DraFront | None:
-        """Makes the DRA front; None if it is there already, or nobody needs it: no driver is configured, and no claims
-        of an earlier configuration have to end.
-        """
-        claims = configuration.state_dir / "dra" / "claims"
-        if self.dra is not None or (configuration.dra.driver is None and not any(claims.glob("*.json"))):
-            return None
+    def add_dra(self, configuration: Configuration) -> DraFront:
+        """Makes the DRA front."""
         from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
 
         common = replace(self._plugins.common, settled=partial(self._settled, "dra"))
@@ -117,14 +112,11 @@ class NodeFronts:
         self.pools.look_at_left = self.dra.look_at_left
         return self.dra
 
-    def add_switch(self, configuration: Configuration, gateway: SwitchingGateway) -> NodeSwitch | None:
-        """Makes the changes of front; None if they are there already, or no resource may change its front."""
-        if self.switch is not None or self.dra is None or all(one.front != "auto" for one in configuration.resources):
-            return None
+    def add_switch(self, dra: DraFront, gateway: SwitchingGateway) -> NodeSwitch:
+        """Makes the changes of front."""
         from dpgateway.switching.node_switch import NodeSwitch  # noqa: PLC0415  with the libraries of DRA
         from dpgateway.switching.watching import FactSources, WatchedFacts  # noqa: PLC0415
 
-        dra = self.dra
         sources = FactSources(self._kubelet, dra.standing, dra.publisher, dra.seen, self._runtime.cdi)
         facts = WatchedFacts(dra.server, dra.us, sources)
         self.switch = NodeSwitch(dra, facts, gateway, self.holdings, self._states)

@@ -1,4 +1,4 @@
-"""The gateway: which resources there are, what a new configuration or another front changes, and what none owns.
+"""The gateway: the resources of a node by name, and what a reload or a change of front does to them.
 
 Theory of operation. Each resource has one task (``serving``). A reload (:meth:`Gateway.apply`) does one of these to it:
 
@@ -13,17 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json, watched
-from dpgateway.deviceplugin.server.sockets import left_behind
+from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json
 from dpgateway.deviceplugin.values import FRONT
-from dpgateway.errors import KubeletError, NoThread
+from dpgateway.errors import NoThread
 from dpgateway.fronts import NodeFronts
 from dpgateway.kit import memory
 from dpgateway.kit.log import bind
@@ -32,17 +27,13 @@ from dpgateway.kit.tasks import retry
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
-from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS
+from dpgateway.node_tasks import NodeTasks
+from dpgateway.other_gateways import OtherGateways
 from dpgateway.resource.fronted import OnFront
-from dpgateway.resource.ownership import FOLDER, LAST
-from dpgateway.serving import NodeParts, ServedResource
-from dpgateway.status.figures import ClusterFigures
+from dpgateway.serving import NodeParts, ServedResource, watched
 from dpgateway.status.overview import Overview
 from dpgateway.status.readiness import History
-
-if TYPE_CHECKING:
-    from dpgateway.events.writing import EventWriter
 
 PROMPT = 2.0
 """Seconds that a reload waits for the drivers of restarted resources; then it logs that, and goes on."""
@@ -58,42 +49,28 @@ class Gateway:
 
     def __init__(self, configuration: Configuration, node_name: str, group: asyncio.TaskGroup) -> None:
         self._first = configuration
-        self._group = group
-        self._node_name = node_name
+        self._group, self._node_name = group, node_name
         directory, runtime = configuration.kubelet.device_plugins_dir, configuration.runtime.socket
         places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
-        self._pods = places.pods
         self._node = Node(directory, self._kubelet_changed, self._streaming, self._read)
         self._fronts = NodeFronts(configuration, (node_name, self._node, places), group)
-        self._events: EventWriter | None = None
-        """None until Kubernetes events are to be written: before, none of their libraries is loaded."""
-        self._writing: asyncio.Task[None] | None = None
-        self._everywhere: list[asyncio.Task[None]] = []
-        """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
-        self._lingers = False
-        """Whether it serves on only until another gateway has taken over."""
-        self._serving: dict[str, ServedResource] = {}
-        """`_serving` contains what serves each resource, keyed by name."""
+        self.serving: dict[str, ServedResource] = {}
+        """`serving` contains the served resources, keyed by name. Others only read it."""
         self._changing = asyncio.Lock()
         """Held while resources are added, removed or restarted: by a reload, or by a change of front."""
         self.changed = Signal()
         """Notified when the status may have changed."""
-        self._parts = NodeParts(node_name, self._node, self._fronts, self.changed, lambda: self._lingers)
-        self.overview = Overview(node_name, self._fronts.holdings, self._fronts.client, self._serving, self.changed)
+        self.others = OtherGateways(self._node, places.pods, self._fronts, self.serving)
+        self._parts = NodeParts(node_name, self._node, self._fronts, self.changed, lambda: self.others.lingers)
+        self.overview = Overview(node_name, self._fronts.holdings, self._fronts.client, self.serving, self.changed)
         """The gateway's status."""
-        self.overview.cluster = self._cluster_figures
         self.overview.on_other_front = self._fronts.pools.on_other_front
+        self._tasks = NodeTasks(configuration, self._parts, self.overview, self, self._spawn)
 
     def start(self) -> None:
-        self._everywhere = [
-            self._spawn("watch the kubelet", self._node.run),
-            self._spawn("sweep", self._sweep),
-            *(self._spawn(name, run) for name, run in self._fronts.work),
-        ]
-        self._start_dra(self._first)
-        self._start_switch(self._first)
-        self._write_events(self._first)
+        self._tasks.start(("watch the kubelet", self._node.run), ("sweep", self.others.sweep), *self._fronts.work)
+        self._tasks.configure(self._first)
         resources = self._first.resources
         for config in resources:
             self._begin(config)
@@ -104,78 +81,12 @@ class Gateway:
     def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return self._group.create_task(supervised(name, run), name=name)
 
-    def _start_dra(self, configuration: Configuration) -> None:
-        """Starts the DRA front, once it is needed."""
-        if (front := self._fronts.add_dra(configuration)) is not None:
-            for value in front.reporting.values:
-                value.subscribe(self.changed.notify)
-            self.overview.dra = front
-            self._everywhere.append(self._spawn("serve DRA", front.run))
-        if (served := self._fronts.dra) is not None:
-            served.members.withdraw(withdrawn=configuration.dra.withdraw)
-            # Claims of an earlier configuration are why there is a front: it keeps their driver's name.
-            if self._first.dra.driver is None and configuration.dra.driver not in (None, served.us.driver):
-                text = "dra.driver changes with the next start of the gateway only: it serves the claims of %s"
-                _log.warning(text, served.us.driver)
-
-    def _start_switch(self, configuration: Configuration) -> None:
-        """Has the resources with ``front: auto`` change their fronts, from now on those of this configuration."""
-        if (switch := self._fronts.add_switch(configuration, self)) is not None:
-            self.changed.subscribe(switch.look)
-            self._everywhere.append(self._spawn("change fronts", switch.run))
-        if self._fronts.switch is not None:
-            self._fronts.switch.configure(configuration.resources, self._front_now)
-
-    def _front_now(self, name: str) -> str | None:
-        """The front that serves the resource; None if none does."""
-        serving = self._serving.get(name)
-        return serving.config.value.on if serving is not None and serving.is_ours else None
-
-    def _write_events(self, configuration: Configuration) -> None:
-        """Begins or ends to write Kubernetes events, as configured."""
-        wanted = configuration.cluster.events
-        if wanted and self._events is None:
-            from dpgateway.events.writing import event_writer  # noqa: PLC0415  18 MB with its libraries
-
-            server = self._fronts.dra.server if self._fronts.dra is not None else None
-            about = self._node_name, self.overview, self.changed
-            self._events = event_writer(configuration, about, self._fronts.threads, server)
-        if wanted and self._events is not None and self._writing is None:
-            self._writing = self._spawn("write events", self._events.run)
-            self._everywhere.append(self._writing)
-        elif not wanted and self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
-
-    def _cluster_figures(self) -> ClusterFigures:
-        servers = {one.server for one in (self._fronts.dra, self._events) if one is not None}
-        requests = sum((one.requests for one in servers), Counter[tuple[str, str, str]]())
-        answers = [one.up for one in servers if one.up is not None]
-        events = dict(self._events.outcomes) if self._events is not None else {}
-        return ClusterFigures(all(answers) if answers else None, requests, events)
-
-    async def _sweep(self) -> None:
-        """Removes the sockets that earlier gateways left of resources no longer configured."""
-        await self._node.there.wait()
-        with suppress(OSError):
-            self.last.unlink()  # it was meant for an earlier gateway: this one did follow
-        removed = 0
-        # The lock decides: the files of a live gateway stay.
-        for names in left_behind(self._node.directory, self._serving):
-            try:
-                removed += names.remove_unowned()
-            except (KubeletError, OSError) as error:
-                _log.warning("what an earlier gateway left behind stays: %s", error)
-        if removed:
-            text = "removed the sockets that an earlier gateway left of resources that aren't configured: %d"
-            _log.info(text, removed)
-
     # its resources
 
     @property
     def resources(self) -> tuple[ResourceConfig, ...]:
         """The configured resources; of a restarted one the new configuration, served once its driver has devices."""
-        return tuple(serving.latest for serving in self._serving.values())
+        return tuple(serving.latest for serving in self.serving.values())
 
     def configuration(self, web: WebSettings) -> dict[str, object]:
         """The configuration in force, as plain values, and the node. ``web``: the settings of the pages, which the
@@ -187,47 +98,36 @@ class Gateway:
     async def apply(self, changes: Changes, new: Configuration) -> None:
         """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
         async with self._changing:
-            await self._apply(changes, new)
+            self._tasks.configure(new)
+            added = [self._fronts.chosen(config) for config in changes.added]
+            restarted = [self._fronts.chosen(config) for config in changes.restarted]
+            # A change concerns the successor of a resource that is being restarted.
+            latest = {name: serving.chain[-1].config for name, serving in self.serving.items()}
+            # An amended resource stays on its front. A new pool may have the other one: `move` follows.
+            amended = [replace(config, chosen=latest[config.name].value.chosen) for config in changes.amended]
 
-    async def _apply(self, changes: Changes, new: Configuration) -> None:
-        self._start_dra(new)
-        self._start_switch(new)
-        self._write_events(new)
-        # A change concerns the successor of a resource that is being restarted.
-        latest = {name: serving.chain[-1] for name, serving in self._serving.items()}
-        # One that is amended stays on its front: another pool may have another one, to which it is moved (`move`).
-        amended = [replace(one, chosen=latest[one.name].config.value.chosen) for one in changes.amended]
-        changes = replace(
-            changes,
-            added=tuple(map(self._fronts.chosen, changes.added)),
-            amended=tuple(amended),
-            restarted=tuple(map(self._fronts.chosen, changes.restarted)),
-        )
+            for config in changes.same:
+                known = latest[config.name]
+                known.set(replace(known.value, where=config.where))
+            for config in amended:
+                latest[config.name].set(config)
 
-        for config in changes.same:
-            known = latest[config.name].config
-            known.set(replace(known.value, where=config.where))
-        for config in changes.amended:
-            latest[config.name].config.set(config)
+            # All members of a pool are added before any begins, because each needs to know the whole pool. A restarted
+            # resource that its old driver still serves stays in its old pool until the new driver lists.
+            moved = [config for config in amended if "pool" in changes.keys[config.name]]
+            moved = [config for config in moved if self.serving[config.name].next is None]
+            unserved = [config for config in restarted if not self.serving[config.name].has_devices]
+            for config in (*moved, *added, *unserved):
+                self._fronts.pools.add(config)
 
-        # All members of a pool are added before any begins, because each needs to know the whole pool. A restarted
-        # resource that its old driver still serves stays in its old pool until the new driver lists.
-        restarted = {config.name for config in changes.restarted}
-        moved = [config for config in changes.amended if "pool" in changes.keys[config.name]]
-        for config in (*moved, *changes.added, *changes.restarted):
-            serving = self._serving.get(config.name)
-            if serving is not None and (serving.has_devices if config.name in restarted else serving.next):
-                continue
-            self._fronts.pools.add(config)
+            for config in added:
+                self._begin(config)
+            await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, restarted))
 
-        for config in changes.added:
-            self._begin(config)
-        await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
-
-        # The status shows the resources in the configuration's order.
-        for config in new.resources:
-            self._serving[config.name] = self._serving.pop(config.name)
-        self._settle()
+            # The status shows the resources in the configuration's order.
+            for config in new.resources:
+                self.serving[config.name] = self.serving.pop(config.name)
+            self._settle()
 
     def _begin(self, config: ResourceConfig) -> None:
         config = self._fronts.chosen(config)
@@ -239,7 +139,7 @@ class Gateway:
         """Restarts a resource, with another driver, other options, or on another front. Returns after PROMPT if the old
         one serves on. ``then``: what serves it as soon as that has devices, which ``config`` had before.
         """
-        old = self._serving[config.name]
+        old = self.serving[config.name]
         await old.stop_next()
         old.next = new = self._serve(config, old)
         if then is not None:
@@ -264,28 +164,13 @@ class Gateway:
         return serving
 
     def _placed(self, serving: ServedResource) -> None:
-        self._serving[serving.config.value.name] = serving
+        self.serving[serving.config.value.name] = serving
 
     # changes of front
 
-    def serves_on(self, name: str, front: str) -> bool:
-        """Whether this gateway serves the resource on this front, and isn't about to restart it."""
-        serving = self._serving.get(name)
-        return serving is not None and serving.serves_on(front)
-
-    def streams(self, name: str) -> bool:
-        """Whether a kubelet streams the list of the resource."""
-        serving = self._serving.get(name)
-        return serving is not None and serving.plugin is not None and serving.plugin.streaming
-
-    def elsewhere(self, name: str) -> str:
-        """Which other gateway serves the resource, and when this one takes over; empty if none does."""
-        serving = self._serving.get(name)
-        return serving.plugin.resource.elsewhere.value if serving is not None and serving.plugin is not None else ""
-
     def offer(self) -> None:
         """Offers on the device plugin what may be offered there now."""
-        for serving in self._serving.values():
+        for serving in self.serving.values():
             if serving.plugin is not None and serving.config.value.on == FRONT:
                 serving.plugin.resource.inventory.list.offer(offered=self._fronts.offers(serving.config.value))
 
@@ -295,7 +180,7 @@ class Gateway:
             await asyncio.gather(*map(self._begin_on_front, names))
 
     async def _begin_on_front(self, name: str) -> None:
-        serving = self._serving.get(name)
+        serving = self.serving.get(name)
         if serving is None or (latest := self._fronts.chosen(serving.latest)).on == serving.latest.on:
             return
         if serving.waits:  # the new driver hasn't listed a device anywhere
@@ -304,9 +189,9 @@ class Gateway:
             await self._begin_again(latest)
 
     async def _end(self, config: ResourceConfig) -> None:
-        await self._serving[config.name].stop_next()
-        await self._serving[config.name].stop()
-        del self._serving[config.name]
+        await self.serving[config.name].stop_next()
+        await self.serving[config.name].stop()
+        del self.serving[config.name]
         self._fronts.forget(config.name)
         self.changed.notify()
         # Only now: until its task had ended, the resource could grant.
@@ -330,7 +215,7 @@ class Gateway:
         return any(plugin.streaming for plugin in self._plugins())
 
     def _plugins(self) -> list[OnFront]:
-        return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
+        return [serving.plugin for serving in list(self.serving.values()) if serving.plugin is not None]
 
     def _settle(self) -> None:
         """Returns freed memory to the kernel after SETTLED: starts and reloads allocate much for a short time."""
@@ -345,37 +230,6 @@ class Gateway:
         """Whether any resource is served."""
         return any(plugin.resource.served for plugin in self._plugins())
 
-    @property
-    def ours(self) -> tuple[str, ...]:
-        """The resources that would be unserved if this gateway ended now."""
-        mine = [(name, one) for name, one in self._serving.items() if one.is_ours]
-        names = tuple([name for name, one in mine if not self._fronts.given(one.config.value)])
-        return (*names, *self._fronts.passing)
-
-    @property
-    def given(self) -> bool:
-        """Whether another gateway has taken any resource over."""
-        return any(not serving.follows for serving in self._serving.values())
-
-    def followed(self, own: str) -> bool | None:
-        """Whether another gateway's pod is on this node; None if that can't be seen. ``own``: our pod's uid."""
-        try:
-            return other_of_us(self._pods, own)
-        except OSError:
-            return None
-
-    def say_ending(self, own: str) -> None:
-        """Marks this gateway, in the pod ``own``, as terminating, so that no other terminating one waits for it."""
-        self._lingers = True
-        self._fronts.told_to_end()
-        with suppress(OSError):  # the other one waits for longer
-            say_ending(self._pods, own)
-
-    @property
-    def last(self) -> Path:
-        """The file that says that no gateway follows this one."""
-        return self._node.directory / FOLDER / LAST
-
     async def works(self) -> None:
         """Returns when the event loop and the workers have done the work queued before: the watchdog's check."""
         await self._fronts.threads.call("say that it works", lambda: None)
@@ -387,12 +241,12 @@ class Gateway:
         if self._settling is not None:
             self._settling.cancel()
         self._fronts.ending()
-        servings = [one for serving in self._serving.values() for one in serving.chain]
+        servings = [one for serving in self.serving.values() for one in serving.chain]
         # Drivers are hurried before the cancellation, so that each close() has the short limit from its start.
         for serving in servings:
             if serving.driver is not None:
                 serving.driver.hurry()
-        tasks = {*self._everywhere, *(serving.task for serving in servings)}
+        tasks = {*self._tasks.all, *(serving.task for serving in servings)}
         for task in tasks:
             if not task.cancelling():  # a second cancellation would interrupt a resource that is stopping
                 task.cancel()

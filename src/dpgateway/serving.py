@@ -16,13 +16,13 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from dpgateway.config import ResourceConfig, watched
+from dpgateway.config import IN_PLACE, ResourceConfig
 from dpgateway.deviceplugin.api import unfit
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import OnOtherFront
 from dpgateway.fronts import NodeFronts
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Signal
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import uncancelled
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
@@ -124,6 +124,21 @@ class ServedResource(Served):
         said = driver.state.value
         nothing = "it hasn't listed its devices yet" if said.devices is None else "it lists no Healthy device"
         return f"the driver of its new configuration has none yet, so the old one serves on: {said.failure or nothing}"
+
+    @property
+    def streams(self) -> bool:
+        """Whether a kubelet streams its list."""
+        return self.plugin is not None and self.plugin.streaming
+
+    @property
+    def elsewhere(self) -> str:
+        """Which other gateway serves it, and when this one takes over; empty if none does."""
+        return "" if self.plugin is None else self.plugin.resource.elsewhere.value
+
+    @property
+    def present(self) -> str | None:
+        """The front that offers it; None if another gateway has it, or it hasn't begun."""
+        return self.config.value.on if self.is_ours else None
 
     def serves_on(self, front: str) -> bool:
         """Whether it is served on this front, and isn't about to be restarted."""
@@ -237,6 +252,13 @@ class ServedResource(Served):
         for one in self.chain[1:]:
             await one.stop()
         self.next = None
+
+
+def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
+    """The resource's configuration, read at each use. Only keys of IN_PLACE notify: comparing options would run driver
+    code.
+    """
+    return Observable(config, lambda new, old: any(getattr(new, key) != getattr(old, key) for key in IN_PLACE))
 
 
 async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:

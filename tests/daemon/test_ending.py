@@ -22,7 +22,7 @@ class Lingers:
     def __init__(self, tmp_path: Path, followed: bool | None = True) -> None:
         self.ours: tuple[str, ...] = (A, B)
         self.changed, self.last = Signal(), tmp_path / "last"
-        self.sign = followed
+        self.sign, self.others = followed, self
         self.given = False
         self.told: list[float] = []
         self.overview = SimpleNamespace(linger=self.told.append)

@@ -57,7 +57,8 @@ async def moved(_names):
 
 @pytest.fixture
 def switch(front, tmp_path):
-    facts, gateway = Stub(facts=Observable(DraFacts()), need=lambda _: None), Stub(offer=lambda: None, move=moved)
+    facts = Stub(facts=Observable(DraFacts()), need=lambda _: None)
+    gateway = Stub(serving={}, offer=lambda: None, move=moved)
     holdings = Stub(by_resource={}, node=Stub(appeared=Observable(None)))
     parts: tuple[Any, Any, Any, Any] = front, facts, gateway, holdings
     return NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
@@ -85,7 +86,7 @@ async def test_another_groups_change_keeps_the_list(front, switch, tmp_path):
     """Else a node with many resources would list all claims of the cluster once for each two of them."""
     await SwitchFiles(tmp_path, Threads()).write(SwitchRecord(NAME, SwitchState.LEAVING_DRA))
     front.us.pool_of = lambda _: POOL
-    switch.configure([configured(front="auto")], lambda _: None)
+    switch.configure([configured(front="auto")])
     await switch.pending(POOL, 0.0)
     switch.offer()
     await switch.pending(POOL, 0.0)
@@ -98,7 +99,7 @@ async def test_groups_that_leave_together_list_once(front, switch, tmp_path):
     for group in ("boards", "z"):
         await files.write(SwitchRecord(group, SwitchState.LEAVING_DRA))
     front.us.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
-    switch.configure([configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z")], lambda _: None)
+    switch.configure([configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z")])
     since = time.monotonic()
     both = await asyncio.gather(switch.pending(POOL, since), switch.pending("z", since))
     assert [sorted(one) for one in both] == [["default/begun", "default/new"], ["default/y"]]
@@ -142,7 +143,8 @@ async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_p
     """After a reload the front is known, and not on disk yet: it changes once it is."""
     (tmp_path / "dra").write_text("in the way")
     front.us.pool_of = lambda _: POOL
-    switch.configure([configured(front="auto")], lambda _: "deviceplugin")
+    switch._gateway.serving[NAME] = Stub(present="deviceplugin")
+    switch.configure([configured(front="auto")])
     await switch.settled(NAME, "deviceplugin")
     await front.owned()
     with pytest.raises(OnOtherFront):
@@ -153,12 +155,12 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
     await SwitchFiles(tmp_path, Threads()).write(SwitchRecord("boards", SwitchState.LEAVING_PLUGIN))
     told: list[bool] = []
     facts = Stub(facts=Observable(DraFacts()), need=lambda _: None)
-    gateway = Stub(offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
+    gateway = Stub(serving={}, offer=lambda: told.append(changes.offers(NAME, "deviceplugin")))
     parts: tuple[Any, Any, Any, Any] = front, facts, gateway, Stub(by_resource={})
     front.us.pool_of = lambda config: f"node/{config.pool}"
     changes: NodeSwitch = NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
     for pool in (None, "boards", None):
-        changes.configure([configured(front="auto", pool=pool)], lambda _: None)
+        changes.configure([configured(front="auto", pool=pool)])
     assert told == [True, False, True]
 
 

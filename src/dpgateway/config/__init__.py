@@ -15,10 +15,10 @@ spelling  parses durations, resource names and addresses
 checks    validates typed values
 document  merges files into a checked Document; and a configuration's JSON
 warnings  valid configurations that may not do what their author wants
-changes   the diff of two configurations, and a resource's observable configuration
+changes   the diff of two configurations
 """
 
-from dpgateway.config.changes import Changes, changes, reload_keys, restart_keys, watched
+from dpgateway.config.changes import IN_PLACE, Changes, changes, reload_keys, restart_keys
 from dpgateway.config.checks import GRANTED_FIELD, SHARE_FIELD
 from dpgateway.config.document import Document, from_json, read, to_json
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
@@ -39,6 +39,7 @@ from dpgateway.config.values import (
 __all__ = [
     "DEVICE_PLUGINS_DIR",
     "GRANTED_FIELD",
+    "IN_PLACE",
     "SHARE_FIELD",
     "Changes",
     "ClusterSettings",
@@ -64,5 +65,4 @@ __all__ = [
     "reload_keys",
     "restart_keys",
     "to_json",
-    "watched",
 ]

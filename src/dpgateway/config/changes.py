@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpgateway.config.values import Configuration, ResourceConfig
-from dpgateway.kit.observable import Observable
 
 IN_PLACE = frozenset(
     {"nodes", "shares", "preference", "cdi", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
@@ -89,13 +88,6 @@ def _equal(old: object, new: object) -> bool:
         return bool(old == new)
     except Exception:  # raised by the driver's own class; a restart is always right
         return False
-
-
-def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
-    """The resource's configuration, read at each use. Only keys of IN_PLACE notify: comparing options would run driver
-    code.
-    """
-    return Observable(config, lambda new, old: any(getattr(new, key) != getattr(old, key) for key in IN_PLACE))
 
 
 def restart_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:

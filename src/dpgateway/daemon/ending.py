@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from dpgateway.gateway import Gateway
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
+from dpgateway.other_gateways import OtherGateways
 
 UNSEEN = 15.0
 """Seconds in which a successor's pod appears on the node, through controller, scheduler and kubelet."""
@@ -55,26 +56,26 @@ class Patience:
 
 async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -> None:
     """Returns when there is nothing left to wait for, or no time."""
-    seconds, now = patience.seconds, asyncio.get_running_loop().time
-    if not seconds or not gateway.ours:
+    seconds, now, others = patience.seconds, asyncio.get_running_loop().time, gateway.others
+    if not seconds or not others.ours:
         return
     text = "told to end: serving on until another gateway has taken over %s, for %g s at most; a second signal ends it"
-    _log.info(text, _named(gateway.ours), seconds)
+    _log.info(text, _named(others.ours), seconds)
     over = now() + seconds
     gateway.overview.linger(time.monotonic() + seconds)
-    gateway.say_ending(patience.pod)  # else two terminating gateways would wait for each other
-    seen, taken, ours = now(), now(), gateway.ours
+    others.say_ending(patience.pod)  # else two terminating gateways would wait for each other
+    seen, taken, ours = now(), now(), others.ours
     while True:
         version = gateway.changed.version
-        if gateway.followed(patience.pod) is not False:
+        if others.followed(patience.pod) is not False:
             seen = now()
-        if gateway.ours != ours:
-            ours, taken = gateway.ours, now()
-        waits = Waits(over - now(), alone=now() - seen, unasked=now() - taken if gateway.given else 0.0)
-        if why := _why_end(gateway, at_once, waits):
+        if others.ours != ours:
+            ours, taken = others.ours, now()
+        waits = Waits(over - now(), alone=now() - seen, unasked=now() - taken if others.given else 0.0)
+        if why := _why_end(others, at_once, waits):
             break
         await first(gateway.changed.wait(version), at_once.wait(), within=min(_LOOK, over - now()))
-    if left := gateway.ours:
+    if left := others.ours:
         _log.warning("ending, though no gateway has taken over %s: %s", _named(left), why)
     else:
         _log.info("ending: %s", why)
@@ -92,14 +93,14 @@ class Waits:
     """Since a successor last took over a resource; 0 before the first."""
 
 
-def _why_end(gateway: Gateway, at_once: asyncio.Event, waits: Waits) -> str:
+def _why_end(others: OtherGateways, at_once: asyncio.Event, waits: Waits) -> str:
     """The reason to end; empty while lingering makes sense."""
-    if not gateway.ours:
+    if not others.ours:
         return "other gateways have taken over every resource"
     if at_once.is_set():
         return "told to end once more"
-    if gateway.last.exists():
-        return f"{gateway.last} says that no gateway comes after this one"
+    if others.last.exists():
+        return f"{others.last} says that no gateway comes after this one"
     if waits.alone >= UNSEEN:
         return f"no pod of another gateway has been on this node for {UNSEEN:g} s"
     if waits.unasked >= UNASKED:

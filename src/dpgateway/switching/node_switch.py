@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -38,17 +38,31 @@ SWEEP = 300.0
 _log = bind(__name__)
 
 
+class SwitchedResource(Protocol):
+    """A resource while the gateway serves it."""
+
+    @property
+    def present(self) -> str | None:
+        """The front that offers it; None if another gateway has it, or it hasn't begun."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether a kubelet streams its list."""
+
+    @property
+    def elsewhere(self) -> str:
+        """Which other gateway serves it, and when this one takes over; empty if none does."""
+
+    def serves_on(self, front: str) -> bool:
+        """Whether it is served on this front, and isn't about to be restarted."""
+
+
 class SwitchingGateway(Protocol):
     """The gateway, as a change of front needs it."""
 
-    def serves_on(self, name: str, front: str) -> bool:
-        """Whether this gateway serves the resource on this front, and isn't about to restart it."""
-
-    def streams(self, name: str) -> bool:
-        """Whether a kubelet streams the device plugin's list of the resource."""
-
-    def elsewhere(self, name: str) -> str:
-        """Which other gateway serves the resource, and when this one takes over; empty if none does."""
+    @property
+    def serving(self) -> Mapping[str, SwitchedResource]:
+        """The served resources by name, live."""
 
     def offer(self) -> None:
         """Offers on the device plugin what :meth:`NodeSwitch.offers` says."""
@@ -107,8 +121,8 @@ class NodeSwitch:
             value.subscribe(self.look)
         facts.facts.subscribe(self._learned)
 
-    def configure(self, resources: Iterable[ResourceConfig], present: Callable[[str], str | None]) -> None:
-        """The node's resources from now on. ``present``: the front that offers a resource now, None if none does."""
+    def configure(self, resources: Iterable[ResourceConfig]) -> None:
+        """The node's resources from now on."""
         resources = tuple(resources)
         changing = [config for config in resources if config.front == "auto"]
         groups: dict[str, list[ResourceConfig]] = {}
@@ -120,7 +134,8 @@ class NodeSwitch:
             names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
             # A pool of other resources that gets the name of an earlier one begins anew.
             if group not in self.switches or not set(names) & set(self.switches[group].group.names):
-                fronts = {front for one in some if (front := present(one.name)) is not None}
+                serving = [self._gateway.serving[name] for name in names if name in self._gateway.serving]
+                fronts = {one.present for one in serving} - {None}
                 # Where it is now counts, if a reload gave up a front for good: what the disk has is of before.
                 state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
                 begun = SwitchRecord(group, state, resources=names)
@@ -250,10 +265,12 @@ class NodeSwitch:
     def serves(self, names: Iterable[str], front: str) -> bool:
         # Its resources are given to another gateway after the driver.
         given = front == self._front.name and not self._front.loaded.is_set()
-        return not given and all(self._gateway.serves_on(name, front) for name in names)
+        serving = self._gateway.serving
+        return not given and all(name in serving and serving[name].serves_on(front) for name in names)
 
     def elsewhere(self, names: Iterable[str]) -> str:
-        return next(filter(None, map(self._gateway.elsewhere, names)), "") or self._other
+        serving = self._gateway.serving
+        return next(filter(None, [serving[name].elsewhere for name in names if name in serving]), "") or self._other
 
     @property
     def _other(self) -> str:
@@ -280,7 +297,8 @@ class NodeSwitch:
         return "the DRA driver to be served here"
 
     def streams(self, names: Iterable[str]) -> bool:
-        return all(self._gateway.streams(name) for name in names)
+        serving = self._gateway.serving
+        return all(name in serving and serving[name].streams for name in names)
 
     def age(self) -> float:
         kubelet = self._holdings.node.appeared.value
