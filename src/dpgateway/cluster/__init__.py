@@ -2,6 +2,7 @@
 
 account    the server's address, and the files of the account
 transport  what every request has in common on the wire
+client     the library's client, renewed with the account's files
 server     requests: get, list, create, replace, delete
 watching   the objects of one selector, kept up to date
 """

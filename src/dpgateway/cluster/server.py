@@ -3,16 +3,12 @@
 An object is plain JSON: all that comes from the server is data to check, whatever its version. Every request has a
 deadline. One that the server turned away, with 429 or 503 and a Retry-After, wasn't begun, and is sent again within it.
 A request that failed in transit may have been done: the caller looks, and compares.
-
-The account's files are replaced while the gateway runs: the token is read again when the server refuses it, the
-certificates when their file has changed. Then another client takes over, and the old one ends once its requests have.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import time
 from collections import Counter
@@ -20,10 +16,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from dpgateway.cluster.account import Account
+from dpgateway.cluster.client import RenewedClient
 from dpgateway.errors import ConfigurationError, GatewayError, cut
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
@@ -93,13 +89,8 @@ class ApiServer:
     """The API server, as one account. Used from the event loop."""
 
     def __init__(self, account: Account, deadline: float = DEADLINE) -> None:
-        """``deadline``: seconds for an answer."""
         self._account, self._deadline = account, deadline
-        self._client: Any = None
-        self._ca_read: object = None
-        """The file of the certificates that the client has, as :func:`_version` tells it."""
-        self._retired: tuple[Any, ...] = ()
-        """The client before it, with the certificates that were replaced last."""
+        self._client = RenewedClient(account, self._answered, deadline)
         self.requests: Counter[tuple[str, str, str]] = Counter()
         """The requests so far, by verb, plural, and status or NO_ANSWER."""
         self.up: bool | None = None
@@ -181,13 +172,10 @@ class ApiServer:
                 raise
 
     async def close(self) -> None:
-        clients, self._client, self._retired = (*self._retired, self._client), None, ()
-        await _closed(*clients)
+        await self._client.close()
 
     async def _connected(self) -> Any:  # noqa: ANN401  of a library that is loaded late
-        """The client. Another one once the certificates have changed: the library reads them only when it is made.
-        Raises ClusterError.
-        """
+        """The client. Raises ClusterError."""
         account = self._account
         if not account.server:
             raise ClusterError(
@@ -195,13 +183,7 @@ class ApiServer:
                 "environment, as in each pod; elsewhere set cluster.server, cluster.ca and cluster.token"
             )
         try:
-            read = _version(account.ca)
-            if self._client is None or read != self._ca_read:
-                # Requests are under way with the one before; those of the one before it ended long ago.
-                made, gone = self._made(), self._retired
-                self._retired = () if self._client is None else (self._client,)
-                self._client, self._ca_read = made, read
-                await _closed(*gone)
+            return await self._client.current()
         except ImportError as error:
             raise ClusterError(f"{INSTALL} ({error})") from error
         except ConfigurationError as error:
@@ -209,27 +191,6 @@ class ApiServer:
         except OSError as error:
             why = f"{account.ca}: {error.strerror or error}"
             raise ClusterError(f"the API server {account.server} can't be asked: {why}") from error
-        return self._client
-
-    def _made(self) -> Any:  # noqa: ANN401  of a library that is loaded late
-        """A client. Raises OSError for certificates that can't be read, ConfigurationError for such a token."""
-        from httpx2 import Timeout  # noqa: PLC0415
-        from lightkube import AsyncClient, KubeConfig  # noqa: PLC0415  18 MB, for nodes with DRA only
-        from lightkube.config.models import Cluster, User  # noqa: PLC0415
-
-        from dpgateway.cluster.transport import ClusterTransport, certificates, is_plain  # noqa: PLC0415
-
-        for library in ("httpx2", "httpcore2"):  # else each request is a line of the log, or ten
-            logging.getLogger(library).setLevel(logging.WARNING)
-        account = self._account
-        account.read_token()
-        transport = ClusterTransport(certificates(account.server, account.ca), self._answered, self._deadline)
-        # What the client has of certificates is read once more, for nothing: the transport checks them.
-        ca = None if account.ca is None else str(account.ca)
-        cluster = Cluster(server=account.server, certificate_auth=ca, insecure=is_plain(account.server))
-        config = KubeConfig.from_one(cluster=cluster, user=User(token_file=str(account.token)), namespace="default")
-        # The transport has the certificates and the limits. The client's own deadline is for what ours doesn't see.
-        return AsyncClient(config=config, timeout=Timeout(2 * self._deadline), trust_env=False, transport=transport)
 
     def _answered(self, verb: str, plural: str, status: int) -> None:
         self.requests[verb, plural, str(status or NO_ANSWER)] += 1
@@ -337,17 +298,3 @@ def _status(error: BaseException | None) -> tuple[int, float]:
             return code, min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
         error = error.__cause__ or error.__context__
     return 0, 0.0
-
-
-def _version(path: Path | None) -> object:
-    """Changes with the file. Raises OSError."""
-    if path is None:
-        return None
-    found = path.stat()
-    return found.st_mtime_ns, found.st_ino, found.st_size
-
-
-async def _closed(*clients: Any) -> None:  # noqa: ANN401  of a library that is loaded late
-    for client in filter(None, clients):
-        with contextlib.suppress(Exception):
-            await client.close()
