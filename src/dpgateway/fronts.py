@@ -44,8 +44,9 @@ from dpgateway.resource.specs import SpecKeeper
 
 if TYPE_CHECKING:
     from dpgateway.dra.front import DraFront
-    from dpgateway.switching.node_switch import NodeSwitch, SwitchingGateway
+    from dpgateway.switching.node_switch import NodeSwitch
     from dpgateway.switching.states import SwitchFiles
+    from dpgateway.switching.view import SwitchingGateway
 
 _log = bind(__name__)
 

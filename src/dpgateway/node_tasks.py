@@ -26,7 +26,7 @@ from dpgateway.status.overview import Overview
 
 if TYPE_CHECKING:
     from dpgateway.events.writing import EventWriter
-    from dpgateway.switching.node_switch import SwitchingGateway
+    from dpgateway.switching.view import SwitchingGateway
 
 Spawn = Callable[[str, Callable[[], Awaitable[None]]], asyncio.Task[None]]
 """Starts a supervised task."""

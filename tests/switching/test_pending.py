@@ -14,12 +14,14 @@ from dpgateway.errors import OnOtherFront
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import Usage
+from dpgateway.switching.choosing import Group
 from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.node_switch import NodeSwitch
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 from tests.support.resources import NAME, configured
 
 DRIVER, POOL = "dra.example.com", "node/boards"
+GROUP = Group((NAME,), pool=POOL)
 
 
 def claim(name, driver=DRIVER, pool=POOL):
@@ -47,6 +49,8 @@ def front(tmp_path):
         return Stub(objects=list(filter(keep, found)))
 
     one.publisher, one.server = Stub(state=Observable(None)), Stub(list=listed)
+    one.server.up, one.loaded, one.instance = True, asyncio.Event(), Stub(ownership=Stub(other=Observable("")))
+    one.members.withdrawn = False
     one.claims = Stub(store=Stub(records={"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)}))
     return one
 
@@ -65,9 +69,9 @@ def switch(front, tmp_path):
 
 
 async def test_how_long_a_kubelet_has_run(switch):
-    assert switch.age() == 0
+    assert switch.view(GROUP, "deviceplugin").age == 0
     switch._holdings.node.appeared.set((time.monotonic() - 7, "kubelet"))
-    assert 7 <= switch.age() < 60
+    assert 7 <= switch.view(GROUP, "deviceplugin").age < 60
 
 
 async def test_claims_are_listed_once_and_then_told_by_records(front, switch):
@@ -131,12 +135,15 @@ async def test_a_list_that_fails_is_one_failure_for_all_groups(front, switch):
 def test_an_allocate_that_waits_is_in_flight(front, tmp_path):
     """For the containers before, for example. The device plugin would end under it."""
     usage = Usage(ClaimHoldings())
-    facts, holdings = Stub(facts=Observable(DraFacts())), Stub(by_resource={NAME: usage})
-    parts: tuple[Any, Any, Any, Any] = front, facts, Stub(), holdings
+    facts, holdings = (
+        Stub(facts=Observable(DraFacts())),
+        Stub(by_resource={NAME: usage}, node=Stub(appeared=Observable(None))),
+    )
+    parts: tuple[Any, Any, Any, Any] = front, facts, Stub(serving={}), holdings
     one = NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
-    assert not one.in_flight([NAME])
+    assert not one.view(GROUP, "deviceplugin").in_flight
     usage.allocating += 1
-    assert one.in_flight([NAME])
+    assert one.view(GROUP, "deviceplugin").in_flight
 
 
 async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_path):
@@ -165,10 +172,11 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
 
 
 def test_of_two_gateways_the_one_with_the_driver_goes_first(front, switch):
-    front.members.withdrawn, front.loaded = False, asyncio.Event()
-    front.instance = Stub(ownership=Stub(other=Observable("")))
-    assert switch.closed() == "the DRA driver to be served here"
+    assert switch.view(GROUP, "deviceplugin").closed == "the DRA driver to be served here"
     front.instance.ownership.other.set("another gateway serves dra.example.com: pid 9; this one when that one ends")
-    assert "takes over the resources next: another gateway serves dra.example.com: pid 9" in switch.closed()
+    assert (
+        "takes over the resources next: another gateway serves dra.example.com: pid 9"
+        in switch.view(GROUP, "deviceplugin").closed
+    )
     front.loaded.set()
-    assert switch.closed() == ""
+    assert switch.view(GROUP, "deviceplugin").closed == ""

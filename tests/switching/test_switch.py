@@ -24,6 +24,7 @@ from dpgateway.switching.switch import (
     SPREAD,
     FrontSwitch,
 )
+from dpgateway.switching.view import GroupView
 from tests.support.threads import StuckDisk
 from tests.support.time import hurry
 from tests.support.waiting import until
@@ -63,26 +64,12 @@ class Rig:
 
     # the gateway
 
-    def serves(self, names, front):
-        return self.served
-
-    def elsewhere(self, names):
-        return self.other
+    def view(self, group, front):
+        closed, age = "" if self.driver else "the driver", self.now - self.started
+        return GroupView(self.served, self.other, closed, self.kubelet, age, self.flying, self.up)
 
     async def known(self, names):
         return self.earlier
-
-    def closed(self):
-        return "" if self.driver else "the driver"
-
-    def streams(self, names):
-        return self.kubelet
-
-    def age(self):
-        return self.now - self.started
-
-    def in_flight(self, names):
-        return self.flying
 
     async def move(self, names):
         self.moves.append((*names, self.switch.record.state.front))
@@ -93,9 +80,6 @@ class Rig:
     def published(self, pool):
         assert pool == POOL
         return self.slices
-
-    def answers(self):
-        return self.up
 
     async def pending(self, pool, since):
         assert self.now >= since

@@ -2,6 +2,8 @@
 
 node_switch  the groups of a node, and what each front may offer meanwhile
 switch     one group: leaves a front, waits, begins on the other one
+view       the gateway, as these see it
+claims     the claims that a pool which leaves DRA waits for
 states     where a group is, on disk
 watching   the facts of this node, as the kubelet and the API server tell them
 trying     whether the API server keeps what the slices of a pool need

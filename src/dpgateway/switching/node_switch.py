@@ -10,15 +10,10 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol
+from collections.abc import Collection, Iterable
 
-from dpgateway.cluster.server import Object, ObjectKind
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
-from dpgateway.dra.claims.records import Phase
 from dpgateway.dra.front import DraFront
 from dpgateway.errors import GatewayError, KubeletError, OnOtherFront
 from dpgateway.kit.log import bind
@@ -26,8 +21,10 @@ from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import wait_for
 from dpgateway.resource.published import SwitchStatus
 from dpgateway.switching.choosing import Group, obstacles
+from dpgateway.switching.claims import AllocatedClaims
 from dpgateway.switching.states import DISK, SwitchFiles, SwitchRecord, SwitchState
-from dpgateway.switching.switch import LIST_AGAIN, FrontSwitch
+from dpgateway.switching.switch import FrontSwitch
+from dpgateway.switching.view import GroupView, SwitchingGateway
 from dpgateway.switching.watching import WatchedFacts
 
 PAUSE = 0.05
@@ -36,55 +33,6 @@ SWEEP = 300.0
 """Seconds until states that may be another gateway's are looked at again."""
 
 _log = bind(__name__)
-
-
-class SwitchedResource(Protocol):
-    """A resource while the gateway serves it."""
-
-    @property
-    def present(self) -> str | None:
-        """The front that offers it; None if another gateway has it, or it hasn't begun."""
-
-    @property
-    def streams(self) -> bool:
-        """Whether a kubelet streams its list."""
-
-    @property
-    def elsewhere(self) -> str:
-        """Which other gateway serves it, and when this one takes over; empty if none does."""
-
-    def serves_on(self, front: str) -> bool:
-        """Whether it is served on this front, and isn't about to be restarted."""
-
-
-class SwitchingGateway(Protocol):
-    """The gateway, as a change of front needs it."""
-
-    @property
-    def serving(self) -> Mapping[str, SwitchedResource]:
-        """The served resources by name, live."""
-
-    def offer(self) -> None:
-        """Offers on the device plugin what :meth:`NodeSwitch.offers` says."""
-
-    async def move(self, names: Iterable[str]) -> None:
-        """Restarts the resources that aren't on the front that they should have."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """A list of the claims of the cluster, or why there is none."""
-
-    began: float
-    """In seconds of the monotonic clock."""
-    claims: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    """`claims` contains namespace and name of each claim, and its pools, keyed by uid."""
-    error: GatewayError | None = None
-
-    def counts(self, since: float) -> bool:
-        """Whether no other list is needed yet for a group whose claims are all there ``since``."""
-        late = self.error is not None and time.monotonic() - self.began >= LIST_AGAIN / 2
-        return self.began >= since and not late
 
 
 class NodeSwitch:
@@ -110,10 +58,7 @@ class NodeSwitch:
         self._groups, self._configured = frozenset[str](), Signal()
         """The groups of all configured resources, also of those with one front for good."""
         self._luck = random.uniform(0.2, 1.0)  # noqa: S311  of each node, and never 0: groups leave one after the other
-        self._listing, self._listed = asyncio.Lock(), _Listed(float("-inf"))
-        """The last list of claims, and held while there is another one."""
-        self._allocated: dict[str, Mapping[str, str]] = {}
-        """`_allocated` contains the claims that may have to be prepared yet, keyed by pool."""
+        self._claims = AllocatedClaims(front.server, front.us.driver, front.claims.store)
         front.members.offers = lambda name: self.offers(name, front.name)
         front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
         front.publisher.leaving = self._leave
@@ -262,20 +207,33 @@ class NodeSwitch:
 
     # for the changes
 
-    def serves(self, names: Iterable[str], front: str) -> bool:
-        # Its resources are given to another gateway after the driver.
-        given = front == self._front.name and not self._front.loaded.is_set()
-        serving = self._gateway.serving
-        return not given and all(name in serving and serving[name].serves_on(front) for name in names)
-
-    def elsewhere(self, names: Iterable[str]) -> str:
-        serving = self._gateway.serving
-        return next(filter(None, [serving[name].elsewhere for name in names if name in serving]), "") or self._other
-
-    @property
-    def _other(self) -> str:
-        """Which other gateway has the driver; empty if none has."""
-        return self._front.instance.ownership.other.value
+    def view(self, group: Group, front: str) -> GroupView:
+        of_gateway, dra = self._gateway.serving, self._front
+        serving = [of_gateway[name] for name in group.names if name in of_gateway]
+        whole = len(serving) == len(group.names)
+        # The resources are given to another gateway after the driver.
+        given = front == dra.name and not dra.loaded.is_set()
+        other = dra.instance.ownership.other.value  # the gateway that has the driver
+        if dra.members.withdrawn:
+            closed = "DRA to offer anything (dra.withdraw)"
+        elif dra.loaded.is_set():
+            closed = ""
+        # In a handover another gateway may have the driver first, and wait for a driver of devices that hangs.
+        elif other:
+            closed = f"the other gateway, which has the DRA driver and takes over the resources next: {other}"
+        else:
+            closed = "the DRA driver to be served here"
+        usages = [self._holdings.by_resource[name] for name in group.names if name in self._holdings.by_resource]
+        kubelet = self._holdings.node.appeared.value
+        return GroupView(
+            serves=whole and not given and all(one.serves_on(front) for one in serving),
+            elsewhere=next(filter(None, [one.elsewhere for one in serving]), "") or other,
+            closed=closed,
+            streams=whole and all(one.streams for one in serving),
+            age=0.0 if kubelet is None else time.monotonic() - kubelet[0],
+            in_flight=any(one.allocating or one.value.in_flight for one in usages),
+            answers=dra.server.up is True,
+        )
 
     async def known(self, names: Iterable[str]) -> bool:
         try:
@@ -286,37 +244,12 @@ class NodeSwitch:
             return True
         return any(name in content.registered or name in content.notes for name in names)
 
-    def closed(self) -> str:
-        if self._front.members.withdrawn:
-            return "DRA to offer anything (dra.withdraw)"
-        if self._front.loaded.is_set():
-            return ""
-        # In a handover another gateway may have the driver first, and wait for a driver of devices that hangs.
-        if other := self._other:
-            return f"the other gateway, which has the DRA driver and takes over the resources next: {other}"
-        return "the DRA driver to be served here"
-
-    def streams(self, names: Iterable[str]) -> bool:
-        serving = self._gateway.serving
-        return all(name in serving and serving[name].streams for name in names)
-
-    def age(self) -> float:
-        kubelet = self._holdings.node.appeared.value
-        return 0.0 if kubelet is None else time.monotonic() - kubelet[0]
-
-    def in_flight(self, names: Iterable[str]) -> bool:
-        known = self._holdings.by_resource
-        usages = [known[name] for name in names if name in known]
-        return any(one.allocating or one.value.in_flight for one in usages)
-
     async def move(self, names: Iterable[str]) -> None:
         await self._gateway.move(names)
 
     def offer(self) -> None:
-        leaving = {it.group.pool for it in self.switches.values() if it.record.state is SwitchState.LEAVING_DRA}
-        self._allocated = {pool: some for pool, some in self._allocated.items() if pool in leaving}
-        if not leaving:
-            self._listed = _Listed(float("-inf"))
+        leaving = [one for one in self.switches.values() if one.record.state is SwitchState.LEAVING_DRA]
+        self._claims.keep({one.group.pool for one in leaving})
         self._front.members.look()
         self._gateway.offer()
         self.changed.notify()
@@ -324,43 +257,11 @@ class NodeSwitch:
     def published(self, pool: str) -> int | None:
         return self._front.published(pool)
 
-    def answers(self) -> bool:
-        return self._front.server.up is True
-
     async def pending(self, pool: str, since: float) -> Collection[str]:
-        """Listed once: a class that goes takes all nodes off DRA in the same second, each with all of its groups. From
-        then on records tell.
-        """
-        if pool not in self._allocated:
-            async with self._listing:
-                if not self._listed.counts(since):
-                    self._listed = await self._list({pool, *(one.group.pool for one in self.switches.values())})
-            if self._listed.error is not None:
-                raise self._listed.error
-            self._allocated[pool] = {uid: text for uid, (text, pools) in self._listed.claims.items() if pool in pools}
-        records, found = self._front.claims.store.records, self._allocated[pool]
-        some = {uid: text for uid, text in found.items() if uid not in records or records[uid].phase is Phase.PREPARING}
-        self._allocated[pool] = some
-        return some.values()
+        return await self._claims.pending(pool, {one.group.pool for one in self.switches.values()}, since)
 
     def chance(self) -> float:
         return self._luck
-
-    async def _list(self, pools: Collection[str]) -> _Listed:
-        """The claims that are allocated to devices of these pools."""
-        began, ours = time.monotonic(), partial(_pools, self._front.us.driver, pools)
-        try:
-            found = await self._front.server.list(ObjectKind.CLAIM, {}, lambda one: bool(ours(one)))
-        except GatewayError as error:
-            return _Listed(began, error=error)
-        claims = {
-            str(one["metadata"].get("uid")): (
-                f"{one['metadata'].get('namespace')}/{one['metadata']['name']}",
-                ours(one),
-            )
-            for one in found.objects
-        }
-        return _Listed(began, claims)
 
 
 async def _refresh(one: FrontSwitch) -> None:
@@ -372,9 +273,3 @@ async def _refresh(one: FrontSwitch) -> None:
     except (GatewayError, OSError):
         if one.saved:
             raise
-
-
-def _pools(driver: str, pools: Collection[str], claim: Object) -> frozenset[str]:
-    """Those of the driver's pools of which the claim has devices."""
-    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
-    return frozenset(one["pool"] for one in devices.get("results") or () if one["driver"] == driver).intersection(pools)

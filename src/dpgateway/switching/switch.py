@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from dpgateway.errors import GatewayError
 from dpgateway.kit.clock import Clock
@@ -38,6 +37,7 @@ from dpgateway.resource.published import SwitchStatus
 from dpgateway.switching.choosing import ChosenFront, FrontChoice, Group, choose
 from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from dpgateway.switching.view import GroupView, SwitchedResources
 
 ADMITTING = 5.0
 """Seconds from a kubelet's start for which no group leaves the device plugin: the kubelet admits the pods that were
@@ -64,51 +64,6 @@ LOOK = 5.0
 _log = bind(__name__)
 
 P, LP, D, LD = SwitchState.PLUGIN, SwitchState.LEAVING_PLUGIN, SwitchState.DRA, SwitchState.LEAVING_DRA
-
-
-class SwitchedResources(Protocol):
-    """The gateway, as a change of front needs it."""
-
-    def serves(self, names: Iterable[str], front: str) -> bool:
-        """Whether this gateway serves all of these on this front."""
-
-    def elsewhere(self, names: Iterable[str]) -> str:
-        """Which other gateway has some of these, and when this one takes them over; empty if none has."""
-
-    async def known(self, names: Iterable[str]) -> bool:
-        """Whether the kubelet may know a device plugin, or containers, of one of these."""
-
-    def closed(self) -> str:
-        """Why nothing of this gateway goes to DRA now, as what it waits for; empty if it may."""
-
-    def streams(self, names: Iterable[str]) -> bool:
-        """Whether a kubelet streams the device plugin's lists of all of these. None does while it is away."""
-
-    def age(self) -> float:
-        """The seconds since the kubelet has started."""
-
-    def in_flight(self, names: Iterable[str]) -> bool:
-        """Whether an Allocate of one of these is under way, also one that waits: nobody tells of its end."""
-
-    async def move(self, names: Iterable[str]) -> None:
-        """Restarts those that aren't on the front of their group's state."""
-
-    def offer(self) -> None:
-        """Offers what the states say, and nothing else."""
-
-    def published(self, pool: str) -> int | None:
-        """The number of devices in slices of this pool, as the API server has them; None while that isn't known."""
-
-    def answers(self) -> bool:
-        """Whether the API server answers."""
-
-    async def pending(self, pool: str, since: float) -> Collection[str]:
-        """The claims that are allocated to devices of this pool, and not prepared. A list that began before ``since``,
-        in seconds of the monotonic clock, may lack some. Raises GatewayError.
-        """
-
-    def chance(self) -> float:
-        """A number from 0 to 1, the same for all groups of a node, and random."""
 
 
 class FrontSwitch:
@@ -199,12 +154,14 @@ class FrontSwitch:
 
     async def _step(self, now: float) -> float | None:
         record, group = self.record, self.group
-        if not self._resources.serves(group.names, record.state.front):
-            return await self._stand_by(now)
+        view = self._resources.view(group, record.state.front)
+        if not view.serves:
+            return await self._stand_by(view, now)
         if not self.saved and not record.state.leaving:
             if now - self._read < LOOK:
                 return LOOK
             await self.refresh()
+            view = self._resources.view(group, record.state.front)
         changes = self._changes(now)
         earlier = changes[:-1] if record.state.leaving else changes
         # Once it has left the device plugin, only what would take it off DRA takes it back.
@@ -212,11 +169,11 @@ class FrontSwitch:
         self.choice = choice = choose(self._facts.value, group, front, now, earlier)
         self.waits_for = ""
         if record.state is P and choice.front == "dra":
-            return await self._quit_plugin(choice, now)
+            return await self._quit_plugin(view, choice, now)
         if record.state is D and choice.front == "deviceplugin":
             return await self._enter(LD, choice.because, now)
         if record.state.leaving:
-            return await (self._leave_plugin if record.state is LP else self._leave_dra)(choice, now)
+            return await (self._leave_plugin if record.state is LP else self._leave_dra)(view, choice, now)
         return None if choice.again is None else max(0.0, choice.again - now)
 
     async def _choose_first(self, now: float) -> float:
@@ -238,7 +195,8 @@ class FrontSwitch:
             self.begun.set()
             return 0.0
         others = [f"{name} to be served here" for name in names if name not in self.locked]
-        missing = (*choice.obstacles, *choice.unknown, *others, *filter(None, [self._resources.closed()]))
+        closed = self._resources.view(self.group, self.record.state.front).closed
+        missing = (*choice.obstacles, *choice.unknown, *others, *filter(None, [closed]))
         self.waits_for = missing[0] if missing else ""
         if choice.front == "dra" and missing and now - self._began < FIRST:
             return FIRST - (now - self._began)
@@ -249,10 +207,9 @@ class FrontSwitch:
             self.begun.set()
         return 0.0
 
-    async def _stand_by(self, now: float) -> float:
+    async def _stand_by(self, view: GroupView, now: float) -> float:
         """Others have the resources, or they begin yet."""
-        names = self.group.names
-        other = self._resources.elsewhere(names)
+        names, other = self.group.names, view.elsewhere
         why = f"; until then their front is the other gateway's to change: {other}" if other else ""
         self.waits_for, self._began = f"{', '.join(names)} to be served here{why}", now
         if now - self._read >= LOOK:
@@ -262,31 +219,29 @@ class FrontSwitch:
             await self._resources.move(names)
         return LOOK
 
-    async def _quit_plugin(self, choice: FrontChoice, now: float) -> float:
-        self.waits_for = self._kept()
+    async def _quit_plugin(self, view: GroupView, choice: FrontChoice, now: float) -> float:
+        self.waits_for = view.kept
         if self.waits_for:
             return LOOK
-        if (age := self._resources.age()) < ADMITTING:
+        if view.age < ADMITTING:
             self.waits_for = "pods that waited for the kubelet, which has just started"
-            return ADMITTING - age
+            return ADMITTING - view.age
         return await self._enter(LP, choice.because, now)
 
-    async def _leave_plugin(self, choice: FrontChoice, now: float) -> float:
+    async def _leave_plugin(self, view: GroupView, choice: FrontChoice, now: float) -> float:
         if choice.front != "dra":
             return await self._enter(P, choice.because, now)
         waited = self._lasts(now)
         shown = self._facts.value.allocatable
         devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
-        kept = self._kept()
-        missing = (*choice.obstacles, *choice.unknown, *filter(None, [kept]))
-        flying = self._resources.in_flight(self.group.names)
-        if missing or devices is None or devices or flying:
+        missing = (*choice.obstacles, *choice.unknown, *filter(None, [view.kept]))
+        if missing or devices is None or devices or view.in_flight:
             self._settled = None
             no_device = "the Node to show no device of the device plugin" + _listed(devices or {})
             self.waits_for = missing[0] if missing else no_device
             if waited > PATIENCE:
                 return await self._enter(P, f"for {PATIENCE:g} s it waited for {self.waits_for}", now)
-            return LOOK if kept or flying else max(1.0, PATIENCE - waited)
+            return LOOK if view.kept or view.in_flight else max(1.0, PATIENCE - waited)
         if (wait := self._settling(SETTLING, now)) > 0:
             self.waits_for = "pods that were bound before"
             return wait
@@ -299,11 +254,11 @@ class FrontSwitch:
             self.saved = False  # a write that takes its time may come after this one
             return again
 
-    async def _leave_dra(self, choice: FrontChoice, now: float) -> float:
+    async def _leave_dra(self, view: GroupView, choice: FrontChoice, now: float) -> float:
         # What has just begun to be false, to a gateway that has just begun, is why it leaves.
         if choice.front == "dra" and not choice.unknown and not choice.obstacles and self._shows_none:
             return await self._enter(D, choice.because, now)
-        refused = now - self._began > PATIENCE and self._resources.answers()
+        refused = now - self._began > PATIENCE and view.answers
         if self._resources.published(self.group.pool) != 0 and not refused:
             self._settled = None
             self.waits_for = "its slices to be empty at the API server"
@@ -340,14 +295,6 @@ class FrontSwitch:
         """Whether the Node shows no device: a gateway with a full disk may have gone on to the device plugin."""
         shown = self._facts.value.allocatable
         return shown is not None and not any(shown.get(name) for name in self.group.names)
-
-    def _kept(self) -> str:
-        """What nothing goes to DRA without, although no fact says so. While a kubelet is away the facts are those of
-        its last one: an older kubelet that comes next would find an empty list, and refuse the pods that it starts.
-        """
-        if text := self._resources.closed():
-            return text
-        return "" if self._resources.streams(self.group.names) else "a kubelet: none streams the list of devices"
 
     def _settling(self, seconds: float, now: float) -> float:
         """How long the present condition still has to last."""
