@@ -1,8 +1,8 @@
 """The fronts of a node, and the parts that they share: holdings, pools, and CDI specs.
 
 The device-plugin front is always there. The DRA front is made once the configuration has a driver for it, or an earlier
-one has left claims: before, none of its code and libraries is loaded. What either front gave counts in the other one,
-as orphans (``resource.orphans``) or as what is left (``resource.pools``).
+one has left claims: before, none of its code and libraries is loaded. Grants of one front count in the other one, as
+orphans (``resource.orphans``) or in ``resource.pools``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _log = bind(__name__)
 
 Work = tuple[str, Callable[[], Awaitable[None]]]
-"""The name of a task that no resource owns, and what it runs."""
+"""A task that no resource owns: its name and its function."""
 
 
 class NodeFronts:
@@ -93,7 +93,7 @@ class NodeFronts:
 
     @property
     def work(self) -> tuple[Work, ...]:
-        """What runs as long as the gateway does."""
+        """The tasks that run as long as the gateway."""
         return (
             ("know what containers hold", self.holdings.run),
             ("follow the pools", self.pools.run),
@@ -124,11 +124,11 @@ class NodeFronts:
         return self.switch
 
     async def _settled(self, front: str, config: ResourceConfig) -> None:
-        """Called before the resource is served on this front, with its lock."""
+        """Confirms the front of a resource, with its lock, before it is served."""
         if self.switch is not None and self.switch.front_of(config.name) is not None:
             await self.switch.settled(config.name, front)
         elif config.front != "auto":
-            # With `front: auto` it begins here again. That is worth no failure: a wrong state costs a change of front.
+            # A later `front: auto` begins with this state. Without it, it costs one change of front: no failure.
             try:
                 await self._fix(config, front)
             except (GatewayError, OSError) as error:
@@ -138,7 +138,7 @@ class NodeFronts:
     async def _fix(self, config: ResourceConfig, front: str) -> None:
         state_dir = self._plugins.common.state_dir
         if front == FRONT and not any((state_dir / "dra" / "fronts").glob("*.json")):
-            return  # no file says another front
+            return  # no file has another front
         await self._states.fix(config.pool or config.name, front, config.name)
 
     @cached_property
@@ -150,22 +150,22 @@ class NodeFronts:
     # the resources
 
     def chosen(self, config: ResourceConfig) -> ResourceConfig:
-        """The resource with the front that is to serve it."""
+        """The resource's configuration with its chosen front."""
         if self.switch is None or config.front != "auto" or (front := self.switch.front_of(config.name)) is None:
             return config
         return replace(config, chosen=front)
 
     def offers(self, config: ResourceConfig) -> bool:
-        """Whether the resource's front may offer it now."""
+        """Whether the resource's front may offer it at present."""
         return self.switch is None or self.switch.offers(config.name, config.on)
 
     def expect(self, config: ResourceConfig) -> None:
-        """The resource is going to be offered: until then what is published of it stays."""
+        """Announces a resource: its published devices stay until it is offered."""
         if self.dra is not None and config.on == self.dra.name:
             self.dra.members.expect(config)
 
     def place(self, config: ResourceConfig) -> None:
-        """The resource has this front and this pool from now on: the other front isn't going to offer it any more."""
+        """Moves the resource to its configured front and pool; the other front forgets it."""
         self.expect(config)
         if config.on == FRONT:
             self._remainders.remove(config.name)
@@ -174,13 +174,13 @@ class NodeFronts:
         self.pools.add(config)
 
     def forget(self, resource: str) -> None:
-        """It isn't going to be offered any more."""
+        """Forgets a removed resource on both fronts."""
         self._remainders.remove(resource)
         if self.dra is not None:
             self.dra.members.forget(resource)
 
     def usage(self, config: ResourceConfig) -> Usage:
-        """What containers hold of the resource on its front."""
+        """The use of the resource by containers, on its front."""
         if config.on == FRONT:
             self.holdings.add(config.name)
             return self.holdings.by_resource[config.name]
@@ -209,17 +209,15 @@ class NodeFronts:
     # the node and the process
 
     def kubelet(self, change: Change) -> None:
-        """The kubelet's socket has changed."""
+        """Handles a change of the kubelet's socket."""
         self._kubelet.set(self._node.kubelet)
         if change is Change.NEW:
             self.client.new_kubelet()  # the old channel leads to the previous kubelet's socket
         if change is Change.GONE and self.dra is not None:
             self.dra.kubelet_gone()
 
-    def given(self, config: ResourceConfig) -> bool:
-        """Whether another gateway has the driver of the resource's front, and with it the resource, served here or
-        not.
-        """
+    def handed_over(self, config: ResourceConfig) -> bool:
+        """Whether another gateway has the DRA driver of the resource, and thus the resource."""
         dra = self.dra
         return dra is not None and config.on == dra.name and not dra.instance.follows and not dra.loaded.is_set()
 
@@ -229,12 +227,12 @@ class NodeFronts:
         return () if self.dra is None or not self.dra.instance.passing else (self.dra.us.driver,)
 
     def told_to_end(self) -> None:
-        """The process was told to end; it may serve on until another gateway has taken over."""
+        """The process was told to end; it may linger until another gateway has taken over."""
         if self.dra is not None:
             self.dra.told_to_end()
 
     def ending(self) -> None:
-        """The process is about to end."""
+        """The process is about to end: slices stay."""
         if self.dra is not None:
             self.dra.ending()
 
@@ -244,6 +242,6 @@ class NodeFronts:
         await self.client.close()
 
     def abandon(self) -> None:
-        """Lets go of everything at once. May be called from any thread."""
+        """Releases locks and sockets at once; from any thread."""
         if self.dra is not None:
             self.dra.abandon()

@@ -1,6 +1,6 @@
 """The gateway: the resources of a node by name, and what a reload or a change of front does to them.
 
-Theory of operation. Each resource has one task (``serving``). A reload (:meth:`Gateway.apply`) does one of these to it:
+Theory of operation. Each resource has one task (``serving``). To a reload (:meth:`Gateway.apply`) it is one of these:
 
 - *same, amended*: its observable configuration gets the new value. Subscribers act on it; all others read it at each
   use.
@@ -36,10 +36,10 @@ from dpgateway.status.overview import Overview
 from dpgateway.status.readiness import History
 
 PROMPT = 2.0
-"""Seconds that a reload waits for the drivers of restarted resources; then it logs that, and goes on."""
+"""Timeout in seconds of a reload for the drivers of restarted resources; then it logs that, and returns."""
 
 SETTLED = 12.0
-"""Seconds after which the work of a start, a new kubelet or a reload is over, and idle threads have ended."""
+"""Seconds until the work of a start, a new kubelet or a reload is over, and idle threads have ended."""
 
 _log = bind(__name__)
 
@@ -52,9 +52,9 @@ class Gateway:
         self._group, self._node_name = group, node_name
         directory, runtime = configuration.kubelet.device_plugins_dir, configuration.runtime.socket
         places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
-        self._node = Node(directory, self._kubelet_changed, self._streaming, self._read)
+        self._node = Node(directory, self._kubelet_changed, self._streaming, self._read_checkpoint)
         self._fronts = NodeFronts(configuration, (node_name, self._node, places), group)
-        self._settling: asyncio.TimerHandle | None = None
+        self._trimming: asyncio.TimerHandle | None = None
         self.serving: dict[str, ServedResource] = {}
         """`serving` contains the served resources, keyed by name. Others only read it."""
         self._changing = asyncio.Lock()
@@ -73,8 +73,8 @@ class Gateway:
         self._tasks.configure(self._first)
         resources = self._first.resources
         for config in resources:
-            self._begin(config)
-        self._settle()
+            self._start(config)
+        self._trim_later()
         number = f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"
         _log.info("serving %s to the kubelet of %s", number, self._node.directory)
 
@@ -121,29 +121,29 @@ class Gateway:
                 self._fronts.pools.add(config)
 
             for config in added:
-                self._begin(config)
-            await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, restarted))
+                self._start(config)
+            await asyncio.gather(*map(self._remove, changes.removed), *map(self._restart, restarted))
 
             # The status shows the resources in the configuration's order.
             for config in new.resources:
                 self.serving[config.name] = self.serving.pop(config.name)
-            self._settle()
+            self._trim_later()
 
-    def _begin(self, config: ResourceConfig) -> None:
+    def _start(self, config: ResourceConfig) -> None:
         config = self._fronts.chosen(config)
         self._fronts.pools.add(config)
         self._fronts.expect(config)
-        self._placed(self._serve(config))
+        self._place(self._serve(config))
 
-    async def _begin_again(self, config: ResourceConfig, then: ResourceConfig | None = None) -> None:
-        """Restarts a resource, with another driver, other options, or on another front. Returns after PROMPT if the old
-        one serves on. ``then``: what serves it as soon as that has devices, which ``config`` had before.
+    async def _restart(self, config: ResourceConfig, then: ResourceConfig | None = None) -> None:
+        """Restarts a resource with another driver, other options, or on another front. Returns after PROMPT if the old
+        driver still serves. ``then``: the configuration that follows ``config`` once its driver has devices.
         """
         old = self.serving[config.name]
         await old.stop_next()
         old.next = new = self._serve(config, old)
         if then is not None:
-            new.goes_on, new.next = True, self._serve(then, new)
+            new.continues, new.next = True, self._serve(then, new)
         placed = asyncio.create_task(new.in_place.wait(), name=f"{config.name} placed")
         try:
             done, _ = await asyncio.wait({placed, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
@@ -154,47 +154,47 @@ class Gateway:
             _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)
 
     def _serve(self, config: ResourceConfig, old: ServedResource | None = None) -> ServedResource:
-        """Starts the task of a resource. ``old``: its predecessor, which serves on at first."""
+        """Starts the task of a resource. ``old``: its predecessor, which serves meanwhile."""
         history = old.history if old is not None else History()
         serving = ServedResource(
-            watched(config), time.monotonic(), history=history, parts=self._parts, placed=self._placed, old=old
+            watched(config), time.monotonic(), history=history, parts=self._parts, placed=self._place, old=old
         )
         serving.task = self._spawn(config.name, serving.run)
         self.changed.notify()
         return serving
 
-    def _placed(self, serving: ServedResource) -> None:
+    def _place(self, serving: ServedResource) -> None:
         self.serving[serving.config.value.name] = serving
 
     # changes of front
 
     def offer(self) -> None:
-        """Offers on the device plugin what may be offered there now."""
+        """Updates the lists of the device plugin after a change of front."""
         for serving in self.serving.values():
             if serving.plugin is not None and serving.config.value.on == FRONT:
                 serving.plugin.resource.inventory.list.offer(offered=self._fronts.offers(serving.config.value))
 
     async def move(self, names: Iterable[str]) -> None:
-        """Restarts the resources that aren't on the front that they should have."""
+        """Restarts the resources whose chosen front isn't their present one."""
         async with self._changing:
-            await asyncio.gather(*map(self._begin_on_front, names))
+            await asyncio.gather(*map(self._move, names))
 
-    async def _begin_on_front(self, name: str) -> None:
+    async def _move(self, name: str) -> None:
         serving = self.serving.get(name)
         if serving is None or (latest := self._fronts.chosen(serving.latest)).on == serving.latest.on:
             return
         if serving.waits:  # the new driver hasn't listed a device anywhere
-            await self._begin_again(self._fronts.chosen(serving.config.value), latest)
+            await self._restart(self._fronts.chosen(serving.config.value), latest)
         else:
-            await self._begin_again(latest)
+            await self._restart(latest)
 
-    async def _end(self, config: ResourceConfig) -> None:
+    async def _remove(self, config: ResourceConfig) -> None:
         await self.serving[config.name].stop_next()
         await self.serving[config.name].stop()
         del self.serving[config.name]
         self._fronts.forget(config.name)
         self.changed.notify()
-        # Only now: until its task had ended, the resource could grant.
+        # Not before its task has ended: until then the resource could grant.
         self._fronts.pools.remove(config.name)
 
     # the kubelet
@@ -203,12 +203,12 @@ class Gateway:
         self.changed.notify()
         self._fronts.kubelet(change)
         if change is Change.NEW:
-            self._settle()
+            self._trim_later()
         for plugin in self._plugins():
             plugin.kubelet(change)
 
-    async def _read(self) -> None:
-        """Returns when a read of the checkpoint that began after the call is published."""
+    async def _read_checkpoint(self) -> None:
+        """Returns once a read of the checkpoint that began after the call is published."""
         await self._fronts.holdings.reader.read()
 
     def _streaming(self) -> bool:
@@ -217,11 +217,11 @@ class Gateway:
     def _plugins(self) -> list[OnFront]:
         return [serving.plugin for serving in list(self.serving.values()) if serving.plugin is not None]
 
-    def _settle(self) -> None:
-        """Returns freed memory to the kernel after SETTLED: starts and reloads allocate much for a short time."""
-        if self._settling is not None:
-            self._settling.cancel()
-        self._settling = asyncio.get_running_loop().call_later(SETTLED, memory.give_back)
+    def _trim_later(self) -> None:
+        """Returns freed memory to the kernel after SETTLED: starts and reloads allocate much, briefly."""
+        if self._trimming is not None:
+            self._trimming.cancel()
+        self._trimming = asyncio.get_running_loop().call_later(SETTLED, memory.give_back)
 
     # health
 
@@ -238,8 +238,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Stops all resources concurrently, then the rest. Takes at most GRACE and the limits of server and driver."""
-        if self._settling is not None:
-            self._settling.cancel()
+        if self._trimming is not None:
+            self._trimming.cancel()
         self._fronts.ending()
         servings = [one for serving in self.serving.values() for one in serving.chain]
         # Drivers are hurried before the cancellation, so that each close() has the short limit from its start.
@@ -262,7 +262,7 @@ class Gateway:
 
 
 async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Runs a task again, with a pause, after a bug or for want of a thread; logs that, and the other tasks go on."""
+    """Restarts a task, with backoff, after a bug or for want of a thread, and logs that. Other tasks are unaffected."""
 
     def failed(error: Exception) -> None:
         if isinstance(error, NoThread):

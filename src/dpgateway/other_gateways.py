@@ -54,7 +54,7 @@ class OtherGateways:
     def ours(self) -> tuple[str, ...]:
         """The resources that would be unserved if this gateway ended now."""
         mine = [(name, one) for name, one in self._serving.items() if one.is_ours]
-        names = tuple([name for name, one in mine if not self._fronts.given(one.config.value)])
+        names = tuple([name for name, one in mine if not self._fronts.handed_over(one.config.value)])
         return (*names, *self._fronts.passing)
 
     @property

@@ -32,7 +32,7 @@ from dpgateway.resource.ownership import Ownership
 from dpgateway.status.overview import Served
 
 GRACE = 1.0
-"""Seconds that Allocates in flight have when their resource stops."""
+"""Timeout in seconds of Allocates in flight when their resource stops."""
 
 _log = bind(__name__)
 
@@ -57,7 +57,7 @@ class ServedResource(Served):
 
     parts: NodeParts = field(kw_only=True)
     placed: Callable[[ServedResource], None] = field(kw_only=True)
-    """Called when it takes the place of its predecessor."""
+    """Called when it replaces its predecessor."""
     old: ServedResource | None = None
     """The predecessor, which serves the resource until this one does."""
     next: ServedResource | None = None
@@ -73,22 +73,22 @@ class ServedResource(Served):
     driver: RunningDriver | None = None
     """The driver; None until it is made."""
     in_place: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it has taken its predecessor's place."""
+    """Set once it has replaced its predecessor."""
     kept: Ownership | None = None
     """The lock of its last plugin, or of its predecessor's, for its next one."""
-    goes_on: bool = False
-    """Whether it has the configuration that served on another front: its successor waits for its first list."""
+    continues: bool = False
+    """Whether it continues an old configuration on another front: its successor waits for its first list."""
 
-    # what there is to know
+    # its state
 
     @property
     def latest(self) -> ResourceConfig:
-        """The newest configuration, although the predecessor may serve its own still."""
+        """The newest configuration, which may wait for its driver."""
         return self.chain[-1].config.value
 
     @property
     def chain(self) -> tuple[ServedResource, ...]:
-        """It, and those that are to take its place one after the other."""
+        """The resource and its successors, in order."""
         return (self,) if self.next is None else (self, *self.next.chain)
 
     @property
@@ -105,10 +105,10 @@ class ServedResource(Served):
 
     @property
     def begins(self) -> bool:
-        """Whether it may have devices in a moment, as it had on another front."""
+        """Whether its first list on this front is still due, after one on another front."""
         plugin = self.plugin
-        if not self.goes_on or plugin is None or not plugin.resource.served:
-            return self.goes_on
+        if not self.continues or plugin is None or not plugin.resource.served:
+            return self.continues
         return plugin.resource.driver.state.value.devices is None
 
     @property
@@ -236,7 +236,7 @@ class ServedResource(Served):
         self.in_place.set()
 
     def keep(self) -> Ownership | None:
-        """Keeps the lock for the next plugin, here or in the successor."""
+        """Keeps the lock for its next plugin, or its successor's."""
         if self.kept is None and self.plugin is not None:
             self.kept = self.plugin.resource.ownership
             self.kept.keep()
@@ -248,7 +248,7 @@ class ServedResource(Served):
         await asyncio.wait({self.task})
 
     async def stop_next(self) -> None:
-        """Its successors don't take its place any more."""
+        """Stops its successors."""
         for one in self.chain[1:]:
             await one.stop()
         self.next = None
@@ -271,4 +271,4 @@ async def _leave(plugin: OnFront, driving: asyncio.Task[None]) -> None:
 
 
 class _Over(Exception):
-    """A resource is no longer served, although it wasn't stopped."""
+    """Ends the task group of a resource that wasn't stopped."""

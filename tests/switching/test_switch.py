@@ -41,7 +41,7 @@ class Rig:
     def __init__(self, folder):
         self.files, self.facts = SwitchFiles(folder, Threads()), Observable(ALL)
         self.now, self.served, self.flying, self.slices, self.claims = 1000.0, True, False, 0, []
-        self.moves, self.offers, self.luck = [], [], 0.0
+        self.moves, self.offers, self.jitter = [], [], 0.0
         self.other = ""
         self.ahead, self.up, self.driver, self.kubelet, self.lists = 1e9, True, True, True, 0
         self.earlier = False
@@ -87,9 +87,6 @@ class Rig:
         if isinstance(self.claims, Exception):
             raise self.claims
         return self.claims
-
-    def chance(self):
-        return self.luck
 
     # a test's verbs
 
@@ -307,7 +304,7 @@ async def test_nodes_list_the_claims_one_after_the_other(on_dra):
     """A class that goes takes all of them off DRA in the same second."""
     rig = on_dra
     rig.lose_class()
-    rig.slices, rig.luck = 0, 0.5
+    rig.slices, rig.jitter = 0, 0.5
     assert await rig.after(0) is LD
     await rig.after(0)
     assert await rig.after(SETTLING_CLAIMS) is LD
@@ -319,7 +316,7 @@ async def test_nodes_list_the_claims_one_after_the_other(on_dra):
 async def test_an_older_kubelet_waits_for_no_list_of_claims(on_dra):
     rig = on_dra
     rig.older_kubelet()
-    rig.slices, rig.luck = 0, 1.0
+    rig.slices, rig.jitter = 0, 1.0
     await rig.after(1)
     await rig.after(0)
     assert await rig.after(SETTLING_CLAIMS) is P

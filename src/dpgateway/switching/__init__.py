@@ -1,4 +1,4 @@
-"""``front: auto``: which front a node's resources have, and how they come from one to the other.
+"""``front: auto``: the choice of a front for the resources of a node, and the change from front to front.
 
 node_switch  the groups of a node, and what each front may offer meanwhile
 switch     one group: leaves a front, waits, begins on the other one

@@ -81,7 +81,7 @@ class _Need(NamedTuple):
 
 
 def obstacles(config: ResourceConfig) -> tuple[str, ...]:
-    """What keeps a resource off DRA in its configuration, as sentences."""
+    """The keys of a resource that rule out DRA, as sentences."""
     found = []
     if config.annotations:
         text = f"annotations of {config.name}: containers get none by DRA: remove them, or set front: deviceplugin"
@@ -162,7 +162,7 @@ _FLAPS = (
 
 
 def _needs(facts: DraFacts, group: Group) -> Iterator[_Need]:
-    """What the group needs; the node first."""
+    """The needs of the group; the node's first."""
     yield _Need(facts.node, "a kubelet and a container runtime that can do DRA", read=True)
     yield _Need(facts.slices, "resource.k8s.io/v1 at the API server")
     yield _Need(facts.rights, "the right to read the Node and DeviceClasses")
@@ -175,6 +175,6 @@ def _needs(facts: DraFacts, group: Group) -> Iterator[_Need]:
 
 
 def _held_until(changes: Sequence[float]) -> float:
-    """Until when too many changes keep a group on the device plugin."""
+    """The end of the hold after too many changes, in seconds of the monotonic clock."""
     several = zip(changes, changes[MOST - 1 :], strict=False)
     return max((last + HOLD for first, last in several if last - first <= WITHIN), default=0.0)

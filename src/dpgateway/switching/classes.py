@@ -56,7 +56,7 @@ def why_not(classes: Iterable[Mapping[str, Any]], resource: str, value: str, dri
 
 
 def _expressions(one: Mapping[str, Any]) -> Iterator[str]:
-    """All of them have to hold. A selector that isn't CEL is one that nobody here understands."""
+    """The CEL expressions of all selectors; a selector of another kind as text, which matches no known term."""
     for selector in (one.get("spec") or {}).get("selectors") or ():
         yield str((selector.get("cel") or {}).get("expression") or selector)
 

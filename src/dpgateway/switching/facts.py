@@ -18,7 +18,7 @@ class Fact(NamedTuple):
     """When ``value`` became what it is, in seconds of the monotonic clock."""
 
     def now(self, value: bool | None, text: str, at: float) -> Fact:
-        """The fact after another look: a text that changes is no other fact."""
+        """The fact after another look. A new text alone doesn't change ``since``."""
         return Fact(value, text, self.since if value is self.value else at)
 
 

@@ -1,7 +1,8 @@
-"""The changes of front of all resources of a node with ``front: auto``.
+"""The resources of a node with ``front: auto``, in groups.
 
-Those of a pool change together, because they may offer the same hardware. What a front offers follows from the states
-alone (:meth:`NodeSwitch.offers`); which front a resource has is asked before it begins (:meth:`NodeSwitch.settled`).
+The resources of a pool are one group, because they may offer the same hardware. The states of the groups alone decide
+what a front offers (:meth:`NodeSwitch.offers`). A resource confirms its front before it is served
+(:meth:`NodeSwitch.settled`).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from dpgateway.switching.view import GroupView, SwitchingGateway
 from dpgateway.switching.watching import WatchedFacts
 
 PAUSE = 0.05
-"""Seconds between two looks at all groups, however much has changed."""
+"""The least seconds between two steps of all groups."""
 SWEEP = 300.0
-"""Seconds until states that may be another gateway's are looked at again."""
+"""Seconds until the next sweep, while there are states that may be another gateway's."""
 
 _log = bind(__name__)
 
@@ -46,18 +47,18 @@ class NodeSwitch:
         holdings: NodeHoldings,
         files: SwitchFiles,
     ) -> None:
-        """``holdings``: what containers hold by the device plugin."""
+        """``holdings``: those of the device plugin."""
         self._front, self._facts, self._gateway, self._holdings = front, facts, gateway, holdings
         self._files = files
         self.switches: dict[str, FrontSwitch] = {}
         """`switches` contains the groups, keyed by pool, or by the name of a resource without one."""
         self.changed = Signal()
-        """Notified when it may be time for another step."""
+        """Notified when a step may be due."""
         self._group_of: dict[str, str] = {}
         """`_group_of` contains the group of each resource, keyed by name."""
         self._groups, self._configured = frozenset[str](), Signal()
         """The groups of all configured resources, also of those with one front for good."""
-        self._luck = random.uniform(0.2, 1.0)  # noqa: S311  of each node, and never 0: groups leave one after the other
+        self.jitter = random.uniform(0.2, 1.0)  # noqa: S311  of each node, and never 0: groups leave one after the other
         self._claims = AllocatedClaims(front.server, front.us.driver, front.claims.store)
         front.members.offers = lambda name: self.offers(name, front.name)
         front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
@@ -67,7 +68,7 @@ class NodeSwitch:
         facts.facts.subscribe(self._learned)
 
     def configure(self, resources: Iterable[ResourceConfig]) -> None:
-        """The node's resources from now on."""
+        """Takes over the resources of a new configuration."""
         resources = tuple(resources)
         changing = [config for config in resources if config.front == "auto"]
         groups: dict[str, list[ResourceConfig]] = {}
@@ -100,8 +101,8 @@ class NodeSwitch:
         self.offer()  # a resource may have come to a group in another state
 
     def _remembered(self, group: str, names: Collection[str]) -> SwitchRecord | None:
-        """The state on disk. One that can't be read counts as none: what is held is known without it. So does one of a
-        pool that had the name before.
+        """The state on disk; None if it can't be read, because holdings are known without it, or if it is that of an
+        earlier pool of the name.
         """
         try:
             found = self._files.look(group)
@@ -116,11 +117,13 @@ class NodeSwitch:
             self._front.publisher.owner.suits()
 
     def _leave(self, pools: Iterable[str]) -> bool:
-        """Whether all of these pools change their front by themselves."""
+        """Whether all of these pools have ``front: auto``."""
         return {one.group.pool for one in self.switches.values()}.issuperset(pools)
 
     def _gone(self, pool: str) -> str:
-        """What a claim for this pool is told, which the kubelet asks for again and again: its pod's event has that."""
+        """The refusal of a claim for this pool, which the kubelet retries and shows as its pod's event; empty if there
+        is none.
+        """
         for one in self.switches.values():
             if one.group.pool == pool and one.record.state.front != self._front.name:
                 names = ", ".join(one.group.names)
@@ -164,7 +167,7 @@ class NodeSwitch:
             await asyncio.sleep(PAUSE)  # a node with many groups has other things to do: an Allocate is four changes
 
     def look(self) -> None:
-        """Something has changed that a change of front may wait for."""
+        """Requests a step."""
         self.changed.notify()
 
     def status(self) -> tuple[SwitchStatus, ...]:
@@ -174,12 +177,12 @@ class NodeSwitch:
     # for the gateway
 
     def front_of(self, name: str) -> str | None:
-        """The front that is to serve the resource; None if a reload has given it one for good."""
+        """The resource's chosen front; None if the configuration has its front."""
         group = self._group_of.get(name)
         return None if group is None else self.switches[group].record.state.front
 
     def offers(self, name: str, front: str) -> bool:
-        """Whether this front may offer the resource now."""
+        """Whether this front may offer the resource at present."""
         if (group := self._group_of.get(name)) is None:
             return True
         state = self.switches[group].record.state
@@ -259,9 +262,6 @@ class NodeSwitch:
 
     async def pending(self, pool: str, since: float) -> Collection[str]:
         return await self._claims.pending(pool, {one.group.pool for one in self.switches.values()}, since)
-
-    def chance(self) -> float:
-        return self._luck
 
 
 async def _refresh(one: FrontSwitch) -> None:

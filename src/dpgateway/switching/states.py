@@ -38,13 +38,13 @@ VERSION = 1
 LARGEST = 64 * 1024
 """Bytes of a file."""
 DISK = 5.0
-"""Seconds that the disk has to answer."""
+"""Timeout in seconds of the disk."""
 REMEMBERED = 8
-"""Changes of a group's front that are remembered."""
+"""Remembered changes of a group's front."""
 
 
 class SwitchState(Enum):
-    """Where a group is between its two fronts."""
+    """The position of a group between its two fronts."""
 
     PLUGIN = "plugin"
     LEAVING_PLUGIN = "leaving-plugin"
@@ -81,7 +81,7 @@ class SwitchRecord:
     """Those of the group; empty if they aren't known."""
 
     def is_of(self, resources: Collection[str]) -> bool:
-        """Whether it may be the state of a group that has these resources by now."""
+        """Whether it may be the state of a group with these resources."""
         return not self.resources or not set(resources).isdisjoint(self.resources)
 
     def at(self, state: SwitchState, because: str, now: float, wall: float, *, forced: bool = False) -> SwitchRecord:

@@ -1,4 +1,4 @@
-"""The change of one group of resources from front to front, and back, under running pods.
+"""One group of resources: its change from front to front, under running pods.
 
 Theory of operation. :meth:`FrontSwitch.step` looks at the facts and at the present state, does what is due, and says
 when to look again; it is called after each change of anything. So a gateway that starts in any state just goes on.
@@ -45,9 +45,9 @@ bound while it was away, one after the other, and would refuse them."""
 SETTLING = 2.0
 """Seconds from the Node without devices until slices are published: a pod that was bound before has come by then."""
 PATIENCE = 120.0
-"""Seconds that the Node has to show no device, and slices to be empty at an API server that answers."""
+"""Timeout in seconds for a Node without devices, and for empty slices at an API server that answers."""
 FIRST = 10.0
-"""Seconds that such a group waits for what DRA needs; then the device plugin offers it."""
+"""Timeout in seconds of a group without a front for the needs of DRA; then the device plugin offers it."""
 SETTLING_CLAIMS = 10.0
 """Seconds from the empty slices until the claims are listed."""
 SPREAD = 5.0
@@ -55,11 +55,11 @@ SPREAD = 5.0
 claims of the cluster.
 """
 PENDING = 60.0
-"""Seconds that claims have from then on to be prepared."""
+"""Timeout in seconds, from then on, for claims to be prepared."""
 LIST_AGAIN = 20.0
 """Seconds until the claims are listed again after a failure."""
 LOOK = 5.0
-"""Seconds between two looks at what tells of no change: the state on disk, or the records of claims."""
+"""Poll interval in seconds of what makes no event: the state on disk, the records of claims."""
 
 _log = bind(__name__)
 
@@ -82,12 +82,12 @@ class FrontSwitch:
         self.choice = FrontChoice("dra" if record.state.front == "dra" else "deviceplugin", record.because)
         """The last decision."""
         self.waits_for = ""
-        """What the state waits for; empty if for nothing."""
+        """The condition for the next state; empty if there is none."""
         self._facts, self._resources, self._files, self._clock = facts, resources, files, clock
-        self._spread = SPREAD * resources.chance()
+        self._spread = SPREAD * resources.jitter
         self._complaint = Complaint(_log, f"the front of {record.group} stays as it is: %s")
         self._settled: float | None = None
-        """Since when the present state could end, but for its settling."""
+        """Since when the present state only has to settle; None before."""
         self._began = clock.monotonic()
         """Since when the present state is known, and served, here."""
         self._list_again, self._unlisted = float("-inf"), ""
@@ -208,7 +208,7 @@ class FrontSwitch:
         return 0.0
 
     async def _stand_by(self, view: GroupView, now: float) -> float:
-        """Others have the resources, or they begin yet."""
+        """While another gateway has the resources, or they haven't begun."""
         names, other = self.group.names, view.elsewhere
         why = f"; until then their front is the other gateway's to change: {other}" if other else ""
         self.waits_for, self._began = f"{', '.join(names)} to be served here{why}", now
@@ -297,13 +297,13 @@ class FrontSwitch:
         return shown is not None and not any(shown.get(name) for name in self.group.names)
 
     def _settling(self, seconds: float, now: float) -> float:
-        """How long the present condition still has to last."""
+        """The rest of the settling time, which the first call begins."""
         self._settled = now if self._settled is None else self._settled
         return self._settled + seconds - now
 
     def _begin(self, record: SwitchRecord) -> None:
         self.record, self._settled, self._began = record, None, self._clock.monotonic()
-        self._spread = SPREAD * self._resources.chance()
+        self._spread = SPREAD * self._resources.jitter
 
     def _lasts(self, now: float) -> float:
         """The seconds for which the present state has lasted. A gateway before this one had a part of it, and a clock

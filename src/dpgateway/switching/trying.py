@@ -1,8 +1,8 @@
 """Whether the API server keeps the fields that the slices of a pool need, tried before there are any.
 
-A dry run has what the configuration says of the pool; of what only its devices need, such as hardware that several of
-them have, the publisher tells once they are in slices. What that refused is remembered after the pool has left DRA, or
-it would go back at once. Both are looked at again when the slices were listed anew: it may be another server.
+A dry run has the fields that follow from the configuration. Fields that only its devices need, such as hardware that
+several of them share, are known from the publisher once they are in slices. Its refusals are remembered after the pool
+has left DRA, or it would go back at once. A new list of slices ends both results: it may be another server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpgateway.kit.tasks import backoff
 from dpgateway.model import Device
 
 REFUSED = frozenset({FORBIDDEN, INVALID})
-"""What RBAC answers, and an admission policy."""
+"""The answers of RBAC and of an admission policy."""
 LONGEST_PAUSE = 60.0
 """Seconds between two tries that fail."""
 NAMES = "specimen-a", "specimen-b"
@@ -33,13 +33,13 @@ class TriedFields:
     """Used from the event loop."""
 
     def __init__(self, driver: str, publisher: Publisher, seen: WatchedObjects) -> None:
-        """``seen``: the slices; before they are seen nothing is tried, because the driver is another gateway's."""
+        """``seen``: the slices. Nothing is tried before they are listed: until then another gateway has the driver."""
         self._driver, self._publisher, self._seen = driver, publisher, seen
         self._pools: Mapping[str, tuple[ResourceConfig, ...]] = {}
         self._untried = Signal()
         """Notified when pools may have to be tried."""
         self._failed = False
-        """Whether the slices have to be listed anew."""
+        """Whether the last list of slices failed."""
         self._dropped: dict[str, str] = {}
         """`_dropped` contains the fields that the server drops, keyed by the pools that were tried."""
         self._refused: dict[str, str] = {}
@@ -53,7 +53,7 @@ class TriedFields:
         self._dropped.clear()
 
     def look(self) -> None:
-        """The slices, or what is published, may have changed."""
+        """Updates the results after a change of the slices or of the publisher."""
         anew, self._failed = self._failed and not self._seen.failure.value, bool(self._seen.failure.value)
         published = {name for name, some in (self._publisher.wanted.value or {}).items() if some}
         if anew:
@@ -65,7 +65,7 @@ class TriedFields:
         if self._to_try():
             self._untried.notify()
 
-    def said(self, name: str) -> tuple[bool | None, str]:
+    def result(self, name: str) -> tuple[bool | None, str]:
         """Whether the server keeps what the slices of this pool need, None if that is unknown, and why not."""
         error = self.trial.value
         if text := self._refused.get(name):

@@ -95,5 +95,6 @@ class SwitchedResources(Protocol):
         in seconds of the monotonic clock, may lack some. Raises GatewayError.
         """
 
-    def chance(self) -> float:
+    @property
+    def jitter(self) -> float:
         """A random number from 0 to 1, the same for all groups of a node."""

@@ -1,14 +1,13 @@
-"""The facts of this node: what the kubelet and the API server say of DRA, kept up to date.
+"""The facts of this node about DRA, kept up to date from the kubelet and the API server.
 
-Theory of operation. Nothing is asked again and again: the Node and the DeviceClasses are watched, the rest is what the
-DRA front's own parts say anyway. Each change makes all facts anew, which is cheap; they are news only if one differs.
+Theory of operation. Nothing is polled: the Node and the DeviceClasses are watched, the rest is state of the DRA front.
+Each change makes all facts anew, which is cheap, and notifies only if one differs.
 
 - A fact that was known stays as it was while the API server is away. Only a refusal (403), or an API that isn't served
   (404), is an answer, and makes it false.
-- So does all that was known if an object isn't as the API server's own kinds are: that mustn't stop the publisher, or
-  whoever else told of a change.
-- The Node says the runtime's version. Whether CDI is switched on, only the runtime itself says, if it can be asked. If
-  it can't, and has to be, that is as good as a no after MUTE: a group by DRA would start containers without devices.
+- An object of an unexpected form changes no fact either: its error mustn't reach the publisher, or another notifier.
+- The Node has the runtime's version. Whether CDI is switched on, only the runtime knows. If it has to be asked and
+  doesn't answer within MUTE, the answer counts as a no: a group on DRA would start containers without devices.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from dpgateway.switching.trying import TriedFields
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6}
 """Of a number of devices: the API server has 1000 as ``1k`` (apimachinery, pkg/api/resource)."""
 MUTE = 10.0
-"""Seconds that a runtime has to say whether it handles CDI names, from the first sight of its version on."""
+"""Timeout in seconds of a runtime for its support of CDI names, from the first sight of its version on."""
 _QUANTITY = re.compile(r"([0-9]{1,9})([kM]?)")
 
 _log = bind(__name__)
@@ -47,7 +46,7 @@ _log = bind(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FactSources:
-    """Who tells what is seen on the node and by the DRA front."""
+    """The sources on the node and in the DRA front."""
 
     kubelet: Observable[bool]
     """Whether there is a kubelet."""
@@ -73,13 +72,13 @@ class WatchedFacts:
         self._pools: dict[str, tuple[ResourceConfig, ...]] = {}
         """`_pools` contains the resources that may have either front, keyed by the name of their pool in slices."""
         self._cdi: bool | None = None
-        """Whether the runtime gives devices by CDI names, as it says itself."""
+        """The runtime's own answer, whether it supports CDI names."""
         self._version: object = None
-        """That of the runtime, as the Node said it last."""
+        """The runtime's version in the last Node."""
         self._mute: float | None = None
-        """Since when that has to be asked in vain, in seconds of the monotonic clock."""
+        """Since when its answer is missing, in seconds of the monotonic clock."""
         self._runtime, self._asked_for = Signal(), object()
-        """Notified when it has to be asked again; and what was seen of the node when it was asked."""
+        """Notified when the runtime has to be asked again; and what the node looked like at the last question."""
         self._fields = TriedFields(us.driver, sources.publisher, sources.seen)
         watches = self._node, self._classes, sources.seen
         of_watches = [value for one in watches for value in (one.objects, one.failure)]
@@ -88,7 +87,7 @@ class WatchedFacts:
             value.subscribe(self._look)
 
     def need(self, configs: Iterable[ResourceConfig]) -> None:
-        """The resources that may have either front, from now on. Of others nothing is known."""
+        """Sets the resources that may have either front; of others there are no facts."""
         pools: dict[str, list[ResourceConfig]] = {}
         for one in configs:
             pools.setdefault(pool_name(self._us.node, one.pool or one.name), []).append(one)
@@ -130,7 +129,7 @@ class WatchedFacts:
             slices=self._slices(before.slices),
             rights=self._rights(before.rights),
             fields={
-                name: self._known(before.fields.get(name, UNKNOWN), *self._fields.said(name)) for name in self._pools
+                name: self._known(before.fields.get(name, UNKNOWN), *self._fields.result(name)) for name in self._pools
             },
             classes=self._selected(before.classes),
             allocatable=before.allocatable if (node := self._own) is None else extended(node),
@@ -140,7 +139,7 @@ class WatchedFacts:
         return before.now(value, text, self._clock.monotonic())
 
     def _known(self, before: Fact, value: bool | None, text: str) -> Fact:
-        """The same, but a fact that was known stays as it was."""
+        """As :meth:`_fact`, but a known fact stays as it was while the value is unknown."""
         return before if value is None and before.value is not None else self._fact(before, value, text)
 
     # of the node
@@ -218,7 +217,7 @@ class WatchedFacts:
 
 
 def _refusal(watched: WatchedObjects, plural: str) -> str:
-    """What the API server refuses to show, and why; empty if it doesn't refuse."""
+    """The API server's refusal to list these objects; empty if there is none."""
     said = watched.failure.value
     if said and watched.status == FORBIDDEN:
         return f"{said}: expected the right to list and watch {plural}, which the chart's ClusterRole has"
