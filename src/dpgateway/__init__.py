@@ -3,31 +3,33 @@
 docs/ says how to write a driver; ``dpgateway.testing`` has the test that every driver should pass. ARCHITECTURE.md says
 how the packages work together. In their order, each imports only those before it:
 
-errors        errors, by whose fault they are
-kit           tools that know nothing of the gateway
-model         what drivers and the gateway say to each other
-sysfs         for driver authors: objects of sysfs, and watching them
-config        YAML to typed values
-cdi           CDI specs: read, expand, write
-importing     other plugins' configurations
-drivers       what is known of hardware: drivers, and one driver while it runs
-node          what is known of the node: its kubelet, its pods, its container runtime
-testing       the test of every driver
-resource      one extended resource, whichever front offers it
-cluster       the API server, for a front that needs it
-registry      sockets in the kubelet's plugins_registry
-deviceplugin  the front that speaks the device-plugin API
-dra           the front for Dynamic Resource Allocation
-switching     which of the two a resource has, if it may have either
-fronts        both of them, and the parts that they share
-status        everything there is to know of a gateway, as one value
-web           the pages and metrics made of it
-events        events of Kubernetes made of it
-serving       one resource's task: driver, plugin, and their successors
-gateway       name -> resource, and what a new configuration changes
-preflight     what the upgrade of a node's kubelet would do
-daemon        the process
-cli           the command line
+errors          errors, by whose fault they are
+kit             tools that know nothing of the gateway
+model           what drivers and the gateway say to each other
+sysfs           for driver authors: objects of sysfs, and watching them
+config          YAML to typed values
+cdi             CDI specs: read, expand, write
+importing       other plugins' configurations
+drivers         what is known of hardware: drivers, and one driver while it runs
+node            what is known of the node: its kubelet, its pods, its container runtime
+testing         the test of every driver
+resource        one extended resource, whichever front offers it
+cluster         the API server, for a front that needs it
+registry        sockets in the kubelet's plugins_registry
+deviceplugin    the front that speaks the device-plugin API
+dra             the front for Dynamic Resource Allocation
+switching       which of the two a resource has, if it may have either
+fronts          both of them, and the parts that they share
+status          everything there is to know of a gateway, as one value
+web             the pages and metrics made of it
+events          events of Kubernetes made of it
+serving         one resource's task: driver, plugin, and their successors
+other_gateways  those of the same node: what earlier ones left, and whether one follows
+node_tasks      the tasks that no resource owns: DRA, changes of front, Kubernetes events
+gateway         name -> resource, and what a new configuration changes
+preflight       what the upgrade of a node's kubelet would do
+daemon          the process
+cli             the command line
 """
 
 from importlib import import_module
