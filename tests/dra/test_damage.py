@@ -96,7 +96,7 @@ async def test_it_ends_with_its_claim(damaged: Damaged) -> None:
 async def test_the_claim_itself_may_be_prepared_again(damaged: Damaged) -> None:
     claims = await damaged.gateway()
     assert len(await one(await claims.prepare([damaged.asked]))) == 1
-    assert claims.store.damaged == ()
+    assert claims.store.doubts.damaged == ()
     assert damaged.node.records["c"]["phase"] == "prepared"
     assert damaged.resource.lanes.released == []
     assert len(await one(await claims.prepare([damaged.node.allocate("d", "b")]))) == 1
@@ -117,10 +117,10 @@ async def test_claims_that_wait_look_again_once_one_of_several_damaged_records_i
     other.write_text("?")
     await claims.load()
     assert "Expecting" in await one(await claims.prepare([damaged.asked]))
-    looked = claims.store.doubt.version
+    looked = claims.store.doubts.why.version
     other.unlink()
-    await claims.store.look_for_damage()
-    assert claims.store.doubt.version > looked
+    await claims.store.doubts.look_for_damage()
+    assert claims.store.doubts.why.version > looked
     assert len(await one(await claims.prepare([damaged.asked]))) == 1
 
 

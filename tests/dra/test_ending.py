@@ -13,7 +13,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer
-from dpgateway.dra.claims import store
+from dpgateway.dra.claims import files
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import ClaimRecord, Phase
@@ -351,7 +351,7 @@ async def test_a_write_that_took_too_long_does_not_come_after_later_ones(
     claims = await node.gateway(ClaimedResource(lanes("release"), Device("a")), disk=(disk, own(node.specs)))
     await claims.prepare([asked])
     with monkeypatch.context() as short:
-        short.setattr(store, "DISK", 0.5)
+        short.setattr(files, "DISK", 0.5)
         assert "can't be written" in await one(await claims.unprepare([asked]))
         assert await one(await claims.unprepare([asked])) == ()
         meanwhile = await one(await claims.prepare([asked]))
@@ -403,7 +403,7 @@ async def test_a_handover_waits_for_a_write_that_takes_too_long(
     claims = await node.gateway(ClaimedResource(lanes("release"), Device("a")), disk=(disk, own(node.specs)))
     await claims.prepare([asked])
     with monkeypatch.context() as short:
-        short.setattr(store, "DISK", 0.5)
+        short.setattr(files, "DISK", 0.5)
         await claims.unprepare([asked])
     idle = asyncio.create_task(claims.idle())
     await turns()

@@ -453,7 +453,7 @@ async def test_a_lock_stays_at_the_end_while_a_write_hangs(node: Node, make: Any
         await preparing
         lock = gateway.plugin.resource.ownership
     else:
-        await until(lambda: gateway.front.claims.store.changing)
+        await until(lambda: gateway.front.claims.store.disk.changing)
         lock = gateway.front.instance.ownership
     await gateway.end()
     gateway.plugin.abandon()
@@ -570,13 +570,13 @@ async def test_a_start_that_failed_at_first_forgets_no_doubt(
     if what == "its lock":
         folder.touch()
     store, said = make().front.claims.store, list[frozenset[str]]()
-    store.others, other = lambda: {"example.com/other": "n1/other"}, frozenset({"example.com/other"})
-    store.in_doubt.subscribe(lambda: said.append(store.in_doubt.value))
+    store.doubts.others, other = lambda: {"example.com/other": "n1/other"}, frozenset({"example.com/other"})
+    store.doubts.in_doubt.subscribe(lambda: said.append(store.doubts.in_doubt.value))
     hurry(10)
     await until(lambda: "DRA can't be served" in caplog.text)
     if what == "its lock":
         folder.unlink()
     folder.mkdir()
     await until(lambda: said and said[-1] == other)
-    await until(lambda: not store.in_doubt.value)
+    await until(lambda: not store.doubts.in_doubt.value)
     assert [one for one, _ in groupby(said)] == [other, frozenset()] * (1 if what == "its lock" else 2)

@@ -393,7 +393,7 @@ async def test_a_damaged_record_is_kept_and_said(node: ClaimNode) -> None:
     folder.mkdir(parents=True)
     (folder / "uid-1.json").write_text("{")
     claims = await node.gateway(Resource(lanes(), Device("a")))
-    (damaged,) = claims.store.damaged
+    (damaged,) = claims.store.doubts.damaged
     assert damaged.file == "uid-1.json"
     assert (folder / "uid-1.json").exists()
 

@@ -570,7 +570,7 @@ async def test_a_damaged_record_that_is_written_later_is_no_doubt_any_more(
     disk.full = False
     await kubelet.compares(successor).look()
     assert "c" in node.records
-    assert (successor.store.damaged, successor.store.doubt.value) == ((), "")
+    assert (successor.store.doubts.damaged, successor.store.doubts.why.value) == ((), "")
 
 
 async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
@@ -618,35 +618,35 @@ OTHERS = {NAME: POOL, "example.com/other": "n1/other"}
 
 
 async def test_another_front_gives_nothing_before_the_kubelet_has_told(wiped: NodeClaims, kubelet: Kubelet) -> None:
-    wiped.store.others = lambda: OTHERS
+    wiped.store.doubts.others = lambda: OTHERS
     await wiped.store.peek()
-    assert wiped.store.in_doubt.value == OTHERS.keys()
+    assert wiped.store.doubts.in_doubt.value == OTHERS.keys()
     kubelet.lists()
     await kubelet.compares(wiped).look()
-    assert wiped.store.in_doubt.value == frozenset()
+    assert wiped.store.doubts.in_doubt.value == frozenset()
 
 
 async def test_of_a_lost_claim_its_pool_alone_is_in_doubt_on_another_front(
     node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet
 ) -> None:
-    wiped.store.others = lambda: OTHERS
+    wiped.store.doubts.others = lambda: OTHERS
     node.files.completed()
     compared = await node.gateway()
-    compared.store.others = lambda: OTHERS
+    compared.store.doubts.others = lambda: OTHERS
     reconciling = kubelet.compares(compared)
     await reconciling.look()
     await reconciling.look()
-    assert compared.store.in_doubt.value == {NAME}
+    assert compared.store.doubts.in_doubt.value == {NAME}
 
 
 async def test_a_lost_record_of_what_another_front_offers_is_made_again(
     node: ClaimNode, wiped: NodeClaims, kubelet: Kubelet, asked: Asked
 ) -> None:
-    wiped.store.others, resource = lambda: OTHERS, ClaimedResource(lanes("release"), Device("a"), Device("b"))
+    wiped.store.doubts.others, resource = lambda: OTHERS, ClaimedResource(lanes("release"), Device("a"), Device("b"))
     wiped.elsewhere = lambda: {NAME: OfferedElsewhere(resource.granting, POOL, str)}
     await kubelet.compares(wiped).look()
     assert node.records["c"]["uid"] == asked.uid
-    assert wiped.store.in_doubt.value == frozenset()
+    assert wiped.store.doubts.in_doubt.value == frozenset()
     given = wiped.parts.left.value[NAME]
     assert given.last_known == given.unreleased["a"].hardware == frozenset({"a"})
 
@@ -656,24 +656,24 @@ async def test_a_damaged_record_may_be_of_what_another_front_offers(node: ClaimN
     path = node.files.folder / "uid-1.json"
     path.write_text("{")
     damaged = await node.gateway()
-    damaged.store.others = lambda: OTHERS
+    damaged.store.doubts.others = lambda: OTHERS
     await damaged.store.peek()
-    assert damaged.store.in_doubt.value == OTHERS.keys()
+    assert damaged.store.doubts.in_doubt.value == OTHERS.keys()
     path.unlink()
-    await damaged.store.look_for_damage()
-    assert damaged.store.in_doubt.value == frozenset()
+    await damaged.store.doubts.look_for_damage()
+    assert damaged.store.doubts.in_doubt.value == frozenset()
 
 
 async def test_a_kubelet_that_tells_nobody_keeps_no_device_from_another_front(
     wiped: NodeClaims, kubelet: Kubelet
 ) -> None:
     """It has no DRA, either."""
-    wiped.store.others = lambda: OTHERS
+    wiped.store.doubts.others = lambda: OTHERS
     await wiped.store.peek()
     await kubelet.lister.stop()
     kubelet.lister.socket.unlink(missing_ok=True)
     running = asyncio.create_task(kubelet.compares(wiped).run())
-    await until(lambda: not wiped.store.in_doubt.value)
+    await until(lambda: not wiped.store.doubts.in_doubt.value)
     running.cancel()
 
 
@@ -682,13 +682,13 @@ async def test_a_full_disk_keeps_no_device_from_another_front(
 ) -> None:
     disk = FullDisk(node.folder)
     claims = await node.gateway(disk=(disk, own(node.specs)))
-    claims.store.others, disk.full = lambda: OTHERS, True
+    claims.store.doubts.others, disk.full = lambda: OTHERS, True
     await claims.store.peek()
     kubelet.lists()
     reconciling = kubelet.compares(claims)
     with pytest.raises(OSError, match="no space left"):
         await reconciling.look()
-    assert claims.store.in_doubt.value == frozenset()
+    assert claims.store.doubts.in_doubt.value == frozenset()
     assert not node.files.complete
     disk.full = False
     await reconciling.look()
@@ -699,7 +699,7 @@ async def test_a_node_without_pods_has_no_claims(wiped: NodeClaims, kubelet: Kub
     kubelet.lists_no_pods()
     (kubelet.pods / "uid-other").rmdir()
     await kubelet.compares(wiped, LATER).look()
-    assert wiped.store.doubt.value == ""
+    assert wiped.store.doubts.why.value == ""
 
 
 @pytest.mark.parametrize("why", ["not served", "claim gone", "server away", "other devices"])
@@ -717,7 +717,7 @@ async def test_a_lost_record_that_cannot_be_made_withholds_everything(
     if why == "server away":
         await node.api.down()
     assert await reconciling.look()
-    assert "default/c (a in n1/example.com/thing) without a record" in wiped.store.doubt.value
+    assert "default/c (a in n1/example.com/thing) without a record" in wiped.store.doubts.why.value
     if why == "server away":
         return
     if why == "not served":
@@ -739,11 +739,11 @@ async def test_a_kubelet_without_pods_is_believed_at_the_second_look(
     reconciling = kubelet.compares(wiped, LATER)
     assert await reconciling.look()
     assert await reconciling.look()
-    assert "PodResources" in wiped.store.doubt.value
+    assert "PodResources" in wiped.store.doubts.why.value
     patient = kubelet.compares(wiped)
     assert await patient.look()
     await patient.look()
-    assert wiped.store.doubt.value == ""
+    assert wiped.store.doubts.why.value == ""
 
 
 async def test_a_removed_record_is_missed_at_the_second_look(
@@ -755,7 +755,7 @@ async def test_a_removed_record_is_missed_at_the_second_look(
     successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
     early = kubelet.compares(successor, LATER)
     assert await early.look()
-    assert (node.records, successor.store.doubt.value) == ({}, "")
+    assert (node.records, successor.store.doubts.why.value) == ({}, "")
     reconciling = kubelet.compares(successor)
     await reconciling.look()
     await reconciling.look()
@@ -772,7 +772,7 @@ async def test_a_damaged_record_is_made_again(
     await reconciling.look()
     await reconciling.look()
     assert node.records["c"]["phase"] == "prepared"
-    assert (successor.store.damaged, successor.store.doubt.value) == ((), "")
+    assert (successor.store.doubts.damaged, successor.store.doubts.why.value) == ((), "")
 
 
 async def test_a_damaged_record_that_a_person_removed_is_settled(
@@ -781,7 +781,7 @@ async def test_a_damaged_record_that_a_person_removed_is_settled(
     path = node.files.folder / "uid-1.json"
     path.write_text("{")
     successor = await node.gateway(ClaimedResource(lanes(), Device("a")))
-    assert successor.store.doubt.value
+    assert successor.store.doubts.why.value
     path.unlink()
     await kubelet.compares(successor).look()
-    assert successor.store.doubt.value == ""
+    assert successor.store.doubts.why.value == ""

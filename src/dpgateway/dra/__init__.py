@@ -13,6 +13,7 @@ abandoned    claims that nobody ends
 extended     the extended resource by which a pod asked for the devices of its claim
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
+beside       what another front offers, as claims see it
 obstacles    why a node can't give devices by DRA
 pools        what the resources offer, as the content of their pools
 owner        the Node that owns the slices

@@ -60,8 +60,8 @@ class ClaimEnds:
         """Ends a claim whose record can't be read: none of its containers runs any more. What only the journals know is
         free then, unless there are further such records. Raises RequestError.
         """
-        await self._store.set_aside(one)
-        if not self._store.doubt.value:
+        await self._store.doubts.set_aside(one)
+        if not self._store.doubts.why.value:
             released = [it.usage.wait_for(lambda in_use: not in_use.freed) for it in self._store.offerings.values()]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._patience):
@@ -138,7 +138,7 @@ class ClaimEnds:
         names = [name for one in record.given for name in one.cdi]
         with self._step():
             try:
-                await self._store.change(record.uid, partial(self._specs.withdraw, names))
+                await self._store.disk.change(record.uid, partial(self._specs.withdraw, names))
             except (GatewayError, OSError) as error:  # the keeper of specs removes them later, and those without a name
                 self._log.warning("%s: its CDI specs can't be removed: %s", record, error)
         await asyncio.gather(*[self._released(record, one) for one in record.given])

@@ -12,9 +12,8 @@ The order at a start, and why::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import Configuration
-from dpgateway.dra.claims.choosing import OfferedElsewhere
+from dpgateway.dra.beside import OtherFront
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.instance import DriverInstance
 from dpgateway.dra.members import Members
@@ -32,9 +31,7 @@ from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.dra.publishing import Publisher, Us
 from dpgateway.dra.reconciling import Reconciling
 from dpgateway.dra.report import FrontParts, Reporting
-from dpgateway.dra.slices.names import key, label
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import RequestError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -42,7 +39,6 @@ from dpgateway.kit.tasks import first, retry
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.node import boot
 from dpgateway.node.podresources import PodResources
-from dpgateway.resource.granting import Granting
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.published import DraFigures, DraStatus, SwitchStatus
 from dpgateway.resource.resource import Common
@@ -107,12 +103,13 @@ class DraFront:
         self.us, self.common, self.there, self.boot = us, common, node.there, node.boot
         files, left = ClaimFiles(common.state_dir), common.pools.left
         parts = ClaimParts(cluster.server, files, cluster.specs, common.threads, left, _log)
-        self.claims = NodeClaims(us.driver, parts, node.boot)
-        self.claims.store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
-        self.claims.store.owe, self.claims.store.elsewhere = common.pools.owe, self._elsewhere
-        self.claims.store.others, self.claims.store.in_doubt = self._pools_elsewhere, common.pools.in_doubt
-        self.claims.elsewhere, self.claims.store.served_before = self._offered_elsewhere, set(self._offered_elsewhere())
-        common.served.begun.subscribe(self.claims.store.served.notify)
+        self.claims, beside = NodeClaims(us.driver, parts, node.boot), OtherFront(us, common)
+        store, doubts = self.claims.store, self.claims.store.doubts
+        store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
+        store.owe, store.elsewhere, self.claims.elsewhere = common.pools.owe, beside.granting, beside.offered
+        doubts.others, doubts.in_doubt = beside.pools, common.pools.in_doubt
+        doubts.served_before = set(beside.offered())
+        common.served.begun.subscribe(store.served.notify)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
         self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
         common.served.begun.subscribe(self._reconciling.look_for_lost)
@@ -126,7 +123,7 @@ class DraFront:
         self.publisher.state.subscribe(self._stand)
         self.seen = seen
         self.members = Members(us, self.claims, self.loaded, self.publisher.wanted.set)
-        self.claims.store.doubt.subscribe(self.members.look)
+        doubts.why.subscribe(self.members.look)
         self.instance = DriverInstance(root, us.driver, self.claims, self.members.health, self.members.warm)
         self.instance.answer.subscribe(self._answered)
         self.instance.needed = lambda: bool(self.members.names or self.claims.store.records)
@@ -162,7 +159,7 @@ class DraFront:
                 self.loaded.set()
             self.members.look()  # also without a resource: slices of earlier ones go
             await retry(self.instance.serve, self._failed)
-            self.claims.store.kubelet_is_mute(mute=False)
+            self.claims.store.doubts.kubelet_is_mute(mute=False)
             self._stand()
             async with asyncio.TaskGroup() as group:
                 working = [
@@ -184,33 +181,16 @@ class DraFront:
         self.claims.rest()
         self.instance.give()
 
-    def _elsewhere(self, name: str) -> Granting | None:
-        """The grants of a resource that isn't served here. Raises RequestError."""
-        if not self.common.pools.configured(name):
-            raise RequestError(f"resource {name} isn't configured any more")
-        return self.common.served.granting(name)
-
-    def _pools_elsewhere(self) -> Mapping[str, str]:
-        configs = self.common.pools.configs.values()
-        return {one.name: self.us.pool_of(one) for one in configs if one.on != FRONT}
-
-    def _offered_elsewhere(self) -> Mapping[str, OfferedElsewhere]:
-        configs, found = self.common.pools.configs, dict[str, OfferedElsewhere]()
-        for name, pool in self._pools_elsewhere().items():
-            if (granting := self.common.served.granting(name)) is not None:
-                found[name] = OfferedElsewhere(granting, pool, partial(_name, name, configs[name].pool))
-        return found
-
     async def look_at_left(self) -> None:
         """Called before a resource is granted on any front. Claims without a record may have its devices until the
         records were compared: by another gateway that has the driver, or by this one. That takes a moment, in which a
         list would have no Healthy device. Raises GatewayError, OSError.
         """
         store = self.claims.store
-        if not self.loaded.is_set() and not await store.complete():
+        if not self.loaded.is_set() and not await store.doubts.complete():
             await first(self.loaded.wait(), self.instance.ownership.other.wait_for(bool), within=OWNING)
         await store.peek()
-        await first(store.in_doubt.wait_for(lambda some: not some), within=COMPARING)
+        await first(store.doubts.in_doubt.wait_for(lambda some: not some), within=COMPARING)
 
     def runs(self, name: str, driver: RunningDriver, standing: Observable[Standing]) -> None:
         """The resource's driver runs, whether or not the resource is this gateway's. ``standing`` is that of the front
@@ -221,7 +201,7 @@ class DraFront:
 
     def _failed(self, error: Exception) -> None:
         _log.error("DRA can't be served: %s", error)
-        self.claims.store.kubelet_is_mute()
+        self.claims.store.doubts.kubelet_is_mute()
 
     def kubelet_gone(self) -> None:
         """The kubelet ended: nothing is published before the next one has registered the driver."""
@@ -298,8 +278,3 @@ class DraFront:
         )
         for one in self._standings.values():
             one.set(self.standing.value)
-
-
-def _name(resource: str, pool: str | None, id_: str) -> str:
-    """The name of a device in slices."""
-    return label(key(resource, pool, id_))

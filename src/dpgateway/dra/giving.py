@@ -49,7 +49,7 @@ class ClaimGrants:
         if config.options is None:
             raise RequestError(f"resource {one.resource}: its driver {config.driver} isn't running; see the log")
         try:
-            return await self._store.on_disk(partial(with_parameters, config.options, one.parameters))
+            return await self._store.disk.run(partial(with_parameters, config.options, one.parameters))
         except ValueError as error:
             raise RequestError(f"{claim}: parameters of request {one.request} for {one.resource}: {error}") from error
 
@@ -60,6 +60,6 @@ class ClaimGrants:
             granting.log_once(logging.WARNING, text)
         try:
             write = partial(self._specs.write, one.resource, one.spec_ids(uid), allocation, lasting=False)
-            return await self._store.change(uid, write)
+            return await self._store.disk.change(uid, write)
         except CdiError as error:
             raise RequestError(f"resource {one.resource}: {error}") from error

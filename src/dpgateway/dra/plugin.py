@@ -98,8 +98,8 @@ class DraPlugin:
         resource, config = self.resource, self._config.value
         if not resource.served or resource.inventory.list.value is None:
             return None
-        if self._front.claims.store.doubt.value:  # no claim gets devices, so no pod should be sent here for one
-            return [] if self._front.claims.store.compared else None
+        if self._front.claims.store.doubts.why.value:  # no claim gets devices, so no pod should be sent here for one
+            return [] if self._front.claims.store.doubts.compared else None
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
         self._moved = self._held_elsewhere()
         return [

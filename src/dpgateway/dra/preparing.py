@@ -30,7 +30,7 @@ from typing import NamedTuple
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.dra.claims.choosing import NotYet, OfferedElsewhere, Offering, all_known, chosen, same
-from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.claims.files import ClaimDisk, ClaimFiles
 from dpgateway.dra.claims.reading import Allocated, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
@@ -90,7 +90,7 @@ class NodeClaims:
         """``boot``: the node's boot id."""
         self.driver, self.boot, self.parts, self._patience = driver, boot, parts, patience
         self._log, self._server = parts.log, parts.server
-        self.store = ClaimStore(parts.files, parts.threads, boot, parts.left, parts.log)
+        self.store = ClaimStore(ClaimDisk(parts.files, parts.threads), boot, parts.left, parts.log)
         self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
         self.lanes = KeyedLanes("claim")
         self.calls = CallStats()
@@ -123,7 +123,7 @@ class NodeClaims:
 
     def may_have(self, ids: Sequence[str]) -> bool:
         """Whether a claim may have the CDI spec of these ids, although no record here says so."""
-        return self.store.unsure and is_of_claim(ids)
+        return self.store.doubts.unsure and is_of_claim(ids)
 
     def rest(self) -> None:
         """The claims are another gateway's from now on, until :meth:`load`."""
@@ -150,14 +150,14 @@ class NodeClaims:
 
     async def turned_over(self) -> None:
         """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
-        if running := self.lanes.running | self.ends.running | self.store.changing:
+        if running := self.lanes.running | self.ends.running | self.store.disk.changing:
             await asyncio.wait(running)
 
     async def idle(self) -> None:
         """Returns once no call is under way, and no driver is releasing what a claim had, but one that hangs; and no
         file is changed any more, which another gateway may have changed by then.
         """
-        while running := self.lanes.running | self.ends.running | self.store.changing:
+        while running := self.lanes.running | self.ends.running | self.store.disk.changing:
             await asyncio.wait(running)
 
     # the kubelet's calls
@@ -198,7 +198,7 @@ class NodeClaims:
         found = await self._read(asked)
         wanted = allocated(found, self.driver, asked)
         resources = await self.extended.asked(wanted)
-        damaged = self.store.damage(asked.uid)
+        damaged = self.store.doubts.damage(asked.uid)
         given = await self._given(wanted, record)
         new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods)
         new = replace(new, driver=self.driver).asking(resources)
@@ -312,12 +312,12 @@ class NodeClaims:
         if missing and not all_known(wanted, store.offerings):
             raise NotYet(f"{wanted}: {missing} isn't served yet", store.served)
         # Monitors get nothing that another claim may have.
-        doubt = "" if all(one.admin for one in wanted.results) else store.doubt_of(wanted.uid)
+        doubt = "" if all(one.admin for one in wanted.results) else store.doubts.why_not(wanted.uid)
         if doubt:
-            raise NotYet(f"{wanted}: {doubt}", store.doubt)
+            raise NotYet(f"{wanted}: {doubt}", store.doubts.why)
         record = store.records.get(wanted.uid)
         before = record.given if record is not None else ()
-        return chosen(wanted, store.offerings, had=store.damage(wanted.uid) is not None, before=before)
+        return chosen(wanted, store.offerings, had=store.doubts.damage(wanted.uid) is not None, before=before)
 
     # unprepare
 
@@ -326,7 +326,7 @@ class NodeClaims:
         if record is not None:
             await self._pods_end(record, frozenset(uid for uid, _ in record.pods), "end")
             await self.ends.end(record)
-        elif (damaged := self.store.damage(asked.uid)) is not None:
+        elif (damaged := self.store.doubts.damage(asked.uid)) is not None:
             await self.ends.end_damaged(damaged)
         return ()
 

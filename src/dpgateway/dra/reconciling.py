@@ -92,7 +92,7 @@ class Reconciling:
 
     def look_for_lost(self) -> None:
         """A resource has begun: claims whose records are lost may have devices of it."""
-        if self._store.lost:
+        if self._store.doubts.lost:
             self._wake.set()
 
     def _hint(self) -> None:
@@ -119,7 +119,7 @@ class Reconciling:
             await self._hinted.wait()
             self._hinted.clear()
             with contextlib.suppress(GatewayError, OSError):
-                there, before = await self._store.on_disk(self._seen), known
+                there, before = await self._store.disk.run(self._seen), known
                 known = there
                 shared = any(not one.extended for it in self._store.records.values() for one in it.given)
                 if shared and there is not None and there - (before or frozenset()):
@@ -138,7 +138,7 @@ class Reconciling:
         except (GatewayError, OSError) as error:
             self._complaint.say(str(error))
             if not self._pod_resources.exists:
-                self._store.kubelet_is_mute()
+                self._store.doubts.kubelet_is_mute()
             self._again += 1
             return backoff(self._again, pauses.doubtful, pauses.first)
         self._complaint.over()
@@ -157,10 +157,10 @@ class Reconciling:
 
     async def look(self) -> bool:
         """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
-        await self._store.look_for_damage()
+        await self._store.doubts.look_for_damage()
         before = self._recorded()
         found = await self._pod_resources.claims()
-        directories = await self._store.on_disk(self._seen)
+        directories = await self._store.disk.run(self._seen)
         ours = {
             (one.namespace, one.name): one
             for one in found.claims
@@ -172,12 +172,12 @@ class Reconciling:
         observed = without.keys() if found.pods else {*without, NO_PODS}
         self._missing = {key: since for key, since in self._missing.items() if key in observed}
         lost = await self._restored(without)
-        empty = not found.pods and await self._store.on_disk(self._empty)
+        empty = not found.pods and await self._store.disk.run(self._empty)
         refused: Exception | None = None
         if found.pods or empty or self._believed(NO_PODS):
             pools = {it.pool for key in lost for it in ours[key].devices if it.driver == self._claims.driver}
             try:
-                await self._store.missing("; ".join(lost.values()), pools)
+                await self._store.compared("; ".join(lost.values()), pools)
             except (GatewayError, OSError) as error:
                 refused = error
         # Whatever driver they are of: the records may be of an earlier driver's name.
@@ -187,7 +187,7 @@ class Reconciling:
         await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
         if refused is not None:  # only now: a full disk holds up no end
             raise refused
-        return bool(without or self._abandoned.stale or self._store.doubt.value)
+        return bool(without or self._abandoned.stale or self._store.doubts.why.value)
 
     def _recorded(self) -> frozenset[Key]:
         return frozenset((one.namespace, one.name) for one in self._store.records.values())
@@ -218,7 +218,7 @@ class Reconciling:
         """Makes the records of these claims again; returns why that can't be done, of which."""
         lost = {}
         for key, one in without.items():
-            if self._store.compared and not self._store.lost and not self._believed(key):
+            if self._store.doubts.compared and not self._store.doubts.lost and not self._believed(key):
                 continue
             try:
                 await self._restore(one)

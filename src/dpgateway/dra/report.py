@@ -69,7 +69,7 @@ class Reporting:
         return (
             parts.standing,
             parts.ownership.other,
-            parts.claims.store.doubt,
+            parts.claims.store.doubts.why,
             parts.publisher.state,
             parts.seen.failure,
             parts.server.away,
@@ -82,7 +82,7 @@ class Reporting:
         away, refused = parts.server.away.value, parts.claims.refused.value
         return {
             "slices": parts.publisher.state.value.failure or parts.seen.failure.value,
-            "doubt": parts.claims.store.doubt.value,
+            "doubt": parts.claims.store.doubts.why.value,
             "refused": "" if refused is None else refused[0],
             "api_server": "" if away is None else away[0],
         }

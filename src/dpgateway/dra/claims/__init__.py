@@ -6,5 +6,6 @@ files       the records on disk, one file for each claim
 holdings    the records as holdings of a resource
 choosing    the ids of a resource that an allocated claim gets
 staleness   whether a record's claim has ended without an Unprepare
-store       the records in memory, on disk, and told to the resources
+doubts      whether there may be claims without a record
+store       the records of all claims, and the resources that are told of them
 """

@@ -1,20 +1,32 @@
 """The records on disk: ``state_dir/dra/claims/<uid>.json``, one file for each claim.
 
 A file is replaced atomically, and its content is on the disk before its name (fsync): a record is never half written. A
-file that can't be read keeps its place: nothing that it may stand for is given away before a person has looked. Blocks,
-so it is used on a thread.
+file that can't be read keeps its place: nothing that it may stand for is given away before a person has looked.
+
+:class:`ClaimFiles` blocks, so it is used on a thread. :class:`ClaimDisk` does that for the event loop: a call fails
+after DISK, but what it has begun goes on. So the changes of one file wait for one another, even for those that nobody
+waits for any more: a change that took too long must not come after a later one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, record
 from dpgateway.kit.files import make_private, read, write
+from dpgateway.kit.tasks import KeyedLanes
+from dpgateway.kit.threads import Threads
 
+T = TypeVar("T")
+
+DISK = 5.0
+"""Seconds that the disk has to answer."""
 LARGEST = 1024 * 1024
 """Bytes of a record."""
 
@@ -86,3 +98,33 @@ class ClaimFiles:
         if not _UID.fullmatch(uid):
             raise OSError(f"expected a claim's uid of letters, digits and '-', found {uid!r}")
         return self.folder / f"{uid}.json"
+
+
+class ClaimDisk:
+    """The files as the event loop changes them."""
+
+    def __init__(self, files: ClaimFiles, threads: Threads) -> None:
+        self.files, self._threads, self._changes = files, threads, KeyedLanes("files of claim")
+
+    @property
+    def changing(self) -> frozenset[asyncio.Future[Any]]:
+        """The changes of files under way, also those that nobody waits for any more."""
+        return self._changes.running
+
+    async def write(self, one: ClaimRecord) -> None:
+        """Raises GatewayError, OSError."""
+        await self.change(one.uid, partial(self.files.write, one))
+
+    async def remove(self, uid: str) -> None:
+        """Raises GatewayError, OSError."""
+        await self.change(uid, partial(self.files.remove, uid))
+
+    async def change(self, uid: str, work: Callable[[], T]) -> T:
+        """What ``work`` returns, on a thread: it changes the claim's record or specs, after what is under way there.
+        Raises GatewayError, OSError; after a TimeoutError it may be done yet.
+        """
+        return await self._changes.within(uid, lambda: self._threads.call("claims", work, DISK), DISK, "the disk")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What ``work`` returns, on a thread. Raises GatewayError, and what it raises."""
+        return await self._threads.call_within("claims", work, DISK)
