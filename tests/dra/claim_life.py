@@ -15,8 +15,8 @@ from typing import Any
 from dpgateway import Allocation, Device
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.claims.records import ClaimRecord, Damaged
-from dpgateway.dra.preparing import Asked
 from dpgateway.dra.reconciling import Pauses, Reconciling
 from dpgateway.errors import DriverError
 from dpgateway.kit.threads import Threads

@@ -13,8 +13,8 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
-from dpgateway.dra.claims.reading import EXTENDED
-from dpgateway.dra.preparing import Asked, ClaimParts, NodeClaims
+from dpgateway.dra.claims.reading import EXTENDED, Asked
+from dpgateway.dra.preparing import ClaimParts, NodeClaims
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads

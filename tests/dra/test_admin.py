@@ -10,7 +10,7 @@ import pytest
 
 from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
-from dpgateway.dra.preparing import Asked
+from dpgateway.dra.claims.reading import Asked
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.waiting import until

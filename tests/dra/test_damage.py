@@ -11,7 +11,8 @@ import pytest
 
 from dpgateway import Allocation, Device
 from dpgateway.cluster.server import ApiServer
-from dpgateway.dra.preparing import Asked, NodeClaims
+from dpgateway.dra.claims.reading import Asked
+from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.specs import SpecKeeper

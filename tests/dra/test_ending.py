@@ -16,8 +16,8 @@ from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims import files
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.claims.records import ClaimRecord, Phase
-from dpgateway.dra.preparing import Asked
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated

@@ -348,7 +348,7 @@ async def test_a_claim_that_the_older_gateway_may_not_read_any_more_is_prepared_
     preparing = asyncio.create_task(node.prepare(node.allocate("c", "b")))
     await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
     make()
-    await until(lambda: older.front.claims.asked)
+    await until(lambda: older.front.claims.waits.asked)
     simulated.token = None
     assert (await preparing).devices
 

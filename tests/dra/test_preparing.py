@@ -11,7 +11,8 @@ import pytest
 
 from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
-from dpgateway.dra.preparing import Asked, Prepared
+from dpgateway.dra.claims.reading import Asked
+from dpgateway.dra.preparing import Prepared
 from dpgateway.errors import DriverError
 from dpgateway.model import hardware
 from dpgateway.resource.front import Unreleased
@@ -45,7 +46,7 @@ async def test_a_claim_of_a_pool_that_has_gone_to_the_device_plugin(node: ClaimN
     resource = Resource(lanes(), Device("a"), Device("b"))
     claims = await node.gateway(resource)
     before = await one(await claims.prepare([asked := node.allocate("c", "a")]))
-    claims.gone = lambda pool: "delete the pod" if pool == POOL else ""
+    claims.waits.gone = lambda pool: "delete the pod" if pool == POOL else ""
     assert await one(await claims.prepare([asked])) == before, "it has its device"
     assert "delete the pod" in await one(await claims.prepare([node.allocate("d", "b")]))
     assert node.records.keys() == {"c"}
@@ -108,7 +109,7 @@ async def test_a_gateway_that_ends_without_its_account_says_so(node: ClaimNode, 
     simulated.token = "another"  # noqa: S105  of a simulated server
     preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
     await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
-    claims.end()
+    claims.waits.end()
     found = await one(await preparing)
     assert "claim default/c" in found
     assert "this gateway is ending" in found
@@ -232,7 +233,7 @@ async def test_a_claim_that_waits_for_its_resource_holds_up_no_other_gateway(nod
     claims.store.elsewhere = lambda _: None
     preparing = asyncio.create_task(claims.prepare([asked]))
     await turns()
-    claims.ask(asked=True)
+    claims.waits.ask(asked=True)
     assert "isn't served yet" in await one(await preparing)
     await claims.idle()
 
@@ -250,7 +251,7 @@ class Moved:
         self.node.journals[NAME] = {"a": given}
         claims = await self.node.gateway(boot="boot-2", patience=IN_VAIN)
         claims.store.drop(NAME)
-        claims.gone = lambda pool: "delete the pod" if pool == POOL else ""
+        claims.waits.gone = lambda pool: "delete the pod" if pool == POOL else ""
         claims.store.elsewhere = lambda name: resource.granting if name == NAME else None
         return await one(await claims.prepare([self.asked]))
 

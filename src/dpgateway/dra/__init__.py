@@ -8,6 +8,7 @@ handover     one gateway hands the driver over to the next, while both run
 service      the socket that the kubelet calls
 health       how devices are, for the status of their pods
 preparing    claims prepared for the kubelet
+waiting      what a claim waits for before it is prepared
 reconciling  claims compared with the kubelet and the API server
 abandoned    claims that nobody ends
 extended     the extended resource by which a pod asked for the devices of its claim

@@ -209,12 +209,12 @@ class DraFront:
 
     def told_to_end(self) -> None:
         """The process was told to end; it may serve on until another gateway has taken over."""
-        self.claims.end()
+        self.claims.waits.end()
 
     def ending(self) -> None:
         """The process is about to end: its slices stay, and the kubelet turns to a successor."""
         self.members.frozen = True
-        self.claims.end()
+        self.claims.waits.end()
         self.instance.ending()
 
     async def drain(self, grace: float) -> None:

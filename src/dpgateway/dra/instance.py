@@ -93,7 +93,7 @@ class DriverInstance:
             made = Service(self._root, self._driver, self._claims, self._health, _log)
             await made.open()
             self._service = made
-        self._claims.ask(asked=False)
+        self._claims.waits.ask(asked=False)
         self._service.answering.set(HERE)
         self._handover.serves(self._service.socket)
         if self._registration is None:
@@ -169,7 +169,7 @@ class DriverInstance:
             await self._handover.asked.wait()
             if await self._rests():
                 return
-            self._claims.ask(asked=False)
+            self._claims.waits.ask(asked=False)
             self._answer_from(HERE)
             _log.warning("a newer gateway has asked for %s, but a claim is under way for long", self._driver)
             self._handover.refuse()
@@ -178,7 +178,7 @@ class DriverInstance:
     async def _rests(self) -> bool:
         """Holds new calls back, and waits for the others' end."""
         self._answer_from(NOBODY)
-        self._claims.ask(asked=True)
+        self._claims.waits.ask(asked=True)
         try:
             async with asyncio.timeout(RESTING):
                 await self._claims.idle()

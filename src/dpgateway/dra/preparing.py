@@ -9,17 +9,15 @@ from its record, unless the API server says that it was allocated anew. What is 
 
 - Calls of one claim come one after the other (a lane), and go on if the kubelet stops waiting, after 45 s: its next
   call joins them. Those of different claims don't wait for one another.
-- The kubelet asks again only 45 to 85 s after a refusal (seen on 1.37). So a Prepare waits up to PATIENCE for a device
-  that another claim has: of a pod that was deleted by force the scheduler gives it away before the claim has ended.
+- A Prepare waits for what may come soon, rather than being refused (``waiting``).
 - Unprepare is answered once the driver has released the devices (``ending``).
 - Unprepare of a claim without a record succeeds, whatever the API server says of it: it needs no API server.
-- While a record is damaged, no other claim gets devices (``claims.store``).
+- While a record is damaged, no other claim gets devices (``claims.doubts``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -28,15 +26,16 @@ from functools import partial
 from typing import NamedTuple
 
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
-from dpgateway.dra.claims.choosing import NotYet, OfferedElsewhere, Offering, all_known, chosen, same
+from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.dra.claims.choosing import OfferedElsewhere, Offering, same
 from dpgateway.dra.claims.files import ClaimDisk, ClaimFiles
-from dpgateway.dra.claims.reading import Allocated, allocated
-from dpgateway.dra.claims.records import ClaimRecord, Given, Phase, is_of_claim
+from dpgateway.dra.claims.reading import Asked, allocated
+from dpgateway.dra.claims.records import ClaimRecord, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
 from dpgateway.dra.extended import ExtendedResources
 from dpgateway.dra.giving import ClaimGrants
+from dpgateway.dra.waiting import PATIENCE, ClaimWaits
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
@@ -44,21 +43,8 @@ from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.node.sandboxes import END_WITHIN, Running, outlasting
 
-PATIENCE = 40.0
-"""Seconds that a call waits for the driver, or for another claim's end. The kubelet waits 45
-(pkg/kubelet/cm/dra/plugin)."""
 SOON = 2.0
 """Seconds that the API server has to say whether a prepared claim is allocated as it was."""
-AGAIN = 0.5
-"""Seconds until an API server that doesn't accept the account is asked again."""
-
-
-class Asked(NamedTuple):
-    """A claim as the kubelet names it."""
-
-    namespace: str
-    name: str
-    uid: str
 
 
 class ClaimParts(NamedTuple):
@@ -88,7 +74,7 @@ class NodeClaims:
 
     def __init__(self, driver: str, parts: ClaimParts, boot: str, patience: float = PATIENCE) -> None:
         """``boot``: the node's boot id."""
-        self.driver, self.boot, self.parts, self._patience = driver, boot, parts, patience
+        self.driver, self.boot, self.parts = driver, boot, parts
         self._log, self._server = parts.log, parts.server
         self.store = ClaimStore(ClaimDisk(parts.files, parts.threads), boot, parts.left, parts.log)
         self.ends = ClaimEnds(self.store, parts.specs, boot, patience, parts.log)
@@ -97,17 +83,13 @@ class NodeClaims:
         """The kubelet's calls, a claim each."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         """Why the last claim that wanted devices got none, and since when on the monotonic clock."""
-        self.asked = False
-        """Whether another gateway has asked for the claims: then no call waits for a resource."""
-        self._told = False
-        """Whether this gateway was told to end."""
         self.extended = ExtendedResources(parts.server)
-        self.gone: Callable[[str], str] = lambda _: ""
-        """Why the devices of a pool aren't offered by DRA any more, and what to do; empty if they are."""
         self.elsewhere: Callable[[], Mapping[str, OfferedElsewhere]] = dict
         """The resources that another front serves."""
         self.running: Running = _nobody_knows
         """Tells which pods run."""
+        self.waits = ClaimWaits(self.store, parts.server, patience)
+        """What calls wait for."""
         self._grants = ClaimGrants(self.store, parts.specs)
 
     async def load(self) -> None:
@@ -137,16 +119,6 @@ class NodeClaims:
         self.ends.rest()
         if running := self.lanes.running:
             await asyncio.wait(running, timeout=seconds)
-
-    def ask(self, *, asked: bool) -> None:
-        """Another gateway has asked for the claims, or is refused."""
-        self.asked = asked
-        self.store.served.notify()
-
-    def end(self) -> None:
-        """This gateway is told to end."""
-        self._told = True
-        self.store.served.notify()
 
     async def turned_over(self) -> None:
         """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
@@ -195,13 +167,18 @@ class NodeClaims:
             record = None
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
-        found = await self._read(asked)
-        wanted = allocated(found, self.driver, asked)
-        resources = await self.extended.asked(wanted)
-        damaged = self.store.doubts.damage(asked.uid)
-        given = await self._given(wanted, record)
-        new = ClaimRecord(asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods)
-        new = replace(new, driver=self.driver).asking(resources)
+        wanted = allocated(await self.waits.read(asked), self.driver, asked)
+        resources = await self.extended.asked(wanted) if wanted.classes else {}
+        damaged, given = self.store.doubts.damage(asked.uid), await self.waits.devices(wanted, record)
+        if given is None:  # its record was lost, and has been made again meanwhile
+            return await self._prepare(asked)
+
+        # No await since the choice: the record reserves the ids.
+        new = ClaimRecord(
+            asked.uid, asked.namespace, asked.name, Phase.PREPARING, self.boot, given, wanted.pods, driver=self.driver
+        )
+        if resources:
+            new = new.asking(resources)
         try:
             await self.store.write(new)
             for one in new.given:
@@ -240,84 +217,6 @@ class NodeClaims:
         if not same(record.given, now):
             return None
         return replace(record, pods=tuple(dict.fromkeys((*record.pods, *now.pods))))
-
-    async def _read(self, asked: Asked) -> Object | None:
-        """The claim at the API server; None if it isn't there. A server that has just started may know no accounts yet,
-        so it is asked again; but the pod of a gateway that ends may be gone, and with it its account. Raises
-        GatewayError.
-        """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._patience
-        while True:
-            version = self.store.served.version
-            try:
-                return await self._server.get(ObjectKind.CLAIM, asked.name, asked.namespace, patience=end - loop.time())
-            except ClusterError as error:
-                if error.status != UNAUTHORIZED or loop.time() >= end:
-                    raise
-                if self._told or self.asked:
-                    text = (
-                        f"claim {asked.namespace}/{asked.name}: this gateway is ending and may not read claims any "
-                        "more, as when its pod was deleted by force; once the kubelet asks again, the next gateway "
-                        f"answers: {error}"
-                    )
-                    raise RequestError(text) from error
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN):
-                    await self.store.served.wait(version)
-
-    async def _given(self, wanted: Allocated, record: ClaimRecord | None) -> tuple[Given, ...]:
-        """The ids for each request of the claim. What it had before the node's boot, or in an attempt that failed, it
-        has again, wherever that is served now. Raises RequestError.
-        """
-        if record is not None and same(record.given, wanted):
-            await self._served(wanted, record.given)
-            return record.given
-        if why := next(filter(None, (self.gone(one.pool) for one in wanted.results)), ""):
-            raise RequestError(f"{wanted}: {why}")
-        return await self._free(wanted)
-
-    async def _served(self, wanted: Allocated, given: Iterable[Given]) -> None:
-        """Returns once the resources of these are served. Raises RequestError."""
-        end = asyncio.get_running_loop().time() + self._patience
-        while missing := next((one.resource for one in given if not self.store.serves(one.resource)), ""):
-            refusal = RequestError(f"{wanted}: {missing} isn't served yet")
-            if self.asked:
-                raise refusal
-            try:
-                async with asyncio.timeout_at(end):
-                    await self.store.served.wait(self.store.served.version)
-            except TimeoutError:
-                raise refusal from None
-
-    async def _free(self, wanted: Allocated) -> tuple[Given, ...]:
-        """The ids for each request of the claim, once they are free. Raises RequestError."""
-        end = asyncio.get_running_loop().time() + self._patience
-        while True:
-            if self.store.recalled == wanted.uid:
-                raise RequestError(f"{wanted}: its record was lost, and is being made again")
-            try:
-                return self._chosen(wanted)
-            except NotYet as error:
-                try:
-                    async with asyncio.timeout_at(end):
-                        await error.news.wait(error.news.version)
-                except TimeoutError:
-                    raise error from None
-
-    def _chosen(self, wanted: Allocated) -> tuple[Given, ...]:
-        """The ids for each request of the claim. Raises RequestError; NotYet if that may change."""
-        store = self.store
-        missing = ", ".join(sorted(store.expected - store.offerings.keys()))
-        if missing and not all_known(wanted, store.offerings):
-            raise NotYet(f"{wanted}: {missing} isn't served yet", store.served)
-        # Monitors get nothing that another claim may have.
-        doubt = "" if all(one.admin for one in wanted.results) else store.doubts.why_not(wanted.uid)
-        if doubt:
-            raise NotYet(f"{wanted}: {doubt}", store.doubts.why)
-        record = store.records.get(wanted.uid)
-        before = record.given if record is not None else ()
-        return chosen(wanted, store.offerings, had=store.doubts.damage(wanted.uid) is not None, before=before)
 
     # unprepare
 

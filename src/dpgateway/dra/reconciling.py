@@ -28,7 +28,7 @@ from typing import NamedTuple
 from dpgateway.cluster.server import ObjectKind
 from dpgateway.dra.abandoned import AbandonedClaims
 from dpgateway.dra.claims.choosing import chosen
-from dpgateway.dra.claims.reading import Allocated, allocated
+from dpgateway.dra.claims.reading import Asked, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.claims.staleness import NodeEvidence
 from dpgateway.dra.preparing import NodeClaims
@@ -228,34 +228,31 @@ class Reconciling:
         return lost
 
     async def _restore(self, one: ListedClaim) -> None:
-        """Makes the record of a claim from the kubelet's answer and the API server's. Raises GatewayError."""
-        driver, store = self._claims.driver, self._store
-        found = await self._claims.parts.server.get(ObjectKind.CLAIM, one.name, one.namespace)
+        """Makes the record of a claim from the kubelet's answer and the API server's. A kubelet that has started asks
+        again for the claims of pods that run: a call that waits is answered from the record. Raises GatewayError.
+        """
+        claims, driver, store = self._claims, self._claims.driver, self._store
+        found = await claims.parts.server.get(ObjectKind.CLAIM, one.name, one.namespace)
         uid = str(found["metadata"]["uid"]) if found is not None else ""
-        wanted = allocated(found, driver, (one.namespace, one.name, uid))
-        ours = {(it.pool, it.device): it.cdi for it in one.devices if it.driver == driver}
-        if not ours.keys() <= {(it.pool, it.device) for it in wanted.results}:
+        wanted = allocated(found, driver, Asked(one.namespace, one.name, uid))
+        cdi = {(it.pool, it.device): it.cdi for it in one.devices if it.driver == driver}
+        if not cdi.keys() <= {(it.pool, it.device) for it in wanted.results}:
             raise RequestError(f"{wanted} is allocated to other devices at the API server")
-        # A kubelet that has started asks again for the claims of pods that run, and its call waits for just this.
-        with store.recalling(uid):
-            await asyncio.shield(self._claims.lanes.call(uid, partial(self._recall, wanted, ours)))
-        if uid in store.records:
-            self._log.warning("made the record of %s again: it was lost", wanted)
-
-    async def _recall(self, wanted: Allocated, cdi: Mapping[Key, tuple[str, ...]]) -> None:
-        """Writes the record of a claim that the kubelet has prepared. ``cdi``: by pool and device."""
-        if wanted.uid in self._store.records:
+        resources = await claims.extended.asked(wanted)
+        if uid in store.records:  # a call has prepared it meanwhile
             return
-        given, resources = [], await self._claims.extended.asked(wanted)
-        others = self._claims.elsewhere()
-        for one in chosen(wanted, {**others, **self._store.offerings}, had=True):
-            names = [name for device, _ in one.devices for name in cdi.get((one.pool, device), ())]
-            if one.resource not in self._store.offerings:
-                self._store.recall(one.resource, others[one.resource].recalled(one.ids))
-            given.append(replace(one, cdi=tuple(dict.fromkeys(names))))
-        key, claims = (wanted.uid, wanted.namespace, wanted.name), self._claims
-        new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=claims.driver)
-        await self._store.write(new.asking(resources), recalled=True)
+
+        # No await until the record reserves the ids.
+        given, others = [], claims.elsewhere()
+        for it in chosen(wanted, {**others, **store.offerings}, had=True):
+            names = [name for device, _ in it.devices for name in cdi.get((it.pool, device), ())]
+            if it.resource not in store.offerings:
+                store.recall(it.resource, others[it.resource].recalled(it.ids))
+            given.append(replace(it, cdi=tuple(dict.fromkeys(names))))
+        key = uid, one.namespace, one.name
+        new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=driver)
+        await store.write(new.asking(resources), recalled=True)
+        self._log.warning("made the record of %s again: it was lost", wanted)
 
     # records with their claims
 
@@ -271,8 +268,8 @@ class Reconciling:
                 continue
             found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
             with contextlib.suppress(RequestError):
-                key = record.namespace, record.name, record.uid
-                pods = tuple(dict.fromkeys((*record.pods, *allocated(found, self._claims.driver, key).pods)))
+                now = allocated(found, self._claims.driver, Asked(record.namespace, record.name, record.uid))
+                pods = tuple(dict.fromkeys((*record.pods, *now.pods)))
                 await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
 
     async def _note(self, record: ClaimRecord, pods: tuple[tuple[str, str], ...]) -> None:

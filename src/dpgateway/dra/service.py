@@ -20,8 +20,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.health import HEALTH_SERVICES, HealthStreams
-from dpgateway.dra.preparing import Asked, NodeClaims, Prepared
+from dpgateway.dra.preparing import NodeClaims, Prepared
 from dpgateway.dra.wire import dra_pb2 as wire
 from dpgateway.errors import KubeletError, encodable
 from dpgateway.kit import unix

@@ -61,7 +61,7 @@ class NodeSwitch:
         self.jitter = random.uniform(0.2, 1.0)  # noqa: S311  of each node, and never 0: groups leave one after the other
         self._claims = AllocatedClaims(front.server, front.us.driver, front.claims.store)
         front.members.offers = lambda name: self.offers(name, front.name)
-        front.switches, front.owned, front.claims.gone = self.status, self._owned, self._gone
+        front.switches, front.owned, front.claims.waits.gone = self.status, self._owned, self._gone
         front.publisher.leaving = self._leave
         for value in (facts.facts, front.publisher.state):
             value.subscribe(self.look)

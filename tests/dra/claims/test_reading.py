@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dpgateway.dra.claims.reading import EXTENDED, Result, allocated, parameters
+from dpgateway.dra.claims.reading import EXTENDED, Asked, Result, allocated, parameters
 from dpgateway.errors import RequestError
 
 DRIVER = "dra.example.com"
-ASKED = "default", "c", "uid-1"
+ASKED = Asked("default", "c", "uid-1")
 VALID = {"apiVersion": "dpgateway/v1alpha1", "kind": "Parameters"}
 CLASS, CLAIM = "FromClass", "FromClaim"
 
@@ -89,7 +89,7 @@ def config(options: Any, *requests: str, source: str = CLASS, driver: str = DRIV
 def found(*configs: Any, request: str = "r") -> Any:
     result = {"request": request, "driver": DRIVER, "pool": "n1", "device": "a"}
     status = {"allocation": {"devices": {"results": [result], "config": configs}}}
-    wanted = allocated({"metadata": {"uid": "1"}, "status": status}, DRIVER, ("default", "c", "1"))
+    wanted = allocated({"metadata": {"uid": "1"}, "status": status}, DRIVER, Asked("default", "c", "1"))
     return dict(parameters(wanted, wanted.results[0]))
 
 
@@ -149,5 +149,5 @@ def test_parameters_that_are_no_mapping() -> None:
 def test_what_is_wrong_in_parameters_concerns_no_other_reading() -> None:
     """A record isn't stale because its claim's parameters can't be read any more."""
     status = {"allocation": {"devices": {"results": [], "config": [config([1])]}}}
-    assert allocated({"metadata": {"uid": "1"}, "status": status}, DRIVER, ("default", "c", "1")).results == ()
+    assert allocated({"metadata": {"uid": "1"}, "status": status}, DRIVER, Asked("default", "c", "1")).results == ()
     assert Result("r", "n1", "a").alternative == ""

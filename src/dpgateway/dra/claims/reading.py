@@ -31,6 +31,14 @@ Parameters = Mapping[str, Any]
 NO_PARAMETERS: Parameters = MappingProxyType({})
 
 
+class Asked(NamedTuple):
+    """A claim as the kubelet names it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class Result(NamedTuple):
     """One device that the scheduler allocated."""
 
@@ -67,8 +75,8 @@ class Allocated(NamedTuple):
         return f"claim {self.namespace}/{self.name}"
 
 
-def allocated(claim: Mapping[str, Any] | None, driver: str, asked: tuple[str, str, str]) -> Allocated:
-    """The allocation of the claim that the kubelet asked for by namespace, name and uid. Raises RequestError."""
+def allocated(claim: Mapping[str, Any] | None, driver: str, asked: Asked) -> Allocated:
+    """The claim's allocation. Raises RequestError."""
     namespace, name, uid = asked
     if claim is None:
         raise RequestError(f"claim {namespace}/{name} isn't there any more")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from dpgateway.dra.claims.reading import allocated
+from dpgateway.dra.claims.reading import Asked, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.errors import RequestError
 
@@ -51,7 +51,7 @@ def given_up(record: ClaimRecord, claim: Mapping[str, Any] | None, driver: str) 
     """
     try:
         # A claim of an earlier driver's name has no devices of the present one.
-        now = allocated(claim, record.driver or driver, (record.namespace, record.name, record.uid))
+        now = allocated(claim, record.driver or driver, Asked(record.namespace, record.name, record.uid))
     except RequestError as error:
         return str(error)
     had = {(one.pool, device, share) for one in record.given for device, share in one.devices}

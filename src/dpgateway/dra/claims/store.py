@@ -14,9 +14,8 @@ records or the doubts change (``doubts``), depends on where it is:
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -51,8 +50,6 @@ class ClaimStore:
         self._unwritten: set[str] = set()
         self.gone: frozenset[str] = frozenset()
         """The claims, by uid, whose pods are gone for the scheduler, but may still have running containers."""
-        self.recalled = ""
-        """The claim, by uid, whose record is being made again: a call that waits for that gives way."""
         self.by_resource: dict[str, Usage] = {}
         """What claims hold of each resource that is offered, or that a claim has devices of."""
         self.expected: set[str] = set()
@@ -143,17 +140,6 @@ class ClaimStore:
         self._remembered[resource] = {**self._remembered.get(resource, {}), **given}
         self.usage(resource)
 
-    @contextlib.contextmanager
-    def recalling(self, uid: str) -> Iterator[None]:
-        """The claim's record is being made again meanwhile."""
-        self.recalled = uid
-        self.doubts.why.notify()
-        self.served.notify()
-        try:
-            yield
-        finally:
-            self.recalled = ""
-
     def serves(self, resource: str) -> bool:
         """Whether it has listed, on whichever front. Raises RequestError if it isn't configured."""
         if (offering := self.offerings.get(resource)) is not None:
@@ -189,14 +175,17 @@ class ClaimStore:
         self.served.notify()
 
     async def write(self, new: ClaimRecord, *, recalled: bool = False) -> None:
-        """Reserves the ids in the same step of the event loop. ``recalled``: the drivers have given them before. Raises
-        RequestError: what isn't on disk isn't done.
+        """Reserves the ids in the same step of the event loop. ``recalled``: the record was lost, and the drivers have
+        given the ids before. Raises RequestError: what isn't on disk isn't done.
         """
         self.records[new.uid] = new
         if new.phase is Phase.ENDING:  # owed to the drivers before it counts as free
             for resource in {one.resource for one in new.given} - self.offerings.keys() - self.expected:
                 self.untold(new, resource)
         self._tell(recalled=recalled)
+        if recalled:  # a call for the claim may wait for the end of a doubt, or for its resource
+            self.doubts.why.notify()
+            self.served.notify()
         try:
             await self._write(new)
         except OSError as error:
