@@ -84,6 +84,11 @@ class ClaimRecord:
         return f"claim {self.namespace}/{self.name}"
 
     @property
+    def resources(self) -> frozenset[str]:
+        """The names of the resources that it has devices of."""
+        return frozenset([one.resource for one in self.given])
+
+    @property
     def status(self) -> ClaimStatus:
         given = tuple(
             GivenStatus(part.request, part.resource, part.ids, tuple(name for name, _ in part.devices), part.admin)

@@ -80,7 +80,7 @@ class ClaimStore:
         if not self.doubts.loaded:
             found, _ = await self.disk.run(self.disk.files.all)
             await self._remember(found)
-            names = {given.resource for one in found for given in one.given} - self.expected
+            names = frozenset[str]().union(*[one.resources for one in found]) - self.expected
             empty = ClaimHoldings(boot=self._boot)
             self._leave({name: replace(empty, resource=name).told(found, recalled=True) for name in names})
         self.doubts.look_at_others()
@@ -92,15 +92,16 @@ class ClaimStore:
         await self._remember(found)
         self.records = {one.uid: one for one in found}
         self.doubts.load(damaged, compared=compared)
-        for name in {given.resource for one in found for given in one.given}:
-            self.usage(name)
+        for one in found:
+            for name in one.resources:
+                self.usage(name)
         self._tell(recalled=True)
 
     async def _remember(self, found: Iterable[ClaimRecord]) -> None:
         """Reads the journals of the resources that these claims have devices of: the hardware may be offered under
         another name by now. Raises GatewayError.
         """
-        for name in sorted({given.resource for one in found for given in one.given}):
+        for name in sorted(frozenset[str]().union(*[one.resources for one in found])):
             try:
                 self._remembered[name] = await self.disk.run(partial(self.journal, name))
             except (KubeletError, OSError) as error:
@@ -117,7 +118,7 @@ class ClaimStore:
         """What claims hold of the resource, kept up to date."""
         if resource not in self.by_resource:
             self.by_resource[resource] = Usage(ClaimHoldings(resource=resource, boot=self._boot))
-            self._tell(resource, recalled=True)
+            self._tell((resource,), recalled=True)
         return self.by_resource[resource]
 
     def untold(self, old: ClaimRecord, resource: str) -> frozenset[str] | None:
@@ -158,7 +159,7 @@ class ClaimStore:
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""
         self.offerings[resource], self.by_resource[resource] = offering, offering.usage
-        self._tell(resource, recalled=True)
+        self._tell((resource,), recalled=True)
         self.doubts.look_at_others()
         self.served.notify()
 
@@ -168,7 +169,7 @@ class ClaimStore:
         """
         self.expected.discard(resource)
         gone = self.offerings.pop(resource, None)
-        self._tell(resource)
+        self._tell((resource,))
         self.doubts.look_at_others()
         if gone is not None:
             gone.usage.notify()
@@ -178,11 +179,11 @@ class ClaimStore:
         """Reserves the ids in the same step of the event loop. ``recalled``: the record was lost, and the drivers have
         given the ids before. Raises RequestError: what isn't on disk isn't done.
         """
-        self.records[new.uid] = new
+        before, self.records[new.uid] = self.records.get(new.uid), new
         if new.phase is Phase.ENDING:  # owed to the drivers before it counts as free
-            for resource in {one.resource for one in new.given} - self.offerings.keys() - self.expected:
+            for resource in new.resources - self.offerings.keys() - self.expected:
                 self.untold(new, resource)
-        self._tell(recalled=recalled)
+        self._tell(new.resources if before is None else new.resources | before.resources, recalled=recalled)
         if recalled:  # a call for the claim may wait for the end of a doubt, or for its resource
             self.doubts.why.notify()
             self.served.notify()
@@ -203,7 +204,7 @@ class ClaimStore:
         self.records.pop(old.uid, None)
         self._unwritten.discard(old.uid)
         self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
-        self._tell()
+        self._tell(old.resources)
         try:
             await self.disk.remove(old.uid)
         except (GatewayError, OSError) as error:
@@ -226,16 +227,25 @@ class ClaimStore:
             self.gone = uids
             self._tell()
 
-    def _tell(self, only: str = "", *, recalled: bool = False) -> None:
-        """Tells the resources what their claims hold now. ``only``: one of them."""
+    def _tell(self, names: Iterable[str] | None = None, *, recalled: bool = False) -> None:
+        """Tells the resources of these names, or all, what their claims hold now."""
         if not self.doubts.loaded:
             return
         claims, doubt = self.records.values(), self.doubts.why.value
-        for name, usage in self.by_resource.items():
-            if only in ("", name) and isinstance(value := usage.value, ClaimHoldings):
+        for name in self.by_resource if names is None else self.by_resource.keys() & names:
+            usage, offering = self.by_resource[name], self.offerings.get(name)
+            if isinstance(value := usage.value, ClaimHoldings):
                 usage.set(value.told(claims, doubt, self.gone, recalled=recalled))
+            # In the same step it is excluded in the resource's pool, so that no other claim there is refused for it.
+            if offering is not None:
+                offering.granting.inventory.use()
         self._leave({name: one.value for name, one in self.by_resource.items() if name not in self.offerings})
 
-    def _leave(self, left: Mapping[str, InUse]) -> None:
-        known = {name: in_use.remembered(self._remembered.get(name, {})) for name, in_use in left.items()}
-        self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
+    def _leave(self, holdings: Mapping[str, InUse]) -> None:
+        left = {}
+        for name, in_use in holdings.items():
+            known = in_use.remembered(self._remembered.get(name, {}))
+            if known.last_known:
+                left[name] = known
+        if left or self._left.value:
+            self._left.set(left)

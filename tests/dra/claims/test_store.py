@@ -1,0 +1,99 @@
+"""The records, and what the resources of their claims are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.dra.claims.files import ClaimDisk, ClaimFiles
+from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
+from dpgateway.dra.claims.store import ClaimStore, Left
+from dpgateway.errors import RequestError
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.resource.pools import Pool
+from tests.dra.claim_node import BOOT, LOG, ClaimedResource, lanes
+from tests.support.resources import NAME
+
+OTHER = "example.com/other"
+BOARD = Device("a", hardware=("board",))
+
+
+class Unfollowed(ClaimedResource):
+    """Its own task hasn't followed what claims hold yet."""
+
+    def _follow(self) -> None:
+        pass
+
+
+def claim(resource: str = NAME) -> ClaimRecord:
+    given = Given("r", resource, "n1", (("a", ""),), ("a",))
+    return ClaimRecord("uid-1", "default", "c", Phase.PREPARING, BOOT, (given,))
+
+
+@pytest.fixture
+def left() -> Left:
+    return Observable({})
+
+
+@pytest.fixture
+async def store(tmp_path: Path, left: Left) -> ClaimStore:
+    files = ClaimFiles(tmp_path)
+    made = ClaimStore(ClaimDisk(files, Threads()), BOOT, left, LOG)
+    (tmp_path / "dra").mkdir()
+    files.completed()
+    await made.load()
+    return made
+
+
+@pytest.fixture
+async def pool(store: ClaimStore) -> dict[str, ClaimedResource]:
+    """Two resources of one pool, with the same board."""
+    found, pool = dict[str, ClaimedResource](), Pool()
+    for name in (NAME, OTHER):
+        found[name] = Unfollowed(lanes(), BOARD, name=name)
+    for name, resource in found.items():
+        store.add(name, resource)
+        resource.inventory.join(pool)
+    return found
+
+
+async def test_a_record_takes_its_hardware_from_the_pool_in_the_same_step(
+    store: ClaimStore, pool: dict[str, ClaimedResource]
+) -> None:
+    """Else a claim of the other resource would choose the board, and be refused by its grant."""
+    steps = store.write(claim())
+    steps.send(None)
+    assert "held as example.com/thing" in pool[OTHER].inventory.ledger.excluded("a")
+    steps.close()
+
+
+async def test_the_end_of_a_record_frees_its_hardware(store: ClaimStore, pool: dict[str, ClaimedResource]) -> None:
+    await store.write(claim())
+    await store.forget(claim())
+    assert pool[OTHER].inventory.ledger.excluded("a") == ""
+
+
+async def test_what_another_front_offers_by_now_is_left_to_the_pools(
+    store: ClaimStore, pool: dict[str, ClaimedResource], left: Left
+) -> None:
+    await store.write(claim())
+    assert left.value == {}
+    store.drop(NAME)
+    assert {name: it.last_known for name, it in left.value.items()} == {NAME: frozenset("a")}
+    await store.forget(claim())
+    assert left.value == {}
+
+
+async def test_a_record_is_written_once_the_disk_can(store: ClaimStore, tmp_path: Path) -> None:
+    """The comparison with the kubelet's claims does it."""
+    store.usage(NAME)
+    folder = tmp_path / "dra" / "claims"
+    folder.rename(tmp_path / "away")
+    with pytest.raises(RequestError, match="can't be written"):
+        await store.write(claim())
+    (tmp_path / "away").rename(folder)
+    await store.compared("")
+    assert [path.stem for path in folder.glob("*.json")] == ["uid-1"]
