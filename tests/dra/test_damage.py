@@ -97,7 +97,7 @@ async def test_it_ends_with_its_claim(damaged: Damaged) -> None:
 async def test_the_claim_itself_may_be_prepared_again(damaged: Damaged) -> None:
     claims = await damaged.gateway()
     assert len(await one(await claims.prepare([damaged.asked]))) == 1
-    assert claims.store.doubts.damaged == ()
+    assert claims.store.doubts.damaged == {}
     assert damaged.node.records["c"]["phase"] == "prepared"
     assert damaged.resource.lanes.released == []
     assert len(await one(await claims.prepare([damaged.node.allocate("d", "b")]))) == 1

@@ -16,13 +16,12 @@ from dpgateway.dra.preparing import Prepared
 from dpgateway.errors import DriverError
 from dpgateway.model import hardware
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.use import Used
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME
 from tests.support.time import hurry
-from tests.support.waiting import turns, until
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -42,16 +41,6 @@ async def test_a_claim_gets_its_device_by_a_cdi_name(node: ClaimNode) -> None:
     assert node.records["c"]["phase"] == "prepared"
 
 
-async def test_a_claim_of_a_pool_that_has_gone_to_the_device_plugin(node: ClaimNode) -> None:
-    resource = Resource(lanes(), Device("a"), Device("b"))
-    claims = await node.gateway(resource)
-    before = await one(await claims.prepare([asked := node.allocate("c", "a")]))
-    claims.waits.gone = lambda pool: "delete the pod" if pool == POOL else ""
-    assert await one(await claims.prepare([asked])) == before, "it has its device"
-    assert "delete the pod" in await one(await claims.prepare([node.allocate("d", "b")]))
-    assert node.records.keys() == {"c"}
-
-
 async def test_the_second_answer_is_the_first(node: ClaimNode) -> None:
     resource = Resource(lanes("prepare"), Device("a"))
     claims = await node.gateway(resource)
@@ -69,51 +58,6 @@ async def test_another_gateway_answers_without_an_api_server(node: ClaimNode, si
     resource = Resource(lanes(), Device("a"))
     assert await (await node.gateway(resource)).prepare([asked]) == first
     assert resource.lanes.allocated == []
-
-
-async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode) -> None:
-    """The scheduler gives it away once the pod that had it was deleted by force."""
-    resource = Resource(lanes(), Device("a"))
-    claims = await node.gateway(resource)
-    other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]})
-    resource.inventory.exclusion.exclude([other])
-    preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
-    await turns(200)
-    assert not preparing.done()
-    assert node.records == {}
-    resource.inventory.exclusion.exclude([])
-    assert (await one(await preparing))[0].device == "a"
-
-
-async def test_hardware_that_another_name_keeps_is_not_given(node: ClaimNode) -> None:
-    resource = Resource(lanes(), Device("a"))
-    claims = await node.gateway(resource, patience=IN_VAIN)
-    other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]}, holders={"x": "d/p"})
-    resource.inventory.exclusion.exclude([other])
-    assert "held as example.com/other by d/p" in await one(await claims.prepare([node.allocate("c", "a")]))
-
-
-async def test_an_account_that_is_refused_for_a_moment(node: ClaimNode, simulated: Simulated) -> None:
-    """An API server that has just started knows no accounts yet."""
-    claims = await node.gateway(Resource(lanes(), Device("a")))
-    simulated.token = "another"  # noqa: S105  of a simulated server
-    preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
-    await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
-    simulated.token = None
-    assert (await one(await preparing))[0].device == "a"
-
-
-async def test_a_gateway_that_ends_without_its_account_says_so(node: ClaimNode, simulated: Simulated) -> None:
-    """Its pod was deleted by force, and its token is no good any more."""
-    claims = await node.gateway(Resource(lanes(), Device("a")))
-    simulated.token = "another"  # noqa: S105  of a simulated server
-    preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
-    await until(lambda: simulated.asked.count("GET resourceclaims c") > 2)
-    claims.waits.end()
-    found = await one(await preparing)
-    assert "claim default/c" in found
-    assert "this gateway is ending" in found
-    assert "status 401" in found
 
 
 async def test_a_claim_that_was_allocated_anew_keeps_what_it_had_before(node: ClaimNode) -> None:
@@ -184,17 +128,6 @@ def allocate_anew(node: ClaimNode, device: str) -> None:
     node.store.update(("resourceclaims", "default", "c"), change)
 
 
-async def test_a_new_claim_waits_for_an_api_server_that_is_away(node: ClaimNode, simulated: Simulated) -> None:
-    claims = await node.gateway(Resource(lanes(), Device("a")))
-    asked = node.allocate("c", "a")
-    await simulated.down()
-    call = asyncio.create_task(claims.prepare([asked]))
-    await until(lambda: node.server.up is False)
-    await simulated.up()
-    (answer,) = await one(await call)
-    assert answer.device == "a"
-
-
 async def test_after_a_boot_it_is_prepared_anew(node: ClaimNode) -> None:
     asked = node.allocate("c", "a")
     await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
@@ -212,30 +145,6 @@ async def test_a_claim_that_fails_after_a_boot_keeps_its_devices(node: ClaimNode
     claims = await node.gateway(resource, "boot-2", IN_VAIN)
     assert "not yet" in await one(await claims.prepare([asked]))
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
-
-
-async def test_after_a_boot_it_waits_for_its_resource(node: ClaimNode) -> None:
-    asked = node.allocate("c", "a")
-    await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
-    claims = await node.gateway(boot="boot-2")
-    claims.store.elsewhere = lambda _: None
-    preparing = asyncio.create_task(claims.prepare([asked]))
-    await turns()
-    claims.store.add(NAME, Resource(lanes(), Device("a")))
-    (answer,) = await one(await preparing)
-    assert answer.device == "a"
-
-
-async def test_a_claim_that_waits_for_its_resource_holds_up_no_other_gateway(node: ClaimNode) -> None:
-    asked = node.allocate("c", "a")
-    await (await node.gateway(Resource(lanes(), Device("a")))).prepare([asked])
-    claims = await node.gateway(boot="boot-2")
-    claims.store.elsewhere = lambda _: None
-    preparing = asyncio.create_task(claims.prepare([asked]))
-    await turns()
-    claims.waits.ask(asked=True)
-    assert "isn't served yet" in await one(await preparing)
-    await claims.idle()
 
 
 class Moved:
@@ -292,15 +201,6 @@ async def test_a_device_in_a_claim_is_refused_to_another(node: ClaimNode) -> Non
     answer = await one(await claims.prepare([node.allocate("d", "a")]))
     assert "default/c" in answer
     assert "d" not in node.records
-
-
-async def test_a_claim_waits_for_the_end_of_another(node: ClaimNode) -> None:
-    resource = Resource(lanes("release"), Device("a"))
-    claims, first = await node.gateway(resource), node.allocate("c", "a")
-    await claims.prepare([first])
-    second = asyncio.create_task(claims.prepare([node.allocate("d", "a")]))
-    await claims.unprepare([first])
-    assert (await one(await second))[0].device == "a"
 
 
 async def test_a_driver_that_does_not_release_keeps_no_pod(node: ClaimNode) -> None:
@@ -394,7 +294,7 @@ async def test_a_damaged_record_is_kept_and_said(node: ClaimNode) -> None:
     folder.mkdir(parents=True)
     (folder / "uid-1.json").write_text("{")
     claims = await node.gateway(Resource(lanes(), Device("a")))
-    (damaged,) = claims.store.doubts.damaged
+    (damaged,) = claims.store.doubts.damaged.values()
     assert damaged.file == "uid-1.json"
     assert (folder / "uid-1.json").exists()
 

@@ -571,7 +571,7 @@ async def test_a_damaged_record_that_is_written_later_is_no_doubt_any_more(
     disk.full = False
     await kubelet.compares(successor).look()
     assert "c" in node.records
-    assert (successor.store.doubts.damaged, successor.store.doubts.why.value) == ((), "")
+    assert (successor.store.doubts.damaged, successor.store.doubts.why.value) == ({}, "")
 
 
 async def test_a_new_state_dir_gives_nothing_before_the_kubelet_has_told(
@@ -773,7 +773,7 @@ async def test_a_damaged_record_is_made_again(
     await reconciling.look()
     await reconciling.look()
     assert node.records["c"]["phase"] == "prepared"
-    assert (successor.store.doubts.damaged, successor.store.doubts.why.value) == ((), "")
+    assert (successor.store.doubts.damaged, successor.store.doubts.why.value) == ({}, "")
 
 
 async def test_a_damaged_record_that_a_person_removed_is_settled(

@@ -34,17 +34,14 @@ class ClaimGrants:
             devices = [offering.id_of(one.pool, device) or device for device, _ in one.devices]
             return (await granting.show(devices, deliver)).cdi_devices
         # The claim's own record holds the ids already: that is no obstacle.
-        terms = Terms(API, deliver, repeats=True, prepares=True, options=await self._options(granting, one, claim))
+        options = await self._options(granting, one, claim) if one.parameters else None
+        terms = Terms(API, deliver, repeats=True, prepares=True, options=options)
         if offering is None:
             return (await granting.again(self._store.behind(one), terms)).cdi_devices
         return (await granting.grant(one.ids, terms)).cdi_devices
 
     async def _options(self, granting: Granting, one: Given, claim: ClaimRecord) -> object:
-        """The options that class and claim choose, of the driver's type; None if they choose none. Raises
-        GatewayError.
-        """
-        if not one.parameters:
-            return None
+        """The options that class and claim choose, of the driver's type. Raises GatewayError."""
         config = granting.config.value
         if config.options is None:
             raise RequestError(f"resource {one.resource}: its driver {config.driver} isn't running; see the log")

@@ -25,7 +25,6 @@ from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
 from dpgateway.model import Device, hardware
 from dpgateway.node.incarnation import Change
-from dpgateway.resource.granting import Granting
 from dpgateway.resource.resource import Resource
 
 _log = bind(__name__)
@@ -43,6 +42,7 @@ class DraPlugin:
         self._log = bind(_log, resource=name, driver=config.value.driver)
         self.usage = front.claims.store.usage(name)
         self.resource = Resource(config, driver, self.usage, front.common, self._log)
+        self.granting = self.resource.granting
         self.standing, self.taken_back, self.streaming = Observable(front.standing.value), False, False
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
         self.rival, self.outdated = Observable(""), Observable[Mapping[str, str]]({})
@@ -72,18 +72,16 @@ class DraPlugin:
     # the devices
 
     @property
-    def granting(self) -> Granting:
-        return self.resource.granting
-
-    @property
     def pool(self) -> str:
         """The pool of its slices: its own, or that of all resources that may offer the same hardware."""
         return self._front.us.pool_of(self._config.value)
 
     def id_of(self, pool: str, device: str) -> str | None:
-        if pool != self.pool:
-            return None
-        return next((id_ for id_ in self.resource.inventory.ledger.devices if label(self._key(id_)) == device), None)
+        if pool == self.pool:
+            for id_ in self.resource.inventory.ledger.devices:
+                if label(self._key(id_)) == device:
+                    return id_
+        return None
 
     def _key(self, id_: str) -> str:
         return key(self.name, self._config.value.pool, id_)

@@ -169,7 +169,7 @@ class NodeClaims:
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         wanted = allocated(await self.waits.read(asked), self.driver, asked)
         resources = await self.extended.asked(wanted) if wanted.classes else {}
-        damaged, given = self.store.doubts.damage(asked.uid), await self.waits.devices(wanted, record)
+        damaged, given = asked.uid in self.store.doubts.damaged, await self.waits.devices(wanted, record)
         if given is None:  # its record was lost, and has been made again meanwhile
             return await self._prepare(asked)
 
@@ -181,17 +181,15 @@ class NodeClaims:
             new = new.asking(resources)
         try:
             await self.store.write(new)
-            for one in new.given:
-                names = await self._grants.give(one, new)
-                new = replace(new, given=tuple(replace(g, cdi=names) if g is one else g for g in new.given))
-            new = replace(new, since=int(time.time()))
-            await self.store.write(new.at(Phase.PREPARED, self.boot))
+            answered = [replace(one, cdi=await self._grants.give(one, new)) for one in new.given]
+            new = replace(new, phase=Phase.PREPARED, given=tuple(answered), since=int(time.time()))
+            await self.store.write(new)
         except BaseException:
             # A claim that had its devices before, in an earlier boot, keeps them for the next attempt; so does one
             # whose record was damaged: its containers may run.
             if record is not None:
                 await self.store.write(record)
-            elif damaged is None:
+            elif not damaged:
                 await self.store.forget(new)
                 self.ends.undo(new)
             raise
@@ -225,7 +223,7 @@ class NodeClaims:
         if record is not None:
             await self._pods_end(record, frozenset(uid for uid, _ in record.pods), "end")
             await self.ends.end(record)
-        elif (damaged := self.store.doubts.damage(asked.uid)) is not None:
+        elif (damaged := self.store.doubts.damaged.get(asked.uid)) is not None:
             await self.ends.end_damaged(damaged)
         return ()
 

@@ -109,7 +109,7 @@ class ClaimWaits:
                 # Monitors get nothing that another claim may have.
                 if (doubt := store.doubts.why_not(wanted.uid)) and not all(one.admin for one in wanted.results):
                     raise NotYet(f"{wanted}: {doubt}", store.doubts.why)
-                had, before = store.doubts.damage(wanted.uid) is not None, () if record is None else record.given
+                had, before = wanted.uid in store.doubts.damaged, () if record is None else record.given
                 return chosen(wanted, store.offerings, had=had, before=before)
             except NotYet as error:
                 try:

@@ -66,7 +66,7 @@ def test_a_damaged_file_is_a_doubt_of_all_but_its_own_claim(doubts: ClaimDoubts)
     assert "uid-1.json" in doubts.why_not("uid-2")
     assert doubts.why_not("uid-1") == ""
     doubts.written("uid-2")
-    assert doubts.damaged == (BROKEN,)
+    assert doubts.damaged == {"uid-1": BROKEN}
     doubts.written("uid-1")
     assert (doubts.why.value, doubts.in_doubt.value) == ("", frozenset())
 

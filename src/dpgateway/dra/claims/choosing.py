@@ -74,18 +74,19 @@ def chosen(
     record are its own. ``before``: what it had by an earlier allocation. Raises RequestError; NotYet if some aren't
     free.
     """
-    by_request: dict[tuple[str, str, str, bool], list[Result]] = {}
+    by_request: dict[tuple[str, str, str, bool], list[tuple[Result, str]]] = {}
     for one in wanted.results:
-        by_request.setdefault((one.request, _resource_of(wanted, one, offerings), one.pool, one.admin), []).append(one)
+        resource, id_ = _offered(wanted, one, offerings)
+        by_request.setdefault((one.request, resource, one.pool, one.admin), []).append((one, id_))
     found, taken = [], dict[str, set[str]]()  # two resources may have the same ids
     for (request, resource, pool, admin), some in by_request.items():
-        own = frozenset(id_ for one in before if one.resource == resource for id_ in one.ids)
-        held, served = () if admin else tuple(some), (resource, offerings[resource], own)
-        mine = taken.setdefault(resource, set())
-        ids = tuple([id_ for one in held for id_ in _free(wanted, one, served, mine, had=had)])
-        devices = tuple([(one.device, one.share_id) for one in some])
-        asked = dict(parameters(wanted, some[0]))
-        found.append(Given(request, resource, pool, devices, ids, parameters=asked, admin=admin))
+        own, ids = {id_ for one in before if one.resource == resource for id_ in one.ids}, list[str]()
+        for one, id_ in () if admin else some:
+            served, mine = (resource, offerings[resource], own), taken.setdefault(resource, set())
+            ids += _free(wanted, (id_, one.shares), served, mine, had=had)
+        devices = tuple([(one.device, one.share_id) for one, _ in some])
+        asked = dict(parameters(wanted, some[0][0]))
+        found.append(Given(request, resource, pool, devices, tuple(ids), parameters=asked, admin=admin))
     return tuple(found)
 
 
@@ -94,36 +95,36 @@ def all_known(wanted: Allocated, offerings: Offerings) -> bool:
     return all(any(it.id_of(one.pool, one.device) is not None for it in offerings.values()) for one in wanted.results)
 
 
-def _resource_of(wanted: Allocated, one: Result, offerings: Offerings) -> str:
+def _offered(wanted: Allocated, one: Result, offerings: Offerings) -> tuple[str, str]:
+    """The resource of a result, and the id of its device there."""
     for name, offering in offerings.items():
-        if offering.id_of(one.pool, one.device) is not None:
-            return name
+        if (id_ := offering.id_of(one.pool, one.device)) is not None:
+            return name, id_
     raise RequestError(f"{wanted}: no resource here has a device {one.device} in pool {one.pool}")
 
 
 def _free(
-    wanted: Allocated, one: Result, served: tuple[str, Offering, frozenset[str]], taken: set[str], *, had: bool
-) -> tuple[str, ...]:
-    """As many free ids of the device as the claim gets shares of it; marks them as ``taken``."""
-    (resource, offering, own), in_use = served, served[1].usage.value
-    device = offering.id_of(one.pool, one.device)
+    wanted: Allocated, asked: tuple[str, int], served: tuple[str, Offering, set[str]], taken: set[str], *, had: bool
+) -> list[str]:
+    """As many free ids of the device as the claim gets shares of it (``asked``); marks them as ``taken``."""
+    (device, shares), (resource, offering, own), in_use = asked, served, served[1].usage.value
     inventory = offering.granting.inventory
     if not in_use.remembers:
         raise NotYet(f"{wanted}: {resource} isn't served yet: its journal hasn't been read", offering.usage)
     # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
     used = ((in_use.held or frozenset()) if had else in_use.taken) - own
-    all_ = inventory.ledger.ids(device or "")
-    free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][: one.shares]
-    if len(free) < one.shares:
+    all_ = inventory.ledger.ids(device)
+    free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][:shares]
+    if len(free) < shares:
         who = in_use.last_holder(next(iter(all_), ""))
-        text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
+        text = f"device {device} of {resource} has {len(free)} of {shares} shares free: {who}"
         raise NotYet(f"{wanted}: {text}", offering.usage)
     # Another resource of the pool may have its hardware: the scheduler gives it away before the claim of a pod that was
     # deleted by force has ended.
-    if not had and (why := inventory.ledger.excluded(device or "")):
+    if not had and (why := inventory.ledger.excluded(device)):
         raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusion)
     taken.update(free)
-    return tuple(free)
+    return free
 
 
 def same(given: tuple[Given, ...], wanted: Allocated) -> bool:

@@ -45,7 +45,8 @@ class ClaimDoubts:
         """Whether the records were compared with the kubelet's claims; ``_saved``: whether the disk says so."""
         self.lost, self._lost_pools = "", frozenset[str]()
         """Why records are missing, empty if none is, as far as known; and the pools of their devices."""
-        self.damaged: tuple[Damaged, ...] = ()
+        self.damaged: dict[str, Damaged] = {}
+        """`damaged` contains the files that are no records, keyed by the uid of the claim whose record each was."""
         self._blind = False
         """Whether there is no kubelet that can tell."""
 
@@ -55,7 +56,7 @@ class ClaimDoubts:
 
     def load(self, damaged: tuple[Damaged, ...], *, compared: bool) -> None:
         """The records were read. ``compared``: whether some gateway has compared them."""
-        self.damaged, self.compared, self._saved = damaged, compared, compared
+        self.damaged, self.compared, self._saved = {one.uid: one for one in damaged}, compared, compared
         self._blind = False  # what has failed until now may have been the disk
         for one in damaged:
             text = "%s: not a claim's record, so what it stands for can't be freed: %s"
@@ -77,7 +78,7 @@ class ClaimDoubts:
         """Why the claim gets no devices now. A claim whose own damaged record is the only doubt may be prepared again:
         its devices are its own.
         """
-        own = self.compared and not self.lost and [one.uid for one in self.damaged] == [uid]
+        own = self.compared and not self.lost and list(self.damaged) == [uid]
         return "" if own else self.why.value
 
     def missing(self, why: str, pools: Collection[str] = ()) -> None:
@@ -112,10 +113,6 @@ class ClaimDoubts:
 
     # damaged files
 
-    def damage(self, uid: str) -> Damaged | None:
-        """The damaged record of the claim."""
-        return next((one for one in self.damaged if one.uid == uid), None)
-
     async def set_aside(self, one: Damaged) -> None:
         """The claim of this file has ended. Raises RequestError."""
         try:
@@ -127,24 +124,25 @@ class ClaimDoubts:
 
     async def look_for_damage(self) -> None:
         """Forgets the damaged files that a person has removed. Raises GatewayError, OSError."""
-        if self.damaged and (gone := await self._disk.run(partial(self._disk.files.gone, self.damaged))):
+        if self.damaged and (gone := await self._disk.run(partial(self._disk.files.gone, self.damaged.values()))):
             self._settled(gone)
 
     def written(self, uid: str) -> None:
         """The claim's record was written: a damaged file of it is gone."""
-        if (one := self.damage(uid)) is not None:
-            self._settled([one])
+        if uid in self.damaged:
+            self._settled([self.damaged[uid]])
 
     def _settled(self, some: Collection[Damaged]) -> None:
-        self.damaged = tuple([one for one in self.damaged if one not in some])
+        self.damaged = {uid: one for uid, one in self.damaged.items() if one not in some}
         self._look()
         self.why.notify()  # its text may name another file than the one that a claim waits for
 
     def _look(self) -> None:
         if self.damaged:
-            file = self._disk.files.folder / self.damaged[0].file
+            one = next(iter(self.damaged.values()))
+            file = self._disk.files.folder / one.file
             why = (
-                f"{file} isn't a claim's record ({self.damaged[0].why}), so it isn't known which devices its claim "
+                f"{file} isn't a claim's record ({one.why}), so it isn't known which devices its claim "
                 "has: no claim gets devices before that claim has ended; if none of its pods runs any more, remove the "
                 "file"
             )

@@ -44,7 +44,8 @@ class ClaimHoldings(InUse):
 
     @cached_property
     def living(self) -> tuple[str, ...]:
-        return tuple(id_ for id_, claims in self.by_id.items() if any(one.phase is not Phase.ENDING for one in claims))
+        claims = [one for one in (self.claims or {}).values() if one.phase is not Phase.ENDING]
+        return tuple(dict.fromkeys([id_ for one in claims for id_ in one.of(self.resource)]))
 
     @cached_property
     def freed(self) -> frozenset[str]:
@@ -58,9 +59,11 @@ class ClaimHoldings(InUse):
         return {id_: tuple(map(_holder, claims)) for id_, claims in self.by_id.items()}
 
     def holder(self, id_: str) -> str:
-        if gone := [one for one in self.by_id.get(id_, ()) if one.uid in self.gone]:
-            return f"{gone[0]}, whose pod is gone"
-        pods = {f"{one.namespace}/{name}" for one in self.by_id.get(id_, ()) for _, name in one.pods}
+        pods = set()
+        for one in self.by_id.get(id_, ()):
+            if one.uid in self.gone:
+                return f"{one}, whose pod is gone"
+            pods.update([f"{one.namespace}/{name}" for _, name in one.pods])
         return pods.pop() if len(pods) == 1 else ""
 
     def last_holder(self, id_: str) -> str:
@@ -77,10 +80,11 @@ class ClaimHoldings(InUse):
     def counted(self) -> Mapping[str, str]:
         if self.doubt:
             return {}
-        asked = {
-            id_: {"" if one.uid in self.gone else one.counted(self.resource).get(id_, "") for one in claims}
-            for id_, claims in self.by_id.items()
-        }
+        asked: dict[str, set[str]] = {}
+        for one in (self.claims or {}).values():
+            counted = {} if one.uid in self.gone else one.counted(self.resource)
+            for id_ in one.of(self.resource):
+                asked.setdefault(id_, set()).add(counted.get(id_, ""))
         return {id_: name for id_, (name, *others) in asked.items() if name and not others}
 
     def numa_nodes(self, id_: str) -> tuple[int, ...]:
@@ -109,7 +113,7 @@ class ClaimHoldings(InUse):
     ) -> Self:
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
-        own = {one.uid: one for one in claims if any(given.resource == self.resource for given in one.given)}
+        own = {one.uid: one for one in claims if self.resource in one.resources}
         new = replace(self, claims=own, doubt=doubt, gone=gone & own.keys(), looked=not doubt, granted={})
         if not recalled:
             return new

@@ -29,6 +29,7 @@ LONGEST_QUOTE = 60
 Parameters = Mapping[str, Any]
 """Options of the driver, as plain values, by name."""
 NO_PARAMETERS: Parameters = MappingProxyType({})
+NO_CLASSES: Mapping[str, str] = MappingProxyType({})
 
 
 class Asked(NamedTuple):
@@ -68,7 +69,7 @@ class Allocated(NamedTuple):
     """The uid and the name of each pod that may use it."""
     configs: tuple[Mapping[str, Any], ...] = ()
     """The parameters of class and claim for this driver, as the API server has them."""
-    classes: Mapping[str, str] = MappingProxyType({})
+    classes: Mapping[str, str] = NO_CLASSES
     """The class of each request, by its name, if the scheduler made the claim for a pod's extended resources."""
 
     def __str__(self) -> str:
@@ -87,23 +88,17 @@ def allocated(claim: Mapping[str, Any] | None, driver: str, asked: Asked) -> All
     if not (allocation := status.get("allocation")):
         raise RequestError(f"claim {namespace}/{name} isn't allocated")
     devices = allocation.get("devices") or {}
-    results = devices.get("results") or ()
-    configs = tuple([one for one in devices.get("config") or () if (one.get("opaque") or {}).get("driver") == driver])
-    pods = [one for one in status.get("reservedFor") or () if one.get("resource") == "pods"]
-    return Allocated(
-        uid,
-        namespace,
-        name,
-        tuple([_result(one) for one in results if one["driver"] == driver]),
-        tuple([(str(one["uid"]), str(one["name"])) for one in pods]),
-        configs,
-        _classes(claim),
-    )
+    results = [_result(one) for one in devices.get("results") or () if one["driver"] == driver]
+    configs = [one for one in devices.get("config") or () if (one.get("opaque") or {}).get("driver") == driver]
+    users = status.get("reservedFor") or ()
+    pods = [(str(one["uid"]), str(one["name"])) for one in users if one.get("resource") == "pods"]
+    extended = (claim["metadata"].get("annotations") or {}).get(EXTENDED) == "true"
+    classes = _classes(claim) if extended else NO_CLASSES
+    return Allocated(uid, namespace, name, tuple(results), tuple(pods), tuple(configs), classes)
 
 
 def _classes(claim: Mapping[str, Any]) -> Mapping[str, str]:
-    if (claim["metadata"].get("annotations") or {}).get(EXTENDED) != "true":
-        return {}
+    """The class of each request of a claim for a pod's extended resources."""
     requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
     # such a claim has no alternatives
     found = ((one, (one.get("exactly") or {}).get("deviceClassName")) for one in requests)
@@ -130,6 +125,8 @@ def _result(one: Mapping[str, Any]) -> Result:
 
 def parameters(wanted: Allocated, one: Result) -> Parameters:
     """What class and claim ask of the driver for this result. Raises RequestError."""
+    if not wanted.configs:
+        return NO_PARAMETERS
     request = f"{one.request}/{one.alternative}" if one.alternative else one.request
     names = {request, one.request}
     concerned = [it for it in wanted.configs if not it.get("requests") or names.intersection(it["requests"])]

@@ -238,7 +238,7 @@ class ClaimStore:
                 usage.set(value.told(claims, doubt, self.gone, recalled=recalled))
             # In the same step it is excluded in the resource's pool, so that no other claim there is refused for it.
             if offering is not None:
-                offering.granting.inventory.use()
+                offering.granting.inventory.exclusion.use()
         self._leave({name: one.value for name, one in self.by_resource.items() if name not in self.offerings})
 
     def _leave(self, holdings: Mapping[str, InUse]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 LONGEST_LABEL = 63
 """Most characters of a DNS label (DNS1123LabelMaxLength)."""
@@ -43,6 +44,7 @@ def key(resource: str, pool: str | None, id_: str) -> str:
     return f"{resource.partition('/')[2]}-{id_}" if pool else id_
 
 
+@lru_cache(maxsize=1024)
 def pool_name(node: str, group: str) -> str:
     """The pool of ``group``, a resource's name or that of its pool, on ``node``: DNS subdomains joined by slashes."""
     return "/".join(map(subdomain, (node, *group.split("/"))))
