@@ -106,7 +106,7 @@ async def test_what_nobody_offers_goes_without_a_registration(rig: Rig) -> None:
     rig.allowed.set(True)
     rig.want("a")
     await rig.has("a")
-    assert rig.publisher.deleted == 0
+    assert rig.publisher.writer.deleted == 0
 
 
 async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) -> None:
@@ -227,7 +227,7 @@ async def test_a_look_that_ends_early_is_no_write(rig: Rig) -> None:
     rig.store.delete(("resourceslices", "", name))
     rig.simulated.resume()
     await rig.publisher.state.wait_for(lambda state: state.devices == 1)
-    assert rig.publisher.writes == {"success": 2}
+    assert rig.publisher.writer.writes == {"success": 2}
 
 
 async def test_a_look_that_has_nothing_to_write_is_no_write(rig: Rig) -> None:
@@ -251,7 +251,7 @@ async def test_a_look_that_has_nothing_to_write_is_no_write(rig: Rig) -> None:
     goes.set()
     rig.want("a", "b")
     await rig.publisher.state.wait_for(lambda state: state.devices == 2)
-    assert rig.publisher.writes == {"success": 2}
+    assert rig.publisher.writer.writes == {"success": 2}
 
 
 async def test_further_slices_are_none_that_somebody_has_deleted(rig: Rig) -> None:
@@ -261,7 +261,7 @@ async def test_further_slices_are_none_that_somebody_has_deleted(rig: Rig) -> No
     names = [f"d{number:03}" for number in range(65)]
     rig.want(*names)
     await rig.has(*names)
-    assert (len(rig.store.list("resourceslices", "", OURS)), rig.publisher.deleted) == (2, 0)
+    assert (len(rig.store.list("resourceslices", "", OURS)), rig.publisher.writer.deleted) == (2, 0)
 
 
 async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
@@ -342,7 +342,7 @@ async def test_slices_that_somebody_alters_are_a_failure(rig: Rig) -> None:
     rig.want("a", "b")
     await rig.publisher.state.wait_for(lambda state: "isn't kept as it was written" in state.failure)
     assert rig.devices == ["a", "b"]
-    assert set(rig.publisher.writes) == {"refused"}
+    assert set(rig.publisher.writer.writes) == {"refused"}
 
 
 async def test_a_refusal_is_said_and_tried_again(rig: Rig) -> None:
@@ -368,7 +368,7 @@ async def test_what_others_write_during_a_dry_run_is_no_conflict(rig: Rig) -> No
     rig.watched.wrote(rig.store.replace(("resourceslices", "", one["metadata"]["name"]), other))
     rig.simulated.resume()
     await rig.has("b")
-    assert set(rig.publisher.writes) == {"success"}
+    assert set(rig.publisher.writer.writes) == {"success"}
 
 
 def writes(rig: Rig, since: int = 0) -> int:
@@ -391,7 +391,7 @@ async def refused(rig: Rig, request: pytest.FixtureRequest) -> Rig:
     rig.simulated.faults += [("PUT resourceslices", request.param, {})] * 100
     rig.want("a", "b", "c")
     hurry(50)
-    await until(lambda: rig.publisher.writes.total() == 9)
+    await until(lambda: rig.publisher.writer.writes.total() == 9)
     hurry(0.1)
     return rig
 
@@ -407,7 +407,7 @@ async def test_what_must_go_is_tried_soon_after_refusals(refused: Rig) -> None:
 
 async def test_a_server_that_is_back_is_told_soon_what_must_go(refused: Rig) -> None:
     refused.want("b", "c")
-    await until(lambda: refused.publisher.writes.total() == 10)
+    await until(lambda: refused.publisher.writer.writes.total() == 10)
     refused.simulated.faults.clear()
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -577,7 +577,7 @@ async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig)
     next_one.store.wipe("resourceslices", OURS)
     await next_one.has("b")
     assert loop.time() - began < SETTLING
-    assert next_one.publisher.deleted == 1
+    assert next_one.publisher.writer.deleted == 1
 
 
 @pytest.mark.parametrize("why", ["nobody offers it", "the kubelet is too old"])

@@ -20,6 +20,7 @@ pools        what the resources offer, as the content of their pools
 owner        the Node that owns the slices
 dryruns      what of the slices can be published at this API server
 publishing   slices at the API server, kept as they should be
+writing      slices written, and deletions by others
 report       what the front says of itself, for status and metrics
 claims       what a claim has: at the API server, on disk, and as holdings
 slices       a resource's devices as ResourceSlices, and the changes that publish them: pure values

@@ -31,32 +31,27 @@ import asyncio
 import contextlib
 import random
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dpgateway.cluster.server import (
-    CONFLICT,
-    NOT_FOUND,
     OF_ONE_OBJECT,
-    SERVER_ERROR,
     ApiServer,
     ClusterError,
     Object,
-    ObjectKind,
 )
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.dryruns import DryRuns
 from dpgateway.dra.owner import OwnerNode
-from dpgateway.dra.slices.changes import Identity, SliceChanges, is_as_written
+from dpgateway.dra.slices.changes import Identity, SliceChanges
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
 from dpgateway.dra.slices.names import pool_name
+from dpgateway.dra.writing import AlteredSlice, SliceWriter
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
-from dpgateway.kit.timestamp import timestamp
 
 PAUSE = 1.0
 """Seconds between two writes that can wait."""
@@ -68,8 +63,6 @@ LONGEST_PAUSE = 60.0
 """Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
 SOONEST = 5.0
 """Seconds after an attempt that failed until what can't wait may be tried again."""
-WIPES = 5
-"""Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
 
 
 class Us(NamedTuple):
@@ -108,10 +101,6 @@ class Published:
     """Whether somebody else keeps deleting the slices."""
 
 
-class AlteredSlice(ClusterError):
-    """The API server keeps a slice otherwise than it was written."""
-
-
 class Publisher:
     """The slices of one driver on one node. Used from the event loop."""
 
@@ -122,19 +111,9 @@ class Publisher:
         self.wanted: Observable[Wanted | None] = Observable(None)
         """None until the resources have said what they offer: then nothing is touched."""
         self.state = Observable(Published())
-        self._server, self._seen, self._allowed, self._complaint = server, seen, allowed, complaint
+        self._seen, self._allowed, self._complaint = seen, allowed, complaint
         self._us = us
-        self._wiped: deque[float] = deque(maxlen=WIPES + 1)
-        self.deleted = 0
-        """How often others have deleted slices; a kubelet does when it starts."""
-        self.written_at: str | None = None
-        """When slices were last written, in RFC 3339."""
-        self.writes: Counter[str] = Counter()
-        """The attempts to write slices, by outcome."""
-        self._known = frozenset[str]()
-        """The names of the slices at the last look, but for those that were deleted here."""
-        self._ours = set[str]()
-        """The pools that this gateway has written."""
+        self.writer = SliceWriter(server, seen)
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
         self._changed, self._news = Signal(), Signal()
@@ -152,7 +131,8 @@ class Publisher:
 
     async def run(self) -> None:
         """Never returns."""
-        failures, self._settled, self._ours = 0, time.monotonic() + SETTLING, set[str]()
+        failures, self._settled = 0, time.monotonic() + SETTLING
+        self.writer.pools.clear()
         while True:
             version, news = self._changed.version, self._news.version
             try:
@@ -162,7 +142,7 @@ class Publisher:
                 failures += 1
                 self._dry_runs.forget()  # the server may be another one when it is back
                 self._say(str(error), code=error.status)
-                self.writes[_outcome(error)] += 1
+                self.writer.failed(error)
                 # At random: a server that comes back may refuse a thousand nodes in one second.
                 pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
                 # What the server made of this attempt's own writes isn't news.
@@ -217,7 +197,7 @@ class Publisher:
                         await asyncio.sleep(GATHERING)
                 identified = False
             elif missing and not identified:
-                self._count_wipe(seen)
+                self.writer.count_wipe(seen, PAUSE)
                 await self.owner.read()
                 identified = True
             else:
@@ -235,17 +215,6 @@ class Publisher:
         self._complaint.over()
         self.state.set(replace(self.state.value, slices=left, failure="", code=0, contested=False))
 
-    def _missing(self, seen: Mapping[str, Object]) -> bool:
-        """Whether somebody else has deleted slices."""
-        return not self._known <= seen.keys()
-
-    def _count_wipe(self, seen: Mapping[str, Object]) -> None:
-        """Counts slices that somebody has deleted: once, if one after the other."""
-        now = time.monotonic()
-        if self._missing(seen) and (not self._wiped or now - self._wiped[-1] > PAUSE):
-            self._wiped.append(now)
-            self.deleted += 1
-
     def _due(
         self, wanted: Wanted, seen: Mapping[str, Object], identity: Identity
     ) -> tuple[dict[str, SliceChanges], float]:
@@ -255,64 +224,26 @@ class Publisher:
         todo = pool_changes(wanted, seen, identity)
         if (rest := self._settled - time.monotonic()) <= 0:
             return todo, 0.0
-        early = too_early(todo, wanted, seen, self._ours)
+        early = too_early(todo, wanted, seen, self.writer.pools)
         return {name: one for name, one in todo.items() if name not in early}, rest if early else 0.0
 
     def _pause(self, todo: Iterable[SliceChanges], seen: Mapping[str, Object]) -> float:
         """Seconds until the changes may be written."""
-        now, written = time.monotonic(), self.state.value.written
-        if len(self._wiped) > WIPES and now - self._wiped[0] < LONGEST_PAUSE:
+        written = self.state.value.written
+        if (pause := self.writer.contested) > 0:
             text = f"somebody else keeps deleting the slices of {self._us.driver}: is there another publisher?"
             self._say(text, contested=True)
-            return LONGEST_PAUSE - (now - self._wiped[0])
-        if written is None or urgent(todo, seen) or self._missing(seen):
+            return pause
+        if written is None or urgent(todo, seen) or self.writer.missing(seen):
             return 0.0
-        return max(0.0, written + PAUSE - now)
+        return max(0.0, written + PAUSE - time.monotonic())
 
     async def _write(self, todo: Mapping[str, SliceChanges]) -> None:
-        """Raises ClusterError; what the server says, or makes, of one object keeps no other pool from being written.
-        Ends early if a slice was deleted meanwhile.
-        """
-        refused: ClusterError | None = None
-        for name, some in todo.items():
-            try:
-                if not await self._write_pool(some):
-                    return
-                self._ours.add(name)
-            except ClusterError as error:
-                if error.status not in OF_ONE_OBJECT and not isinstance(error, AlteredSlice):
-                    raise
-                refused = refused or error
-        self.written_at = timestamp()
-        self.state.set(replace(self.state.value, written=time.monotonic()))
-        if refused is not None:
-            raise refused
-        self.writes["success"] += 1
-
-    async def _write_pool(self, some: SliceChanges) -> bool:
-        """Returns whether no slice was deleted meanwhile. Raises ClusterError."""
-        for one in some.delete:
-            name = one["metadata"]["name"]
-            await self._server.delete(ObjectKind.SLICE, name)
-            self._known -= {name}
-            self._seen.removed(name)
-        written = []
-        for one in some.update:
-            try:
-                written.append((await self._server.replace(ObjectKind.SLICE, one), one))
-            except ClusterError as error:
-                if error.status != NOT_FOUND:
-                    raise
-                # A kubelet that starts deletes one slice after the other. That is no failure: no time to lose.
-                self._seen.removed(one["metadata"]["name"])
-                return False
-            self._seen.wrote(written[-1][0])
-        for one in some.create:
-            written.append((await self._server.create(ObjectKind.SLICE, one), one))
-            self._seen.wrote(written[-1][0])
-        if altered := [kept["metadata"]["name"] for kept, sent in written if not is_as_written(kept, sent)]:
-            raise AlteredSlice(f"slice {altered[0]} isn't kept as it was written: does a webhook change it?")
-        return True
+        """Raises ClusterError. What was written counts for the next pause, also beside a pool that was refused."""
+        try:
+            await self.writer.write(todo)
+        finally:
+            self.state.set(replace(self.state.value, written=self.writer.written))
 
     def _say(
         self,
@@ -324,15 +255,8 @@ class Publisher:
     ) -> None:
         passing = failures == (self.owner.obstacle,) and self.leaving(self.wanted.value or ())
         self._complaint.say(*(() if passing else failures))
-        self._known = frozenset(self._seen.objects.value or ())
+        self.writer.looked()
         found = [one["spec"] for one in (self._seen.objects.value or {}).values()]
         devices, written = sum(len(spec.get("devices") or ()) for spec in found), self.state.value.written
         text = "; ".join(failures)
         self.state.set(Published(len(found), devices, written, right, text, refused or {}, code, contested))
-
-
-def _outcome(error: ClusterError) -> str:
-    """The word for a write that failed, in the metrics."""
-    if error.status == CONFLICT:
-        return "conflict"
-    return "refused" if 0 < error.status < SERVER_ERROR or isinstance(error, AlteredSlice) else "away"

@@ -121,7 +121,7 @@ class Reporting:
             attributes = [device.get("attributes") or {} for device in one["spec"].get("devices") or ()]
             devices.update(str(some.get(RESOURCE, {}).get("string")) for some in attributes)
         published = {name: devices[resource_value(name)] for name in status.resources}
-        return DraFigures(status, published, dict(parts.publisher.writes), parts.claims.calls.read())
+        return DraFigures(status, published, dict(parts.publisher.writer.writes), parts.claims.calls.read())
 
     def _slices(self, failure: Failure | None) -> SlicesStatus:
         parts, state = self._parts, self._parts.publisher.state.value
@@ -131,8 +131,8 @@ class Reporting:
             len(found),
             sum(one.devices for one in pools),
             state.right,
-            parts.publisher.written_at,
-            parts.publisher.deleted,
+            parts.publisher.writer.written_at,
+            parts.publisher.writer.deleted,
             state.contested,
             None if state.right or failure is not None else self._waits(),
             failure,

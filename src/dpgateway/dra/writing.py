@@ -1,0 +1,130 @@
+"""Writes slices, and tells what it has deleted from what others delete.
+
+What the API server says, or makes, of one pool's slices keeps no other pool from being written. A slice that is gone
+by the time it is updated was deleted by a kubelet that starts, one after the other: that is no failure, and the next
+look writes it anew. Deletions by others are counted; more than WIPES in a minute are another publisher's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from dpgateway.cluster.server import (
+    CONFLICT,
+    NOT_FOUND,
+    OF_ONE_OBJECT,
+    SERVER_ERROR,
+    ApiServer,
+    ClusterError,
+    Object,
+    ObjectKind,
+)
+from dpgateway.cluster.watching import WatchedObjects
+from dpgateway.dra.slices.changes import SliceChanges, is_as_written
+from dpgateway.kit.timestamp import timestamp
+
+WIPES = 5
+"""Deletions by others in a minute that are a kubelet's or an administrator's; more are another publisher's."""
+MINUTE = 60.0
+"""Seconds."""
+
+
+class AlteredSlice(ClusterError):
+    """The API server keeps a slice otherwise than it was written."""
+
+
+class SliceWriter:
+    """Used from the event loop."""
+
+    def __init__(self, server: ApiServer, seen: WatchedObjects) -> None:
+        """``seen``: our slices."""
+        self._server, self._seen = server, seen
+        self.writes: Counter[str] = Counter()
+        """The attempts to write slices, by outcome."""
+        self.written: float | None = None
+        self.written_at: str | None = None
+        """When slices were last written, on the monotonic clock; and in RFC 3339."""
+        self.pools = set[str]()
+        """The pools that were written here since the last start."""
+        self.deleted = 0
+        """How often others have deleted slices; a kubelet does when it starts."""
+        self._known = frozenset[str]()
+        """The names of the slices at the last look, but for those that were deleted here."""
+        self._wiped: deque[float] = deque(maxlen=WIPES + 1)
+        """When others deleted slices, on the monotonic clock."""
+
+    async def write(self, todo: Mapping[str, SliceChanges]) -> None:
+        """Writes the changes of each pool; ends early if a slice was deleted meanwhile. Raises ClusterError: that of
+        one pool once the others are written.
+        """
+        refused: ClusterError | None = None
+        for name, some in todo.items():
+            try:
+                if not await self._write_pool(some):
+                    return
+                self.pools.add(name)
+            except ClusterError as error:
+                if error.status not in OF_ONE_OBJECT and not isinstance(error, AlteredSlice):
+                    raise
+                refused = refused or error
+        self.written, self.written_at = time.monotonic(), timestamp()
+        if refused is not None:
+            raise refused
+        self.writes["success"] += 1
+
+    async def _write_pool(self, some: SliceChanges) -> bool:
+        """Returns whether no slice was deleted meanwhile. Raises ClusterError."""
+        for one in some.delete:
+            name = one["metadata"]["name"]
+            await self._server.delete(ObjectKind.SLICE, name)
+            self._known -= {name}
+            self._seen.removed(name)
+        written = []
+        for one in some.update:
+            try:
+                written.append((await self._server.replace(ObjectKind.SLICE, one), one))
+            except ClusterError as error:
+                if error.status != NOT_FOUND:
+                    raise
+                self._seen.removed(one["metadata"]["name"])
+                return False
+            self._seen.wrote(written[-1][0])
+        for one in some.create:
+            written.append((await self._server.create(ObjectKind.SLICE, one), one))
+            self._seen.wrote(written[-1][0])
+        if altered := [kept["metadata"]["name"] for kept, sent in written if not is_as_written(kept, sent)]:
+            raise AlteredSlice(f"slice {altered[0]} isn't kept as it was written: does a webhook change it?")
+        return True
+
+    def failed(self, error: ClusterError) -> None:
+        """An attempt failed, here or before it came to a write."""
+        if error.status == CONFLICT:
+            self.writes["conflict"] += 1
+        else:
+            refused = 0 < error.status < SERVER_ERROR or isinstance(error, AlteredSlice)
+            self.writes["refused" if refused else "away"] += 1
+
+    # what others delete
+
+    def looked(self) -> None:
+        """From now on slices of those that are seen are missing if somebody else deletes them."""
+        self._known = frozenset(self._seen.objects.value or ())
+
+    def missing(self, seen: Mapping[str, Object]) -> bool:
+        """Whether somebody else has deleted slices."""
+        return not self._known <= seen.keys()
+
+    def count_wipe(self, seen: Mapping[str, Object], pause: float) -> None:
+        """Counts slices that somebody has deleted: once, if one after the other, within ``pause``."""
+        now = time.monotonic()
+        if self.missing(seen) and (not self._wiped or now - self._wiped[-1] > pause):
+            self._wiped.append(now)
+            self.deleted += 1
+
+    @property
+    def contested(self) -> float:
+        """For how many seconds slices have been deleted too often; 0.0 if they aren't."""
+        lasts = time.monotonic() - self._wiped[0] if len(self._wiped) > WIPES else MINUTE
+        return max(0.0, MINUTE - lasts)
