@@ -77,19 +77,20 @@ class OwnSpecs:
             return allocation
         held = tuple(sorted(ids))  # a kubelet's order is arbitrary
         what = Granted(str(self.directory), str(self._device_plugins_dir), resource, held, **said)
-        text, record = text_of(what.name, what, _real), what.to_json()
+        name, file, record = what.name, what.file, what.to_json()  # each name is a hash of it all
+        text = text_of(name, what, _real)
         if max(len(text), len(record)) > LARGEST:
-            raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")
+            raise CdiError(f"the CDI spec {file} would have more than {LARGEST} bytes; give the container less")
         try:
             with self._alone():
-                one = OwnSpec(what, self._records / what.file, 0.0, what)
+                one = OwnSpec(what, self._records / file, 0.0, what)
                 # The record first: a spec without one would never be removed.
                 write(one.record, record.encode(), lasting=lasting)
                 _update(one.spec, text)
         except OSError as error:
-            where = f"{self.directory / what.file}, from {self._records}"
+            where = f"{self.directory / file}, from {self._records}"
             raise CdiError(f"the CDI spec {where}, can't be written: {error.strerror or error}") from error
-        return replace(allocation, **sayable(Allocation()), cdi_devices=(what.name, *allocation.cdi_devices))
+        return replace(allocation, **sayable(Allocation()), cdi_devices=(name, *allocation.cdi_devices))
 
     def all(self) -> tuple[OwnSpec, ...]:
         """The present specs of all gateways of this kubelet. Raises OSError."""

@@ -151,4 +151,4 @@ def _mount(mount: Mount) -> Mapping[str, Any]:
 
 def sayable(what: Allocation | Granted) -> dict[str, Any]:
     """The fields that a spec can express. Runtimes refuse a spec with all of them empty."""
-    return {name: getattr(what, name) for name in ("env", "device_nodes", "mounts")}
+    return {"env": what.env, "device_nodes": what.device_nodes, "mounts": what.mounts}

@@ -162,13 +162,15 @@ class Spec:
         refuse(self._wrong())
 
     def _wrong(self) -> Iterator[str]:
-        if [bool(_VENDOR_OR_CLASS.fullmatch(part)) for part in self.kind.split("/")] != [True, True]:
+        vendor, _, class_ = self.kind.partition("/")
+        if not (_VENDOR_OR_CLASS.fullmatch(vendor) and _VENDOR_OR_CLASS.fullmatch(class_)):
             yield f"kind: expected vendor.example/class, found {self.kind!r}"
         names = [device.name for device in self.devices]
         if not names:
             yield "devices: expected at least one"
-        twice = sorted(name for name, count in Counter(names).items() if count > 1)
-        yield from (f"devices: expected each name once, found {name!r} twice" for name in twice[:1])
+        if len(set(names)) < len(names):
+            twice = min(name for name, count in Counter(names).items() if count > 1)
+            yield f"devices: expected each name once, found {twice!r} twice"
         version = self.cdiVersion.removeprefix("v")
         if version not in VERSIONS:
             yield f"cdiVersion: expected one of {', '.join(VERSIONS)}, found {self.cdiVersion!r}"
@@ -178,11 +180,14 @@ class Spec:
     def needed_version(self) -> str:
         """The oldest version that supports all fields in use."""
         found = ["0.1.0", *self.containerEdits.newest()]
-        found += [version for device in self.devices for version in device.containerEdits.newest()]
-        if any(device.name[0].isdecimal() for device in self.devices):
-            found.append("0.5.0")
-        if self.annotations or any(device.annotations for device in self.devices) or "." in self.kind.partition("/")[2]:
+        if self.annotations or "." in self.kind.partition("/")[2]:
             found.append("0.6.0")
+        for device in self.devices:
+            found += device.containerEdits.newest()
+            if device.name[0].isdecimal():
+                found.append("0.5.0")
+            if device.annotations:
+                found.append("0.6.0")
         return max(found, key=VERSIONS.index)
 
 

@@ -44,8 +44,11 @@ class ClaimHoldings(InUse):
 
     @cached_property
     def living(self) -> tuple[str, ...]:
-        claims = [one for one in (self.claims or {}).values() if one.phase is not Phase.ENDING]
-        return tuple(dict.fromkeys([id_ for one in claims for id_ in one.of(self.resource)]))
+        living: dict[str, None] = {}
+        for one in (self.claims or {}).values():
+            if one.phase is not Phase.ENDING:
+                living |= dict.fromkeys(one.of(self.resource))
+        return tuple(living)
 
     @cached_property
     def freed(self) -> frozenset[str]:

@@ -101,7 +101,7 @@ class ClaimRecord:
     @property
     def fields(self) -> Mapping[str, object]:
         """The fields of the log about it."""
-        resources = sorted({given.resource for given in self.given})
+        resources = sorted(self.resources)
         devices = [name for given in self.given for name in given.ids or [name for name, _ in given.devices]]
         return {
             "resource": resources[0] if len(resources) == 1 else None,

@@ -239,13 +239,10 @@ class ClaimStore:
             # In the same step it is excluded in the resource's pool, so that no other claim there is refused for it.
             if offering is not None:
                 offering.granting.inventory.exclusion.use()
-        self._leave({name: one.value for name, one in self.by_resource.items() if name not in self.offerings})
+        away = self.by_resource.keys() - self.offerings.keys()
+        if away or self._left.value:
+            self._leave({name: self.by_resource[name].value for name in away})
 
-    def _leave(self, holdings: Mapping[str, InUse]) -> None:
-        left = {}
-        for name, in_use in holdings.items():
-            known = in_use.remembered(self._remembered.get(name, {}))
-            if known.last_known:
-                left[name] = known
-        if left or self._left.value:
-            self._left.set(left)
+    def _leave(self, left: Mapping[str, InUse]) -> None:
+        known = {name: in_use.remembered(self._remembered.get(name, {})) for name, in_use in left.items()}
+        self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
