@@ -111,10 +111,11 @@ class Members:
         """The resource isn't offered any more; at the end of the process it is left as it is."""
         if self.frozen:
             return
-        if self._offered.pop(member.name, None) is not None or self._claims.offers(member.name, member):
-            self._claims.store.drop(member.name)
+        store = self._claims.store
+        if self._offered.pop(member.name, None) is not None or store.offerings.get(member.name) is member:
+            store.drop(member.name)
             if member.name in self._expected:  # it begins again, so claims wait for it
-                self._claims.store.expect(member.name)
+                store.expect(member.name)
             self.look()
 
     def withdraw(self, *, withdrawn: bool) -> None:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer, ObjectKind
-from dpgateway.dra.claims.choosing import OfferedElsewhere, Offering, same
+from dpgateway.dra.claims.choosing import OfferedElsewhere, same
 from dpgateway.dra.claims.files import ClaimDisk, ClaimFiles
 from dpgateway.dra.claims.reading import Asked, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase, is_of_claim
@@ -98,10 +98,6 @@ class NodeClaims:
         """
         await self.store.load()
         self.ends.resume()
-
-    def offers(self, resource: str, offering: Offering) -> bool:
-        """Whether claims may get devices of the resource by this ``offering``."""
-        return self.store.offerings.get(resource) is offering
 
     def may_have(self, ids: Sequence[str]) -> bool:
         """Whether a claim may have the CDI spec of these ids, although no record here says so."""

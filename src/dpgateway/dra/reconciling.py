@@ -73,6 +73,7 @@ class Reconciling:
         """``pods``: the kubelet's directory with a directory for each pod."""
         self._claims, self._store, self._log = claims, claims.store, claims.parts.log
         self._pod_resources, self._pods, self._pauses = pod_resources, pods, pauses
+        # By default the device plugin's holdings watch the same folder: for the kernel that is one watch (kit/inotify).
         self._directories = PodDirectories(pods, self._hint)
         self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
         self._wake, self._hinted = asyncio.Event(), asyncio.Event()

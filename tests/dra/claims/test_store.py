@@ -13,7 +13,7 @@ from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.errors import RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
-from dpgateway.resource.pools import Pool
+from dpgateway.resource.exclusion import Pool
 from tests.dra.claim_node import BOOT, LOG, ClaimedResource, lanes
 from tests.support.resources import NAME
 
@@ -56,7 +56,7 @@ async def pool(store: ClaimStore) -> dict[str, ClaimedResource]:
         found[name] = Unfollowed(lanes(), BOARD, name=name)
     for name, resource in found.items():
         store.add(name, resource)
-        resource.inventory.join(pool)
+        resource.inventory.exclusion.join(pool)
     return found
 
 
