@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from dpgateway.resource.ownership import FOLDER as SOCKETS
+from dpgateway.resource.ownership import LAST
 from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import Cluster
 from tests.real_kubelet.node.image import IMAGE
@@ -43,7 +45,7 @@ class Chart:
     def install(self, values: Mapping[str, Any], *options: str) -> str:
         """Installs or upgrades, with exactly these values, and waits as `--wait` does. Returns what helm prints."""
         if self._earlier:
-            self.uninstall()
+            self.clear()
         self._values = {}  # until it is done, nobody knows
         file = self._cluster.folder / "values.json"
         file.write_text(json.dumps(values))
@@ -61,6 +63,18 @@ class Chart:
             self._cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
             until("end of the gateways", lambda: not self._cluster.control.api("GET", PODS)["items"], 240)
             self._values = None
+
+    def clear(self) -> None:
+        """Uninstalls what an earlier test installed. Gateways are told that none follows, as the chart's clean-up tells
+        them, because to find that out takes them 15 s.
+        """
+        told = [node.device_plugins_dir / SOCKETS / LAST for node in self._cluster.nodes.values()]
+        told = [file for file in told if file.parent.is_dir()]
+        for file in told:
+            file.touch()
+        self.uninstall()
+        for file in told:
+            file.unlink(missing_ok=True)
 
     def pods(self) -> dict[str, Any]:
         """The pods that live, by their nodes."""

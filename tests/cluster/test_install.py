@@ -90,7 +90,7 @@ def test_the_first_profile_leaves_the_other_nodes_their_devices(cluster, chart):
 
 
 def test_helm_says_why_the_gateways_pods_would_be_refused(cluster, chart):
-    chart.uninstall()
+    chart.clear()
     cluster.kubectl("create", "namespace", "narrow")
     try:
         cluster.kubectl("label", "namespace", "narrow", "pod-security.kubernetes.io/enforce=baseline")

@@ -20,7 +20,7 @@ def test_the_plain_manifests_are_those_of_the_chart():
 
 
 def test_they_are_installed_with_kubectl_alone_and_taken_away_again(cluster, chart):
-    chart.uninstall()
+    chart.clear()
     overlay = cluster.folder / "overlay"
     overlay.mkdir()
     config = {"web": {"listen": "0.0.0.0:9480"}, "resources": [simulated(THING, 2)]}
