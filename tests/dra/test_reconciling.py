@@ -102,6 +102,20 @@ def delete(node: ClaimNode, name: str = "c") -> None:
     node.store.delete(("resourceclaims", "default", name))
 
 
+async def test_the_kubelet_is_not_asked_while_an_allocate_is_in_flight(kubelet: Kubelet, claims: NodeClaims) -> None:
+    """List has a kubelet forget whom it gives the device (UpdateAllocatedDevices)."""
+    answers, seen = iter([True, True, True, False]), list[int]()
+
+    def allocating() -> bool:
+        seen.append(len(kubelet.lister.calls))
+        return next(answers)
+
+    asks = PodResources(kubelet.lister.socket, Threads())
+    await Reconciling(claims, asks, kubelet.pods, AT_ONCE, allocating).look()
+    assert seen == [0, 0, 0, 0]
+    assert kubelet.lister.calls == ["v1"]
+
+
 # records without their claims
 
 

@@ -51,7 +51,8 @@ def front(tmp_path):
     one.publisher, one.server = Stub(state=Observable(None)), Stub(list=listed)
     one.server.up, one.loaded, one.instance = True, asyncio.Event(), Stub(ownership=Stub(other=Observable("")))
     one.members.withdrawn = False
-    one.claims = Stub(store=Stub(records={"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)}))
+    records = {"begun": Stub(phase=Phase.PREPARING), "done": Stub(phase=Phase.PREPARED)}
+    one.claims = Stub(store=Stub(records=records), waits=Stub())
     return one
 
 

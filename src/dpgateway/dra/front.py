@@ -111,7 +111,9 @@ class DraFront:
         doubts.served_before = set(beside.offered())
         common.served.begun.subscribe(store.served.notify)
         socket = node.pod_resources or root / "pod-resources" / "kubelet.sock"
-        self._reconciling = Reconciling(self.claims, PodResources(socket, common.threads), root / "pods")
+        asks = PodResources(socket, common.threads)
+        allocating = common.served.allocating
+        self._reconciling = Reconciling(self.claims, asks, root / "pods", allocating=allocating)
         common.served.begun.subscribe(self._reconciling.look_for_lost)
         self.loaded = asyncio.Event()
         """Set once the records of earlier gateways are known."""

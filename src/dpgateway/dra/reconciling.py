@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,10 @@ from dpgateway.dra.claims.reading import Asked, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.claims.staleness import NodeEvidence
 from dpgateway.dra.preparing import NodeClaims
-from dpgateway.errors import GatewayError, RequestError
+from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import backoff
-from dpgateway.node.podresources import ListedClaim, PodResources
+from dpgateway.node.podresources import ListedClaim, PodResources, between_allocates
 from dpgateway.node.pods import PodDirectories
 from dpgateway.resource.granting import CLAIMS_END
 
@@ -69,8 +69,18 @@ after a pod has come, which the kubelet lists with its claims once its volumes a
 class Reconciling:
     """Used from the event loop."""
 
-    def __init__(self, claims: NodeClaims, pod_resources: PodResources, pods: Path, pauses: Pauses = PAUSES) -> None:
-        """``pods``: the kubelet's directory with a directory for each pod."""
+    def __init__(
+        self,
+        claims: NodeClaims,
+        pod_resources: PodResources,
+        pods: Path,
+        pauses: Pauses = PAUSES,
+        allocating: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``pods``: the kubelet's directory with a directory for each pod. ``allocating``: whether an Allocate of the
+        device plugin is in flight.
+        """
+        self._allocating = allocating
         self._claims, self._store, self._log = claims, claims.store, claims.parts.log
         self._pod_resources, self._pods, self._pauses = pod_resources, pods, pauses
         # By default the device plugin's holdings watch the same folder: for the kernel that is one watch (kit/inotify).
@@ -160,6 +170,9 @@ class Reconciling:
         """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
         await self._store.doubts.look_for_damage()
         before = self._recorded()
+        # An Allocate may be what waits for a claim that this look ends.
+        if not self._abandoned.urgent and not await between_allocates(self._allocating):
+            raise KubeletError("an Allocate takes so long that the kubelet can't be asked meanwhile")
         found = await self._pod_resources.claims()
         directories = await self._store.disk.run(self._seen)
         ours = {

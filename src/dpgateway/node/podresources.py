@@ -2,11 +2,17 @@
 
 v1 is served since 1.20, v1alpha1 since 1.13 (pkg/kubelet/apis/podresources). From 1.27 on a kubelet limits the rate to
 100 calls a second with bursts of 10.
+
+List frees the devices of deleted pods, and for that the kubelet recounts its allocated devices: without those of an
+Allocate in flight, which it would then give to the next pod, too (UpdateAllocatedDevices in
+pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered). So whoever asks
+waits for Allocates first (:func:`between_allocates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +32,11 @@ DEADLINE = 5.0
 """Timeout of a call in seconds."""
 LARGEST = 16 * 1024 * 1024
 """Most bytes of an answer: the limit of the kubelet's own clients (pkg/kubelet/apis/podresources/client.go)."""
+
+LONGEST = 30.0
+"""The most seconds that a question waits for Allocates in flight."""
+_LOOK = 0.02
+"""Seconds between two checks for Allocates in flight."""
 
 LONGEST_NAME = 253
 """Most characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery)."""
@@ -62,6 +73,17 @@ class ListedClaims(NamedTuple):
     claims: tuple[ListedClaim, ...]
     pods: frozenset[tuple[str, str]]
     """The namespace and the name of each pod, with and without claims: a kubelet that has just started lists none."""
+
+
+async def between_allocates(in_flight: Callable[[], bool], longest: float = LONGEST) -> bool:
+    """Returns True once no Allocate is in flight, False after ``longest`` seconds."""
+    try:
+        async with asyncio.timeout(longest):
+            while in_flight():  # noqa: ASYNC110  their ends have no event in common
+                await asyncio.sleep(_LOOK)
+    except TimeoutError:
+        return False
+    return True
 
 
 class PodResources:

@@ -71,6 +71,10 @@ class ServedByName:
         resource = self._by_name.get(name)
         return None if resource is None else resource.granting
 
+    def allocating(self) -> bool:
+        """Whether a kubelet's Allocate is in flight."""
+        return any(one.inventory.usage.allocating for one in self._by_name.values())
+
     async def record(self, name: str) -> bool:
         """Writes the last changes of the resource's journal. Returns whether the disk has them."""
         resource = self._by_name.get(name)

@@ -31,7 +31,7 @@ from dpgateway.kit.tasks import aligned, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.node.cgroups import PodCgroups
 from dpgateway.node.directory import Places
-from dpgateway.node.podresources import PodResources
+from dpgateway.node.podresources import LONGEST, PodResources, between_allocates
 from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.node.sandboxes import Sandboxes
 
@@ -41,11 +41,6 @@ SLOW = 30.0
 """Seconds until a round without a hint."""
 BLIND = 2.0
 """The same while pods' directories can't be seen or watched: then only List tells of the end of a pod."""
-
-LONGEST = 30.0
-"""The most seconds that a round waits for Allocates in flight to end; after that it goes on without List."""
-_LOOK = 0.02
-"""Seconds between two checks for Allocates in flight."""
 
 CGROUPS_WITHIN = 1.0
 """Timeout in seconds for a look at the cgroups, which the kernel may hold up."""
@@ -62,7 +57,7 @@ class Asking:
     def __init__(
         self, holdings: Mapping[str, ResourceHoldings], places: Places, threads: Threads, longest: float = LONGEST
     ) -> None:
-        """``longest``: seconds, see LONGEST."""
+        """``longest``: seconds that a round waits for Allocates in flight; after that it goes on without List."""
         self._holdings, self._longest = holdings, longest
         self._pods = PodDirectories(places.pods, self.hint)
         self._pod_resources = PodResources(places.pod_resources, threads)
@@ -198,14 +193,9 @@ class Asking:
             holdings.set(after)
 
     async def _ask(self) -> None:
-        # List frees the devices of deleted pods, and for that the kubelet recounts its allocated devices: without those
-        # of an Allocate in flight, which it would then give to the next pod, too (UpdateAllocatedDevices in
-        # pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
-        try:
-            async with asyncio.timeout(self._longest):
-                while any(one.allocating or one.value.in_flight for one in self._holdings.values()):  # noqa: ASYNC110  it is amended
-                    await asyncio.sleep(_LOOK)
-        except TimeoutError:
+        # Allocates end by their own deadlines; the round goes on without an answer.
+        usages = self._holdings.values()  # a view: resources come and go
+        if not await between_allocates(lambda: any(map(_in_flight, usages)), self._longest):
             self.hint()
             return
         if self._another_kubelet:
@@ -231,3 +221,7 @@ class Asking:
         for resource in listing.keys() & self._holdings.keys():  # a reload may have added or removed some
             holdings = self._holdings[resource]
             holdings.set(holdings.value.heard(listing[resource], asked))
+
+
+def _in_flight(usage: ResourceHoldings) -> bool:
+    return bool(usage.allocating or usage.value.in_flight)
