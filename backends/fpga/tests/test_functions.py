@@ -318,6 +318,17 @@ def test_prefetch_begins_at_allocation(function, hardware):
     assert hardware.programmed == [("fpga-a", "aes")]
 
 
+def test_prefetch_of_a_blank_board_begins_at_allocation(function, hardware, bitstream):
+    aes = function("aes", prefetch=True, blank=bitstream("blank"))
+    for _ in range(2):
+        aes.allocate(aes.devices()[:1])
+        for thread in [thread for thread in threading.enumerate() if thread.name == "program a board"]:
+            thread.join(20)
+        assert hardware.runs == {"fpga-a": "aes"}
+        aes.release(aes.devices()[:1])
+        assert hardware.runs == {"fpga-a": "blank"}
+
+
 def test_prefetch_leaves_a_running_container_alone(function, hardware, bitstream):
     """What kubelets 1.8 and 1.9 store is compared with what a driver gives now, so it is asked again."""
     aes = function("aes", prefetch=True)

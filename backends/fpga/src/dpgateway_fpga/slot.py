@@ -128,9 +128,11 @@ class Slot:
 
     @property
     def has_our_image(self) -> bool:
-        """Whether the board was last programmed for this resource, with success."""
-        entry = self._work.entry()
-        return entry is not None and entry.state == "loaded" and entry.resource == self._work.resource
+        """Whether the board was last programmed for a container of this resource, with success."""
+        entry, blank = self._work.entry(), self._options.blank
+        if entry is None or (blank is not None and entry.bitstream == blank.id):  # then no container has it
+            return False
+        return entry.state == "loaded" and entry.resource == self._work.resource
 
     # programming
 
