@@ -19,6 +19,7 @@ from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.node_switch import NodeSwitch
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
 from tests.support.resources import NAME, configured
+from tests.support.waiting import turns
 
 DRIVER, POOL = "dra.example.com", "node/boards"
 GROUP = Group((NAME,), pool=POOL)
@@ -117,6 +118,31 @@ async def test_a_group_whose_slices_went_later_lists_again(front, switch, tmp_pa
     switch.switches["z"].record = SwitchRecord("z", SwitchState.DRA)
     switch.offer()
     await switch.pending("z", time.monotonic())
+    assert front.lists == 2
+
+
+async def test_a_list_has_the_groups_that_there_are_as_it_begins(front, switch, tmp_path):
+    """A reload adds a group while another list goes on: the claims of its pool are waited for, too."""
+    files, listed, go_on = SwitchFiles(tmp_path, Threads()), front.server.list, asyncio.Event()
+
+    async def slow(*asked):
+        await go_on.wait()
+        return await listed(*asked)
+
+    front.server.list = slow
+    for group in ("boards", "z"):
+        await files.write(SwitchRecord(group, SwitchState.LEAVING_DRA))
+    front.us.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
+    boards, other = (configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z"))
+    switch.configure([boards])
+    lists = [asyncio.create_task(switch.pending(POOL, time.monotonic()))]
+    await turns()
+    lists.append(asyncio.create_task(switch.pending(POOL, since := time.monotonic())))
+    await turns()
+    switch.configure([boards, other])
+    go_on.set()
+    await asyncio.gather(*lists)
+    assert list(await switch.pending("z", since)) == ["default/y"]
     assert front.lists == 2
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -46,14 +46,15 @@ class AllocatedClaims:
         self._allocated: dict[str, Mapping[str, str]] = {}
         """`_allocated` contains the claims of each pool that may have to be prepared yet, keyed by uid."""
 
-    async def pending(self, pool: str, pools: Collection[str], since: float) -> Collection[str]:
-        """Namespace and name of each. ``pools``: those of all groups, which are listed together. A list that began
-        before ``since``, in seconds of the monotonic clock, may lack some. Raises GatewayError.
+    async def pending(self, pool: str, pools: Callable[[], Collection[str]], since: float) -> Collection[str]:
+        """Namespace and name of each. ``pools``: those of all groups, which are listed together; asked as a list
+        begins, because a reload may add one meanwhile. A list that began before ``since``, in seconds of the monotonic
+        clock, may lack some. Raises GatewayError.
         """
         if pool not in self._allocated:
             async with self._listing:
                 if not self._listed.counts(since):
-                    self._listed = await self._list({pool, *pools})
+                    self._listed = await self._list({pool, *pools()})
             if self._listed.error is not None:
                 raise self._listed.error
             self._allocated[pool] = {uid: text for uid, (text, some) in self._listed.claims.items() if pool in some}

@@ -261,7 +261,7 @@ class NodeSwitch:
         return self._front.published(pool)
 
     async def pending(self, pool: str, since: float) -> Collection[str]:
-        return await self._claims.pending(pool, {one.group.pool for one in self.switches.values()}, since)
+        return await self._claims.pending(pool, lambda: [one.group.pool for one in self.switches.values()], since)
 
 
 async def _refresh(one: FrontSwitch) -> None:
