@@ -23,7 +23,7 @@ from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.pools import Pools
-from dpgateway.resource.resource import Common
+from dpgateway.resource.resource import Common, Resource
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
@@ -38,13 +38,13 @@ class Running:
 
     def __init__(self, directory, log, group, config, threads=None):
         threads, self.config = threads or Threads(), Observable(config)
-        holdings = node_holdings(directory, [NAME], threads)
+        self.holdings = holdings = node_holdings(directory, [NAME], threads)
         self.node = holdings.node
         self.driver = RunningDriver(self.config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         pools = Pools(Orphans(holdings, directory, state, threads), CallsAfterClose())
         throttle = ListThrottle(holdings.node.written)
-        common = Common(directory, state, threads, pools, LIST_LIMIT)
+        self.common = common = Common(directory, state, threads, pools, LIST_LIMIT)
         front = Front(common, holdings, client, Coordinator(pools.together, group), cdi(), throttle)
         self.plugin = Plugin(self.config, self.driver, front, group)
         for runs in (partial(run_both, holdings), pools.run, self.driver.run, self.plugin.run):
@@ -209,13 +209,7 @@ async def test_a_checkpoint_is_waited_for(run, short_path):
 async def test_the_lock_stays_while_a_write_of_the_journal_hangs(run, short_path, how):
     """Else it would come after what the next owner has written."""
     disk = StuckDisk("journal")
-    one = run(scripted(release=lambda _: None), threads=disk)
-    client = await one.client()
-    disk.stick()
-    await client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
-    await client.close()
-    await one.plugin.drain(0)
-    await one.plugin.close()
+    one = await hangs_at_the_end(run, disk)
     if how == "abandon":
         one.plugin.abandon()
     waits = Ownership(short_path, NAME)
@@ -244,3 +238,47 @@ async def test_an_allocate_that_outlasts_the_grace_is_written_down(run, short_pa
     await call
     assert journal.keys() == {"a"}
     await client.close()
+
+
+async def hangs_at_the_end(run, disk):
+    """A plugin that has ended, but for a write of its journal."""
+    one = run(scripted(release=lambda _: None), threads=disk)
+    client = await one.client()
+    disk.stick()
+    await client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
+    await client.close()
+    await one.plugin.drain(0)
+    await one.plugin.close()
+    return one
+
+
+async def test_a_removed_resource_whose_last_write_hangs_is_no_stranger(run, short_path):
+    """Its lock stays, but its grants are known here, so no pool waits for its end."""
+    disk = StuckDisk("journal")
+    one = await hangs_at_the_end(run, disk)
+    pools, lock = one.common.pools, Ownership(short_path, NAME)
+    pools.remove(NAME)
+    assert lock.owner() is not None
+    assert not pools.elsewhere.stranger("")
+    disk.go_on()
+    await until(lambda: lock.owner() is None)
+    other = Ownership(short_path, NAME)
+    await other.acquire()
+    assert pools.elsewhere.stranger("")  # its next owner is one
+    other.end()
+
+
+async def test_a_removed_resource_is_back_while_its_last_write_hangs(run, log):
+    """It has its lock at once, not after the write, and keeps it after that."""
+    disk = StuckDisk("journal")
+    one = await hangs_at_the_end(run, disk)
+    again = Resource(one.config, one.driver, one.holdings.by_resource[NAME], one.common, log)
+    async with asyncio.timeout(5):
+        await again.ownership.acquire()
+    assert not again.ownership.waited
+    disk.go_on()
+    await until(lambda: not one.common.journals.running)
+    await turns()
+    assert again.ownership.undivided
+    again.ownership.end()
+    assert again.ownership.owner() is None

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpgateway.kit.tasks import aligned
@@ -54,6 +54,8 @@ class Elsewhere:
         """`_after` contains the gateways that a resource's previous owner waited for, keyed by resource."""
         self.older: set[str] = set()
         """The gateways that owned the other resources; without any, no resource has been renamed."""
+        self.late: dict[str, Ownership] = {}
+        """The locks that stay although this gateway has ended what they guard: no stranger's."""
         self._telling = False
         self._seen = 0
         """The folder's mtime at the last look, in nanoseconds; 0 if another look has to follow."""
@@ -108,8 +110,12 @@ class Elsewhere:
         self._strangers |= self._held()
 
     def _held(self) -> dict[str, Owner]:
+        return {one.hash: owner for one in self.others() if (owner := one.owner())}
+
+    def others(self) -> Iterator[Ownership]:
+        """The locks of strangers, owned or not."""
         found = others(self._orphans.directory, self._orphans.configured)
-        return {one.hash: owner for one in found if (owner := one.owner())}
+        return (one for one in found if one.hash not in self.late)
 
     async def run(self) -> None:
         """Watches the strangers' locks and journals; never returns."""

@@ -27,7 +27,8 @@ Theory of operation
       goes on with the resource then.
     - A write of what the lock guards may hang, and end late. So :meth:`Ownership.end` leaves the lock where it is until
       all writes under way are over: a late one would destroy what the next owner has written by then. A process ends
-      nonetheless: the kernel frees the lock once no thread of it is in a system call.
+      nonetheless: the kernel frees the lock once no thread of it is in a system call. Within the process such a lock
+      (:attr:`Ownership.late`) keeps nobody waiting: it is the resource's next one's, and no other gateway's to others.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 
 The states of an ownership (:class:`Owners`), and the events that lead to others:
@@ -154,6 +155,8 @@ class Ownership:
         """Whether another gateway was the owner, and its journal hasn't been read since."""
         self.writing: Callable[[], Collection[asyncio.Future[Any]]] = tuple
         """The writes under way of what the lock guards."""
+        self.late: dict[str, Ownership] = {}
+        """The ended ownerships of this gateway, by hash, that wait for such writes."""
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self.state = Owners.NOT_THIS
@@ -178,6 +181,10 @@ class Ownership:
         if not ours:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
+
+        # A resource that was removed and is back has its lock already, if the last write of before hangs.
+        if (late := self.late.pop(self.hash, None)) is not None:
+            late.pass_on(self)
 
         # The folder may be replaced while this gateway waits for the lock.
         while not self._is_found():
@@ -300,8 +307,12 @@ class Ownership:
         if self._kept and self.state is Owners.SOLE:
             return
         if self._descriptor is not None and (writing := self.writing()):
+            if self.state is Owners.SOLE:
+                self.late[self.hash] = self
             next(iter(writing)).add_done_callback(lambda _: self.end())
             return
+        if self.late.get(self.hash) is self:
+            del self.late[self.hash]
         given, last = self.lent, self._is_found()
         if last and self.state is not Owners.SOLE:
             self.release()

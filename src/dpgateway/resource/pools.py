@@ -22,7 +22,6 @@ from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.exclusion import Exclusion, Pool
 from dpgateway.resource.front import InUse, Unreleased
 from dpgateway.resource.orphans import Orphans, Record, recorded
-from dpgateway.resource.ownership import others
 from dpgateway.resource.use import Used, certain, used, worked_on
 
 ENDING = 3.0
@@ -195,7 +194,7 @@ class Pools:
             # Until no other gateway owns a resource that isn't configured here, or ENDING is over.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDING):
-                    for one in others(self._orphans.directory, self._orphans.configured):
+                    for one in self.elsewhere.others():
                         with contextlib.suppress(KubeletError, OSError):  # the sweep reports a broken lock
                             await one.until_free()
             waiting = self._waiting

@@ -136,6 +136,7 @@ class Resource:
         journal = Journal(common.state_dir, common.directory, name, common.front)
         self.journal = JournalWriter(journal, usage, common.threads, log)
         self.journal.lanes, self.ownership.writing = common.journals, self._writing
+        self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
         self._log, self._pools, self._served, self._settled = log, common.pools, common.served, common.settled
         self._begun = asyncio.Event()
