@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from dpgateway.errors import KubeletError
-from dpgateway.resource.ownership import Owners, Ownership, others
+from dpgateway.resource.ownership import LockState, Ownership, others
 from tests.support.counting import descriptors, leading_to
 from tests.support.waiting import turns, until
 
@@ -264,17 +264,17 @@ async def test_a_hung_borrower_that_was_taken_back_from_keeps_nobody_out(tmp_pat
 
 
 EVENTS = {
-    "lend": (Owners.LENT, Owners.LENT),
-    "inherit": (Owners.SOLE, Owners.SOLE),
-    "take_back": (Owners.SOLE, Owners.BORROWED),
-    "release": (Owners.NOT_THIS, Owners.NOT_THIS),
-    "lend release": (Owners.GIVEN, Owners.GIVEN),
-    "lend take_back": (Owners.SOLE, Owners.SOLE),
-    "lend end": (Owners.GIVEN, Owners.GIVEN),
-    "keep end": (Owners.SOLE, Owners.NOT_THIS),
-    "keep lend end": (Owners.GIVEN, Owners.GIVEN),
-    "keep lend take_back end": (Owners.SOLE, Owners.SOLE),
-    "keep end forgo": (Owners.NOT_THIS, Owners.NOT_THIS),
+    "lend": (LockState.LENT, LockState.LENT),
+    "inherit": (LockState.SOLE, LockState.SOLE),
+    "take_back": (LockState.SOLE, LockState.BORROWED),
+    "release": (LockState.NOT_THIS, LockState.NOT_THIS),
+    "lend release": (LockState.GIVEN, LockState.GIVEN),
+    "lend take_back": (LockState.SOLE, LockState.SOLE),
+    "lend end": (LockState.GIVEN, LockState.GIVEN),
+    "keep end": (LockState.SOLE, LockState.NOT_THIS),
+    "keep lend end": (LockState.GIVEN, LockState.GIVEN),
+    "keep lend take_back end": (LockState.SOLE, LockState.SOLE),
+    "keep end forgo": (LockState.NOT_THIS, LockState.NOT_THIS),
 }
 """The states of an owner that is alone, and of a borrower, after these events."""
 
@@ -287,13 +287,13 @@ async def test_the_states_of_an_ownership(tmp_path, events, borrows):
     async def ask():
         return os.dup(lender.lend())
 
-    assert one.state is Owners.NOT_THIS
+    assert one.state is LockState.NOT_THIS
     if borrows:
         await one.acquire(ask)
     else:
         lender.end()
         await one.acquire()
-    assert one.state is (Owners.BORROWED if borrows else Owners.SOLE)
+    assert one.state is (LockState.BORROWED if borrows else LockState.SOLE)
     for event in events.split():
         getattr(one, event)()
     assert one.state is EVENTS[events][borrows]

@@ -31,7 +31,7 @@ Theory of operation
       (:attr:`Ownership.late`) keeps nobody waiting: it is the resource's next one's, and no other gateway's to others.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 
-The states of an ownership (:class:`Owners`), and the events that lead to others:
+The states of an ownership (:class:`LockState`), and the events that lead to others:
 
     state     who has the lock             event -> state                            :meth:`Ownership.end`
     NOT_THIS  not this gateway             acquire -> SOLE, or BORROWED by ``ask``   nothing
@@ -94,7 +94,7 @@ class Owner(NamedTuple):
     """The gateways at which the resource may have another name."""
 
 
-class Owners(enum.Enum):
+class LockState(enum.Enum):
     """Who has the lock: see the top of this file."""
 
     NOT_THIS = enum.auto()
@@ -159,7 +159,7 @@ class Ownership:
         """The ended ownerships of this gateway, by hash, that wait for such writes."""
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
-        self.state = Owners.NOT_THIS
+        self.state = LockState.NOT_THIS
         self._descriptor: int | None = None
         """The locked file, unless the state is NOT_THIS or GIVEN."""
         self._kept = False
@@ -193,7 +193,7 @@ class Ownership:
             try:
                 with naming(self.path):
                     self._descriptor = await self._locked(descriptor, ask)
-                    self.state = Owners.SOLE if self._descriptor == descriptor else Owners.BORROWED
+                    self.state = LockState.SOLE if self._descriptor == descriptor else LockState.BORROWED
             finally:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
@@ -238,7 +238,7 @@ class Ownership:
         """Takes the lock if it is free. Returns whether it was. Raises KubeletError or OSError."""
         self._descriptor = self._open()
         if locks.take(self._descriptor) and self._is_found():
-            self.state = Owners.SOLE
+            self.state = LockState.SOLE
             return True
         self.release()
         return False
@@ -246,12 +246,12 @@ class Ownership:
     @property
     def undivided(self) -> bool:
         """Whether all files of the resource are this gateway's, but for a lender's socket."""
-        return self._is_found() and self.state in {Owners.SOLE, Owners.BORROWED}
+        return self._is_found() and self.state in {LockState.SOLE, LockState.BORROWED}
 
     @property
     def lent(self) -> bool:
         """Whether another gateway was given the lock, and it wasn't taken back."""
-        return self.state in {Owners.LENT, Owners.GIVEN}
+        return self.state in {LockState.LENT, LockState.GIVEN}
 
     def is_it(self, descriptor: int) -> bool:
         """Whether this descriptor is the lock that others would find, and holds it."""
@@ -263,23 +263,23 @@ class Ownership:
     def lend(self) -> int:
         """Returns the descriptor for the successor, which from now on is an owner, too."""
         assert self._descriptor is not None  # noqa: S101  only an owner is asked
-        self.state = Owners.LENT
+        self.state = LockState.LENT
         return self._descriptor
 
     def inherit(self) -> None:
         """The gateway that lent the lock has let go of it, or has ended."""
-        if self.state is Owners.BORROWED:
-            self.state = Owners.SOLE
+        if self.state is LockState.BORROWED:
+            self.state = LockState.SOLE
 
     def take_back(self) -> None:
         """Breaks off a handover: the successor, which was told, has to let go."""
-        if self.state is Owners.LENT:
-            self.state = Owners.SOLE
+        if self.state is LockState.LENT:
+            self.state = LockState.SOLE
         self._sign()
 
     def release(self) -> None:
         """Lets go of the lock, and leaves its file to the next owner."""
-        self.state = Owners.GIVEN if self.lent else Owners.NOT_THIS
+        self.state = LockState.GIVEN if self.lent else LockState.NOT_THIS
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -290,8 +290,8 @@ class Ownership:
 
     def pass_on(self, to: Ownership) -> None:
         """Gives a lock that was kept to this gateway's next plugin of the resource."""
-        if self.state is Owners.SOLE:
-            to.waited, to.state, self.state = self.waited, self.state, Owners.NOT_THIS
+        if self.state is LockState.SOLE:
+            to.waited, to.state, self.state = self.waited, self.state, LockState.NOT_THIS
             to._descriptor, self._descriptor = self._descriptor, None
         self.forgo()
 
@@ -304,17 +304,17 @@ class Ownership:
         """Ends the ownership for good, once all writes are over: removes the lock's file, unless another gateway has
         the lock, too.
         """
-        if self._kept and self.state is Owners.SOLE:
+        if self._kept and self.state is LockState.SOLE:
             return
         if self._descriptor is not None and (writing := self.writing()):
-            if self.state is Owners.SOLE:
+            if self.state is LockState.SOLE:
                 self.late[self.hash] = self
             next(iter(writing)).add_done_callback(lambda _: self.end())
             return
         if self.late.get(self.hash) is self:
             del self.late[self.hash]
         given, last = self.lent, self._is_found()
-        if last and self.state is not Owners.SOLE:
+        if last and self.state is not LockState.SOLE:
             self.release()
             try:
                 last = self.try_to_acquire()
@@ -329,7 +329,7 @@ class Ownership:
                     path.unlink()
         self.release()
         if given:
-            self.state = Owners.GIVEN
+            self.state = LockState.GIVEN
 
     def abandon(self) -> None:
         """The same at the end of the process. May be called from any thread."""

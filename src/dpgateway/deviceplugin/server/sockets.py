@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dpgateway.kit.unix import LONGEST
-from dpgateway.resource.ownership import FOLDER, Owners, Ownership, hash_of, is_ours
+from dpgateway.resource.ownership import FOLDER, LockState, Ownership, hash_of, is_ours
 
 MOST_LINKS = 8
 """A kubelet may still dial the endpoint of an earlier Register for some seconds. But a kubelet that refuses for months
@@ -103,7 +103,7 @@ class SocketNames:
         """Removes every name, unless they are those of a gateway that shares the ownership."""
         if self.ownership.undivided:
             # Who borrows the lock doesn't listen: the lender does, and may take the resource back.
-            listened = () if self.ownership.state is Owners.BORROWED else (self.ownership.next,)
+            listened = () if self.ownership.state is LockState.BORROWED else (self.ownership.next,)
             for path in [*self._links, self.base, *listened]:
                 with contextlib.suppress(OSError):
                     path.unlink()
