@@ -21,6 +21,7 @@ journal         its grants, on disk
 orphans         holdings of resources that are no longer configured
 specs           CDI specs, kept while containers need them
 ownership       the gateway of the node that serves the resource: a lock
+owner           the content of its file: who serves the resource
 elsewhere       resources that other gateways own
 list_log        log lines about changes of the list
 """

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from dpgateway.kit.tasks import aligned
 from dpgateway.resource.orphans import Orphans
-from dpgateway.resource.ownership import FOLDER, Owner, Ownership, hash_of, others, this_gateway
+from dpgateway.resource.owner import Owner, this_gateway
+from dpgateway.resource.ownership import FOLDER, Ownership, hash_of, others
 
 UNFREE = 0.25
 """Seconds between two looks at a stranger's lock: until it is free, the pool grants nothing."""

@@ -2,15 +2,8 @@
 
     <device-plugins>/dpgateway/<hash>.lock
 
-The file name is a hash, because a resource's name may be longer than a file's. The file describes the owner:
-
-    pid 7 in pod kube-system/dpgateway-x2v9k, since 2026-01-31T12:00:00Z
-    example.com/thing
-    pool boards
-    after pid 7 in pod kube-system/dpgateway-5k2wp
-
-A pid alone is ambiguous, because each container has its own pid namespace. Gateways of the first releases wrote only
-``pid 7``. There is an ``after`` line for each older gateway where the resource may have another name (``elsewhere``).
+The file name is a hash, because a resource's name may be longer than a file's. The file describes the owner
+(``owner``).
 
 Theory of operation
     - The lock lives while any copy of its descriptor is open. A gateway that ends, however it ends, frees it, and one
@@ -54,44 +47,27 @@ import hashlib
 import logging
 import os
 import re
-import socket
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpgateway.errors import KubeletError, naming
 from dpgateway.kit import locks
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
-from dpgateway.kit.timestamp import timestamp
+from dpgateway.resource.owner import Owner, read_owner, signature
 
 FOLDER = "dpgateway"
 """The folder below the kubelet's device-plugins directory, for locks and the fronts' sockets."""
 LAST = "no-gateway-follows"
 """A file in the folder that makes a lingering gateway end at once. The chart's clean-up job writes it."""
 _NAME = re.compile(r"[0-9a-f]{16}\.lock")
-_POOL, _AFTER = "pool ", "after "
-_MOST_READ = 1000
-"""Bytes read of a lock file."""
 
 Ask = Callable[[], Awaitable[int]]
 """Asks the owner to hand over; returns the lock's descriptor once it is lent."""
 
 _log = bind(__name__)
-
-
-class Owner(NamedTuple):
-    """Another gateway that serves a resource."""
-
-    text: str
-    """A sentence that names the gateway and the resource."""
-    pool: str | None
-    """The resource's pool; empty if it is in none, None if the lock doesn't say."""
-    gateway: str
-    """The gateway's identity, the same in all of its locks."""
-    after: frozenset[str] = frozenset()
-    """The gateways at which the resource may have another name."""
 
 
 class LockState(enum.Enum):
@@ -122,13 +98,6 @@ def others(device_plugins: Path, resources: Iterable[str]) -> Iterator[Ownership
         for path in sorted(folder.iterdir()) if is_ours(folder) else ():
             if _NAME.fullmatch(path.name) and path.stem not in known:
                 yield Ownership(device_plugins, f"the resource {path.stem}", hash_=path.stem)
-
-
-def this_gateway() -> str:
-    """The identity of this process, enough to find it from another gateway's log."""
-    pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
-    where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
-    return f"pid {os.getpid()} {where}"
 
 
 class Ownership:
@@ -207,7 +176,7 @@ class Ownership:
         if locks.take(descriptor):
             return descriptor
         when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
-        text = f"waiting because {self._owner(descriptor).text}; {when}"
+        text = f"waiting because {read_owner(descriptor, self._resource).text}; {when}"
         self.waited = True
         self.other.set(text)
         self._log.warning("%s", text)
@@ -352,9 +321,7 @@ class Ownership:
     def _sign(self) -> None:
         if self._descriptor is None:
             return
-        since = timestamp()
-        lines = f"{this_gateway()}, since {since}", self._resource, f"{_POOL}{self._pool}"
-        text = "".join(f"{line}\n" for line in (*lines, *(_AFTER + gateway for gateway in sorted(self._after))))
+        text = signature(self._resource, self._pool, self._after)
         with contextlib.suppress(OSError):  # a full disk: the lock works without its text
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, text.encode(), 0)
@@ -366,7 +333,7 @@ class Ownership:
         except OSError:  # never served, or an error that a served resource reports
             return None
         try:
-            return None if locks.is_free(descriptor) else self._owner(descriptor)
+            return None if locks.is_free(descriptor) else read_owner(descriptor, self._resource)
         except OSError:
             return None
         finally:
@@ -380,17 +347,6 @@ class Ownership:
                 await _free(descriptor)
             finally:
                 os.close(descriptor)
-
-    def _owner(self, descriptor: int) -> Owner:
-        text = ""
-        with contextlib.suppress(OSError):
-            text = os.pread(descriptor, _MOST_READ, 0).decode(errors="replace")
-        # The first releases wrote one short line.
-        name, resource, pool, *more = (*text.split("\n"), "", "", "")
-        who = f"another gateway serves {resource or self._resource}: {name or 'it left no name'}"
-        after = frozenset(line.removeprefix(_AFTER) for line in more if line.startswith(_AFTER))
-        in_pool = pool.removeprefix(_POOL) if pool.startswith(_POOL) else None
-        return Owner(who, in_pool, name.partition(", since")[0], after)
 
     # its file
 

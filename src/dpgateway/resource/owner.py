@@ -1,0 +1,65 @@
+"""The content of a lock's file, which describes the owner::
+
+    pid 7 in pod kube-system/dpgateway-x2v9k, since 2026-01-31T12:00:00Z
+    example.com/thing
+    pool boards
+    after pid 7 in pod kube-system/dpgateway-5k2wp
+
+A pid alone is ambiguous, because each container has its own pid namespace. Gateways of the first releases wrote only
+``pid 7``. There is an ``after`` line for each older gateway where the resource may have another name (``elsewhere``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dpgateway.kit.timestamp import timestamp
+
+_POOL, _AFTER = "pool ", "after "
+_MOST_READ = 1000
+"""Bytes read of a lock file."""
+
+
+class Owner(NamedTuple):
+    """Another gateway that serves a resource."""
+
+    text: str
+    """A sentence that names the gateway and the resource."""
+    pool: str | None
+    """The resource's pool; empty if it is in none, None if the lock doesn't say."""
+    gateway: str
+    """The gateway's identity, the same in all of its locks."""
+    after: frozenset[str] = frozenset()
+    """The gateways at which the resource may have another name."""
+
+
+def this_gateway() -> str:
+    """The identity of this process, enough to find it from another gateway's log."""
+    pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
+    where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
+    return f"pid {os.getpid()} {where}"
+
+
+def signature(resource: str, pool: str, after: Iterable[str]) -> str:
+    """The text by which this gateway is the owner from now on. ``pool``: empty for none; ``after``: see
+    :class:`Owner`.
+    """
+    lines = f"{this_gateway()}, since {timestamp()}", resource, f"{_POOL}{pool}"
+    return "".join(f"{line}\n" for line in (*lines, *(_AFTER + gateway for gateway in sorted(after))))
+
+
+def read_owner(descriptor: int, resource: str) -> Owner:
+    """The owner that a lock's file describes. ``resource``: its name, if the file doesn't say."""
+    text = ""
+    with contextlib.suppress(OSError):
+        text = os.pread(descriptor, _MOST_READ, 0).decode(errors="replace")
+    # The first releases wrote one short line.
+    name, found, pool, *more = (*text.split("\n"), "", "", "")
+    who = f"another gateway serves {found or resource}: {name or 'it left no name'}"
+    after = frozenset(line.removeprefix(_AFTER) for line in more if line.startswith(_AFTER))
+    in_pool = pool.removeprefix(_POOL) if pool.startswith(_POOL) else None
+    return Owner(who, in_pool, name.partition(", since")[0], after)
