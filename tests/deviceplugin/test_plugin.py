@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import time
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dpgateway import Allocation, Device
 from dpgateway.deviceplugin.api import APIS, LIST_LIMIT
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
+from dpgateway.deviceplugin.handover.protocol import BACK, SERVES, TAKE
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
@@ -17,8 +19,11 @@ from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.seqpacket import Listener, Peer
 from dpgateway.kit.threads import Threads
 from dpgateway.node.checkpoint import WRITING
+from dpgateway.node.holders import Container, Noted
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import Ownership
@@ -282,3 +287,29 @@ async def test_a_removed_resource_is_back_while_its_last_write_hangs(run, log):
     assert again.ownership.undivided
     again.ownership.end()
     assert again.ownership.owner() is None
+
+
+async def test_a_resource_that_is_taken_back_leaves_the_journal_alone(run, short_path):
+    """The other gateway grants at once, and writes that down."""
+    lock, asked = Ownership(short_path, NAME), asyncio.Queue[Peer]()
+    await lock.acquire()
+    listener = Listener(lock.next, asked.put_nowait)
+    one = run(scripted(release=lambda _: None))
+    older = await asked.get()
+    await older.receive()
+    older.send(f"{TAKE} v1beta1", lock.lend())
+    assert await older.receive() == SERVES
+    older.send(BACK)
+    lock.take_back()
+    await until(lambda: one.plugin.taken_back)
+    journal, usage = Journal(short_path / "state", short_path, NAME), one.holdings.by_resource[NAME]
+    theirs = {"a": Unreleased("1", hardware=frozenset({"theirs"}))}
+    journal.save(theirs)
+    noted = {"a": Noted((), frozenset([Container("1a", "c")]))}  # the kubelet's note of that grant
+    usage.set(usage.value.noted(noted, time.monotonic(), time.monotonic()))
+    await one.plugin.drain(0)
+    await one.plugin.close()
+    assert journal.load() == theirs
+    older.close()
+    listener.close()
+    lock.end()

@@ -170,6 +170,7 @@ class Plugin:
         except TakenBack as error:
             level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
             self._log.log(level, "%s", error)
+            resource.journal.leave()  # while this one drains, that gateway grants
             resource.ownership.release()
             self.taken_back, given = True, False
         resource.went("another gateway has taken it over" if given else "a handover failed")

@@ -245,6 +245,10 @@ class JournalWriter:
         if self.busy is not None:
             raise OSError(f"{self._journal.path} is still being written")
 
+    def leave(self) -> None:
+        """Stops at once: another gateway writes the journal already."""
+        self._rests = True
+
     def go_on(self) -> None:
         """Resumes writing: the journal is ours again."""
         self._rests = False
