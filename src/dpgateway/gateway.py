@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json
+from dpgateway.config import Changes, Configuration, ResourceConfig, to_json
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.errors import NoThread
 from dpgateway.fronts import NodeFronts
@@ -88,11 +88,11 @@ class Gateway:
         """The configured resources; of a restarted one the new configuration, served once its driver has devices."""
         return tuple(serving.latest for serving in self.serving.values())
 
-    def configuration(self, web: WebSettings) -> dict[str, object]:
-        """The configuration in force, as plain values, and the node. ``web``: the settings of the pages, which the
-        gateway doesn't serve itself.
+    def configuration(self, wanted: Configuration) -> dict[str, object]:
+        """The configuration in force, as plain values, and the node. ``wanted``: that of the last reload, with the keys
+        of the start that no reload changes. A resource may go on with its old configuration.
         """
-        served = replace(self._first, resources=self.resources, web=web)
+        served = replace(wanted, resources=self.resources)
         return {"node": self._node_name, "configuration": to_json(served)}
 
     async def apply(self, changes: Changes, new: Configuration) -> None:

@@ -80,6 +80,19 @@ async def test_pages_already_on_are_no_change(line, gateway):
         assert json.loads(result.stdout)["against_running"]["taken_over"] == []
 
 
+async def test_keys_that_a_reload_has_taken_over_are_no_change(line, gateway):
+    gateway.more = {"dra": {"driver": "dra.example.com"}, "cluster": {"events": False}}
+    await gateway.start(*SERVED)
+    await until((gateway.folder / "control.sock").exists)
+    gateway.more = {"dra": {"driver": "dra.example.com", "withdraw": True}, "cluster": {"events": True}}
+    for taken_over in (["dra.withdraw", "cluster.events"], []):
+        new = line.config(json.dumps({"resources": SERVED, "state_dir": str(gateway.folder / "state"), **gateway.more}))
+        result = check(line, gateway, "--config", new, "--output", "json")
+        assert json.loads(result.stdout)["against_running"]["taken_over"] == taken_over
+        gateway.reload(*SERVED)
+        await gateway.said("the configuration was read again")
+
+
 async def test_directory_given_by_an_option(line, gateway):
     await gateway.start(*SERVED)
     await until((gateway.folder / "control.sock").exists)

@@ -108,7 +108,7 @@ class Keeping:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK):
                         await gateway.changed.wait(gateway.changed.version)
-            save = partial(self._file.save, gateway.configuration(reloading.web.value))
+            save = partial(self._file.save, gateway.configuration(reloading.wanted))
             try:
                 await wait_for(self._threads.call("keep the configuration", save), PATIENCE, "the disk")
             except (GatewayError, OSError) as error:  # GatewayError also for want of a thread

@@ -136,7 +136,7 @@ class Daemon:
             gateway.overview.status,
             gateway.changed,
             gateway.overview.readiness,
-            lambda: gateway.configuration(self.reloading.web.value),
+            lambda: gateway.configuration(self.reloading.wanted),
             serves=lambda: gateway.serves,
         )
         await retry(Control(path, subject).run, failed)
