@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from dpgateway import Allocation, Device
 from dpgateway.cluster.server import ApiServer
+from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.reading import Asked
+from dpgateway.dra.claims.records import Damaged as Record
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.kit.threads import Threads
@@ -19,6 +22,7 @@ from dpgateway.resource.specs import SpecKeeper
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.specs import own
+from tests.support.time import hurry
 from tests.support.waiting import until
 
 
@@ -110,6 +114,33 @@ async def test_a_preparation_that_fails_frees_nothing(damaged: Damaged) -> None:
     assert damaged.node.records["c"]["phase"] == "preparing"
     resource.lanes.error = None
     assert "free" in await one(await claims.prepare([damaged.node.allocate("d", "a")]))
+
+
+class LateFiles(ClaimFiles):
+    """The disk hangs as a file is set aside."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.goes_on, self.done = threading.Event(), threading.Event()
+
+    def set_aside(self, one: Record) -> None:
+        self.goes_on.wait(60)
+        super().set_aside(one)
+        self.done.set()
+
+
+async def test_a_record_that_was_made_again_is_not_set_aside_late(damaged: Damaged) -> None:
+    files = LateFiles(damaged.node.folder)
+    claims = await damaged.gateway(disk=(files, own(damaged.node.specs)))
+    hurry(50)
+    for call in (claims.unprepare, claims.prepare):
+        calling = asyncio.create_task(call([damaged.asked]))
+        await until(calling.done)
+    files.goes_on.set()
+    await until(files.done.is_set)
+    hurry(0.02)
+    assert len(await one(await claims.prepare([damaged.asked]))) == 1
+    assert damaged.node.records["c"]["phase"] == "prepared"
 
 
 async def test_claims_that_wait_look_again_once_one_of_several_damaged_records_is_gone(damaged: Damaged) -> None:

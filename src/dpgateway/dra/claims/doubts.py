@@ -116,7 +116,7 @@ class ClaimDoubts:
     async def set_aside(self, one: Damaged) -> None:
         """The claim of this file has ended. Raises RequestError."""
         try:
-            await self._disk.run(partial(self._disk.files.set_aside, one))
+            await self._disk.change(one.uid, partial(self._disk.files.set_aside, one))
         except OSError as error:
             raise RequestError(f"{self._disk.files.folder / one.file} can't be set aside: {error}") from error
         self._log.warning("%s: the claim has ended; the file is kept as %s.damaged", one.file, one.file)
