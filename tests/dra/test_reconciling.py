@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.claims.records import ClaimRecord
 from dpgateway.dra.preparing import NodeClaims, Prepared
 from dpgateway.dra.reconciling import Pauses, Reconciling
-from dpgateway.errors import KubeletError, RequestError
+from dpgateway.errors import DriverError, KubeletError, RequestError
 from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import PodResources
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
@@ -775,6 +775,44 @@ async def test_a_removed_record_is_missed_at_the_second_look(
     await reconciling.look()
     await reconciling.look()
     assert node.records["c"]["uid"] == asked.uid
+
+
+class Meanwhile:
+    """The API server: within its first answer the kubelet asks for the claim."""
+
+    def __init__(self, server: ApiServer, ask: Callable[[], Awaitable[None]]) -> None:
+        self._server, self._ask = server, ask
+
+    async def get(self, *what: Any, **more: Any) -> Any:
+        found, ask, self._ask = await self._server.get(*what, **more), self._ask, turns
+        await ask()
+        return found
+
+
+async def test_a_call_that_fails_meanwhile_leaves_no_claim_without_its_record(
+    node: ClaimNode, claims: NodeClaims, kubelet: Kubelet, asked: Asked
+) -> None:
+    """Its containers run: another claim would get their device."""
+    node.files.remove(asked.uid)
+    kubelet.lists(("c", {"a": "vendor.com/x=a"}))
+    resource, calls = ClaimedResource(lanes(waits=True), Device("a")), list[Any]()
+    successor = await node.gateway(resource)
+
+    async def ask() -> None:
+        calls.append(asyncio.create_task(successor.prepare([asked])))
+        await until(lambda: resource.lanes.waiting)
+
+    reconciling = kubelet.compares(successor)
+    await reconciling.look()
+    server: Any = Meanwhile(node.server, ask)
+    successor.parts = successor.parts._replace(server=server)
+    look = asyncio.create_task(reconciling.look())
+    await until(lambda: resource.lanes.waiting)
+    await turns(200)
+    resource.lanes.answer("a", DriverError("no"))
+    await look
+    assert "no" in await one(await calls[0])
+    assert node.records["c"]["phase"] == "prepared"
 
 
 async def test_a_damaged_record_is_made_again(

@@ -253,8 +253,11 @@ class Reconciling:
         if not cdi.keys() <= {(it.pool, it.device) for it in wanted.results}:
             raise RequestError(f"{wanted} is allocated to other devices at the API server")
         resources = await claims.extended.asked(wanted)
-        if uid in store.records:  # a call has prepared it meanwhile
-            return
+        # A call prepares it meanwhile. If that fails, the claim's containers run without a record again.
+        while (known := store.records.get(uid)) is not None:
+            if known.phase is not Phase.PREPARING or (call := claims.lanes.last(uid)) is None:
+                return
+            await asyncio.wait({call})
 
         # No await until the record reserves the ids.
         given, others = [], claims.elsewhere()
