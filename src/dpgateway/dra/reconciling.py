@@ -169,10 +169,10 @@ class Reconciling:
     async def look(self) -> bool:
         """Looks once; returns whether something is in doubt. Raises GatewayError, OSError."""
         await self._store.doubts.look_for_damage()
-        before = self._recorded()
         # An Allocate may be what waits for a claim that this look ends.
         if not self._abandoned.urgent and not await between_allocates(self._allocating):
             raise KubeletError("an Allocate takes so long that the kubelet can't be asked meanwhile")
+        before = self._recorded()
         found = await self._pod_resources.claims()
         directories = await self._store.disk.run(self._seen)
         ours = {
