@@ -796,18 +796,19 @@ async def test_a_call_that_fails_meanwhile_leaves_no_claim_without_its_record(
     node.files.remove(asked.uid)
     kubelet.lists(("c", {"a": "vendor.com/x=a"}))
     resource, calls = ClaimedResource(lanes(waits=True), Device("a")), list[Any]()
-    successor = await node.gateway(resource)
+    successor, begun = await node.gateway(resource), asyncio.Event()
 
     async def ask() -> None:
         calls.append(asyncio.create_task(successor.prepare([asked])))
         await until(lambda: resource.lanes.waiting)
+        begun.set()
 
     reconciling = kubelet.compares(successor)
     await reconciling.look()
     server: Any = Meanwhile(node.server, ask)
     successor.parts = successor.parts._replace(server=server)
     look = asyncio.create_task(reconciling.look())
-    await until(lambda: resource.lanes.waiting)
+    await begun.wait()
     await turns(200)
     resource.lanes.answer("a", DriverError("no"))
     await look
