@@ -13,7 +13,6 @@ from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.cli.reading import read_whole
-from dpgateway.config import ResourceConfig
 from dpgateway.config.warnings import nothing_served
 from dpgateway.model import Candidate, Device
 from dpgateway.resource.shares import share_ids
@@ -55,9 +54,7 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
         found = asyncio.run(ask_all(configuration.resources, settings.node_name, explain))
     if output == "json":
         driver = configuration.dra.driver or ""
-        more = [({} if one is None else {"slices": one}) for one in (_slices(answer, driver) for answer in found)]
-        told = [{} if explain is None else _explained(answer) for answer in found]
-        print_json([_as_json(one) | by_dra | why for one, by_dra, why in zip(found, more, told, strict=True)])
+        print_json([_as_json(answer, driver, explained=explain is not None) for answer in found])
     elif explain is not None:
         _print_explained(found, explain)
     else:
@@ -69,9 +66,10 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
     context.exit(1 if failed or unknown else 0)
 
 
-def _as_json(answer: DriverAnswer) -> dict[str, object]:
+def _as_json(answer: DriverAnswer, driver: str, *, explained: bool) -> dict[str, object]:
+    """``driver``: that of DRA."""
     count, form = answer.resource.shares.count, answer.resource.shares.ids or ""
-    return {
+    told: dict[str, object] = {
         "resource": answer.resource.name,
         "driver": answer.resource.driver,
         "failure": answer.failure,
@@ -89,27 +87,16 @@ def _as_json(answer: DriverAnswer) -> dict[str, object]:
             for device in answer.devices
         ],
     }
-
-
-def _slices(answer: DriverAnswer, driver: str) -> dict[str, object] | None:
-    """A resource's devices as slices have them; None if it isn't offered by DRA."""
-    if answer.resource.front == "deviceplugin":
-        return None
-    made = dra_fit.content(answer, driver)
-    return {"names": dict(made.names), "left_out": list(made.left_out), "unsaid": list(made.unsaid)}
+    if answer.resource.front != "deviceplugin":
+        made = dra_fit.content(answer, driver)
+        told["slices"] = {"names": dict(made.names), "left_out": list(made.left_out), "unsaid": list(made.unsaid)}
+    if explained:  # null if the driver has no ``explain``
+        told["candidates"] = None if answer.candidates is None else [asdict(one) for one in answer.candidates]
+    return told
 
 
 def _health(device: Device) -> str:
     return "Healthy" if device.health.ok else "Unhealthy"
-
-
-def _row(resource: ResourceConfig, device: Device) -> tuple[str, ...]:
-    numa = ",".join(map(str, device.numa_nodes)) or "-"
-    reason = device.health.reason or "-"
-    # Values as in JSON: ``true``, not ``True``.
-    texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in device.attributes.items()}
-    attributes = " ".join(f"{name}={text}" for name, text in texts.items() if len(text) <= LONGEST) or "-"
-    return (resource.name, device.id, _health(device), reason, numa, str(resource.shares.count), attributes)
 
 
 def _print(found: list[DriverAnswer]) -> None:
@@ -117,7 +104,14 @@ def _print(found: list[DriverAnswer]) -> None:
     if listed:
         styles = ["" if device.health.ok else "yellow" for _, device in listed]
         columns = COLUMNS if any(device.attributes for _, device in listed) else COLUMNS[:-1]
-        rows = [_row(resource, device)[: len(columns)] for resource, device in listed]
+        rows = []
+        for resource, device in listed:
+            numa, shares = ",".join(map(str, device.numa_nodes)) or "-", str(resource.shares.count)
+            # Values as in JSON: ``true``, not ``True``.
+            texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in device.attributes.items()}
+            attributes = " ".join(f"{name}={text}" for name, text in texts.items() if len(text) <= LONGEST) or "-"
+            row = (resource.name, device.id, _health(device), device.health.reason or "-", numa, shares, attributes)
+            rows.append(row[: len(columns)])
         print_table(columns, rows, styles, [name for name in SPARE if name in columns])
     for answer in found:
         name, driver = answer.resource.name, answer.resource.driver
@@ -126,12 +120,6 @@ def _print(found: list[DriverAnswer]) -> None:
         elif not answer.devices:
             source = f"driver {driver} finds none for the options at {answer.resource.where}"
             print_line(f"{name}: no devices: {source}", "yellow")
-
-
-def _explained(answer: DriverAnswer) -> dict[str, object]:
-    """``candidates`` is null if the driver has no ``explain``."""
-    candidates = answer.candidates
-    return {"candidates": None if candidates is None else [asdict(one) for one in candidates]}
 
 
 def _print_explained(found: list[DriverAnswer], about: str) -> None:

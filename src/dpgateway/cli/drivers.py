@@ -74,19 +74,14 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
         text = str(field.metadata.get("help", ""))
         claimed = not prefix and field.metadata.get("per_claim") is True
         yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text, claimed)
-        for inner, mark in _nested(kinds[field.name]):
-            if inner not in told:
+
+        # The dataclasses within the option's type; a name with ``[]`` is that of a list's items.
+        outer = kinds[field.name]
+        of_items = "[]" if get_origin(outer) in LISTS else ""
+        for inner, mark in ((outer, ""), *((one, of_items) for one in get_args(outer))):
+            if is_dataclass(inner) and inner not in told:
                 told.add(inner)
                 yield from describe_options(inner, f"{name}{mark}.", told)
-
-
-def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type
-    """The dataclasses within a type, each with ``[]`` if it is the item of a list."""
-    if is_dataclass(kind):
-        yield kind, ""
-    for inner in get_args(kind):
-        if is_dataclass(inner):
-            yield inner, "[]" if get_origin(kind) in LISTS else ""
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
@@ -113,10 +108,6 @@ def _written(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_written, value)) + "]"
     return str(value) or '""'
-
-
-def _meaning(one: Option) -> str:
-    return f"{one.help} (per claim)" if one.per_claim else one.help
 
 
 def _as_json(found: Found) -> dict[str, object]:
@@ -152,7 +143,11 @@ def _print(found: Mapping[str, Found]) -> None:
             continue
         options = list(describe_options(one.driver.Options))
         if options:
-            rows = [(o.name, o.kind, "required" if o.required else _written(o.default), _meaning(o)) for o in options]
+            rows = []
+            for option in options:
+                default = "required" if option.required else _written(option.default)
+                meaning = f"{option.help} (per claim)" if option.per_claim else option.help
+                rows.append((option.name, option.kind, default, meaning))
             print_table(("option", "type", "default", "meaning"), rows, spare=("default", "type"))
         else:
             print_line("no options")

@@ -35,13 +35,28 @@ def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), 
     """
     head = [column.upper() for column in columns]
     rows = [[printable(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _print_rich(head, rows, styles, [column.upper() for column in spare] or head[:0:-1])
-    else:
+    if not sys.stdout.isatty():
         whole = [head, *rows]
         widths = [max(len(row[column]) for row in whole) for column in range(len(head))]
         for row in whole:
             _print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+
+    from rich.console import Console  # noqa: PLC0415  5 MB, for a terminal only
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console, dropped = Console(highlight=False), [column.upper() for column in spare] or head[:0:-1]
+    room = fit({name: [name, *(row[at] for row in rows)] for at, name in enumerate(head)}, dropped, console.width)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, width in room.items():
+        table.add_column(name, overflow="fold", width=width)
+    for index, row in enumerate(rows):
+        cells = [Text(cell) for name, cell in zip(head, row, strict=True) if name in room]
+        table.add_row(*cells, style=styles[index] if styles else None)
+    console.print(table)
+    if left_out := [name for name in head if name not in room]:
+        console.print(f"(no room for {', '.join(left_out)})", style="dim")
 
 
 def print_line(text: str, style: str = "") -> None:
@@ -52,24 +67,6 @@ def print_line(text: str, style: str = "") -> None:
 
 def _print(line: str) -> None:
     print(line, flush=True)
-
-
-def _print_rich(head: Sequence[str], rows: Rows, styles: Sequence[str], spare: Sequence[str]) -> None:
-    from rich.console import Console  # noqa: PLC0415  5 MB, for a terminal only
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    widths = fit({name: [name, *(row[at] for row in rows)] for at, name in enumerate(head)}, spare, console.width)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, width in widths.items():
-        table.add_column(name, overflow="fold", width=width)
-    for index, row in enumerate(rows):
-        cells = [Text(cell) for name, cell in zip(head, row, strict=True) if name in widths]
-        table.add_row(*cells, style=styles[index] if styles else None)
-    console.print(table)
-    if left_out := [name for name in head if name not in widths]:
-        console.print(f"(no room for {', '.join(left_out)})", style="dim")
 
 
 def fit(columns: Mapping[str, Sequence[str]], spare: Sequence[str], room: int) -> dict[str, int]:

@@ -39,17 +39,29 @@ def draw(status: Value, *, whole: bool) -> None:
     resources = status["resources"]
     if resources:
         print_line("")
-        styles = [_style(one) for one in resources]
-        print_table(RESOURCES, [_resource(one, now) for one in resources], styles, SPARE)
+        _draw_resources(resources, now)
     names = {one["name"] for one in resources}
     _draw_claims(status.get("dra"), names if whole else None, now)
     troubles = [one for one in status["troubles"] if one["resource"] in ("", *names)]
-    _draw_reasons(troubles, now)
+    for one in troubles:
+        if one["resource"]:  # the head contains the gateway's
+            style, since = "red" if one["level"] == "error" else "yellow", _for(one["since"], now)
+            print_line(f"{one['resource']}{since and ','}{since}: {one['reason']}", style)
     for one in resources:
         if whole and not one["failure"] and (error := one["driver"]["error"]):
             print_line(f"its driver's last error, {_age(error['since'], now)} ago: {error['reason']}", "yellow")
     _draw_devices(resources, now, whole=whole)
-    _draw_advice(troubles)
+
+    # Each advice once, with its resources.
+    about: dict[str, list[str]] = {}
+    for one in troubles:
+        if one["advice"]:
+            about.setdefault(one["advice"], []).append(one["resource"])
+    if about:
+        print_line("")
+    for advice, some in about.items():
+        named = ", ".join(filter(None, dict.fromkeys(some)))
+        print_line(f"what to do{named and f' about {named}'}: {advice}")
     _draw_events(status["events"], names if whole else None)
 
 
@@ -85,22 +97,18 @@ def _dra(dra: Value, now: str) -> Iterator[tuple[str, str]]:
         phases = Counter(claim["phase"] for claim in dra["claims"])
         numbers.append(f"claims: {', '.join(f'{count} {phase}' for phase, count in phases.items())}")
     withdrawn = ", withdrawn by the configuration" if dra["withdrawn"] else ""
-    switches = dra.get("switches") or ()
+    switches = dra.get("switches") or ()  # of the groups of resources that change their front by themselves
     needed = not switches or bool(dra["resources"] or dra["claims"])
     right = one["registered"] and slices["right"]
     yield f"{state}{withdrawn}; {', '.join(numbers)}", "" if right or not needed else "yellow"
     for switch in switches:
-        yield from _switch(switch, now)
+        names, since = ", ".join(switch["resources"]), _for(switch["since"], now)
+        where = FRONTS.get(switch["state"], switch["state"])
+        yield f"{names} (front: auto): {where}{since}, because {switch['because']}", ""
+        if switch["waits_for"]:
+            yield f"{names} waits for {switch['waits_for']}", "yellow"
     if needed:
         yield from _dra_wrong(dra, now)
-
-
-def _switch(one: Value, now: str) -> Iterator[tuple[str, str]]:
-    """A group of resources that change their front by themselves."""
-    names, since = ", ".join(one["resources"]), _for(one["since"], now) if one["since"] else ""
-    yield f"{names} (front: auto): {FRONTS.get(one['state'], one['state'])}{since}, because {one['because']}", ""
-    if one["waits_for"]:
-        yield f"{names} waits for {one['waits_for']}", "yellow"
 
 
 def _dra_wrong(dra: Value, now: str) -> Iterator[tuple[str, str]]:
@@ -148,25 +156,23 @@ def _draw_claims(dra: Value | None, names: set[str] | None, now: str) -> None:
         print_table(CLAIMS, rows, ["" if row[1] == DONE else "yellow" for row in rows], ("pods", "for", "resource"))
 
 
-def _style(resource: Value) -> str:
-    if resource["failure"]:
-        return "red"
-    streaming = all(one["streaming"] for one in resource["registrations"])
-    return "" if streaming and not resource["counts"]["unhealthy"] else "yellow"
-
-
-def _resource(resource: Value, now: str) -> Sequence[str]:
-    registrations, counts, driver = resource["registrations"], resource["counts"], resource["driver"]
-    numbers = [str(counts[name]) for name in ("healthy", "unhealthy", "held", "free", "lost")]
-    listed = _age(driver["listed"], now)
-    return (
-        resource["name"],
-        ", ".join(one["state"] for one in registrations),
-        ", ".join(_age(one["since"], now) for one in registrations),
-        *numbers,
-        " ".join(filter(None, (driver["name"], driver["version"]))),
-        f"{listed} ago" if driver["listed"] else "never",
-    )
+def _draw_resources(resources: Iterable[Value], now: str) -> None:
+    rows, styles = [], []
+    for one in resources:
+        registrations, counts, driver = one["registrations"], one["counts"], one["driver"]
+        streaming = all(it["streaming"] for it in registrations)
+        styles.append("red" if one["failure"] else "" if streaming and not counts["unhealthy"] else "yellow")
+        rows.append(
+            (
+                one["name"],
+                ", ".join(it["state"] for it in registrations),
+                ", ".join(_age(it["since"], now) for it in registrations),
+                *(str(counts[name]) for name in ("healthy", "unhealthy", "held", "free", "lost")),
+                " ".join(filter(None, (driver["name"], driver["version"]))),
+                f"{_age(driver['listed'], now)} ago" if driver["listed"] else "never",
+            )
+        )
+    print_table(RESOURCES, rows, styles, SPARE)
 
 
 def _draw_devices(resources: Iterable[Value], now: str, *, whole: bool) -> None:
@@ -175,19 +181,17 @@ def _draw_devices(resources: Iterable[Value], now: str, *, whole: bool) -> None:
     if shown:
         print_line("")
         styles = ["" if device["healthy"] else "yellow" for _, device in shown]
-        rows = [_device(name, device, now) for name, device in shown]
+        rows = []
+        for name, one in shown:
+            health = "Healthy" if one["healthy"] else "lost" if one["lost"] else "Unhealthy"
+            attributes = " ".join(f"{key}={value}" for key, value in one["attributes"].items())
+            holders = ", ".join(map(_holder, one["holders"])) or ("a container" if one["held"] else "-")
+            holders += _for(one["held_since"], now)
+            age, numa = _age(one["since"], now), ",".join(map(str, one["numa_nodes"]))
+            rows.append((name, one["id"], health, age, holders, one["reason"] or "-", numa, attributes))
         print_table(DEVICES, rows, styles, ("attributes", "numa", "for", "resource"))
     if more := len(found) - len(shown):
         print_line(f"and {more} more that are Unhealthy: name a resource to see its devices", "yellow")
-
-
-def _device(name: str, device: Value, now: str) -> Sequence[str]:
-    health = "Healthy" if device["healthy"] else "lost" if device["lost"] else "Unhealthy"
-    attributes = " ".join(f"{key}={value}" for key, value in device["attributes"].items())
-    holders = ", ".join(map(_holder, device["holders"])) or ("a container" if device["held"] else "-")
-    holders += _for(device["held_since"], now)
-    numa = ",".join(map(str, device["numa_nodes"]))
-    return (name, device["id"], health, _age(device["since"], now), holders, device["reason"] or "-", numa, attributes)
 
 
 def _holder(holder: Value) -> str:
@@ -195,28 +199,6 @@ def _holder(holder: Value) -> str:
     if claim := holder.get("claim"):  # an older gateway has none
         return f"{pod} (claim {claim})" if holder["pod"] else f"claim {holder['namespace']}/{claim}"
     return f"{pod} ({holder['container']})"
-
-
-def _draw_reasons(troubles: Iterable[Value], now: str) -> None:
-    """The troubles of resources; the head contains the gateway's."""
-    for one in troubles:
-        if one["resource"]:
-            style = "red" if one["level"] == "error" else "yellow"
-            since = _for(one["since"], now)
-            print_line(f"{one['resource']}{since and ','}{since}: {one['reason']}", style)
-
-
-def _draw_advice(troubles: Iterable[Value]) -> None:
-    """Each advice once, with its resources."""
-    about: dict[str, list[str]] = {}
-    for trouble in troubles:
-        if trouble["advice"]:
-            about.setdefault(trouble["advice"], []).append(trouble["resource"])
-    if about:
-        print_line("")
-    for advice, resources in about.items():
-        named = ", ".join(filter(None, dict.fromkeys(resources)))
-        print_line(f"what to do{named and f' about {named}'}: {advice}")
 
 
 def _draw_events(events: Sequence[Value], names: set[str] | None) -> None:

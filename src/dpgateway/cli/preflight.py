@@ -199,18 +199,14 @@ def _print(node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal 
         if rehearsal.ids:
             rows = [(one.resource, one.id, _who(one.before), _who(one.after)) for one in rehearsal.ids]
             print_table(("resource", "id", "held before", "held after"), rows)
-    _print_findings(node, findings)
+    if node.front is not None and facts.served:
+        print_table(("resource", f"by {node.front.front}"), list(_fronts(node).items()))
+    for finding in findings:
+        about = f"{finding.resource}: " if finding.resource else ""
+        print_line(f"{finding.level}: {about}{finding.text}", STYLES[finding.level])
+        if finding.advice:
+            print_line(f"    what to do: {finding.advice}")
     _print_verdict(node, findings)
-
-
-def _print_findings(node: NodeFacts, findings: tuple[Finding, ...]) -> None:
-    if (front := node.front) is not None and node.facts.served:
-        print_table(("resource", f"by {front.front}"), list(_fronts(node).items()))
-    for one in findings:
-        about = f"{one.resource}: " if one.resource else ""
-        print_line(f"{one.level}: {about}{one.text}", STYLES[one.level])
-        if one.advice:
-            print_line(f"    what to do: {one.advice}")
 
 
 def _who(holders: tuple[str, ...]) -> str:
