@@ -165,7 +165,11 @@ def _loading(
     """The loaded drivers of the node's resources, as far as they load in time, and the missing ones."""
     document = document.for_node(settings.node_name)
     installed = inputs.installed.names
-    missing = {name: _missing(name, installed) for name in document.drivers if name not in installed}
+    missing = {}
+    for name in document.drivers.difference(installed):  # it fails only its resources here; `check` is strict
+        hint = did_you_mean(name, installed)
+        failure = f"it isn't installed; installed drivers: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
+        missing[name] = discovery.Found(name, "", "", failure=failure)
     loading = Loading(discovery.named(document.drivers, inputs.installed), document)
     loading.wait(PATIENCE)
     return loading, missing
@@ -174,10 +178,3 @@ def _loading(
 def _placed(settings: Settings, configuration: Configuration) -> Configuration:
     kubelet = replace(configuration.kubelet, device_plugins_dir=settings.device_plugins_dir(configuration))
     return replace(configuration, kubelet=kubelet)
-
-
-def _missing(name: str, installed: Sequence[str]) -> discovery.Found:
-    """A missing driver, which fails only its resources here; `check` is strict."""
-    hint = did_you_mean(name, installed)
-    failure = f"it isn't installed; installed drivers: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
-    return discovery.Found(name, "", "", failure=failure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from dpgateway.cli import compare, dra_fit, pools, unfit
 from dpgateway.cli.ask_drivers import ask_all
-from dpgateway.cli.compare import Comparison
+from dpgateway.cli.compare import WORDS, Comparison
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import Configuration, Document, Place, Problem, in_lines, in_order, read
@@ -105,7 +104,11 @@ def check(  # noqa: PLR0913  one for each option
         if running is not None and not verdict.problems:
             comparison = compare.compare(running, verdict.configuration, settings)
         if devices:
-            verdict = _with_devices(verdict, settings)
+            answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
+            problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
+            by_dra = dra_fit.of_devices(answers, settings.node_name, verdict.configuration.dra.driver or "")
+            warnings = in_order((*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers), *by_dra))
+            verdict = replace(verdict, problems=problems, warnings=warnings)
     if output == "json":
         told = {"against_running": comparison and comparison.as_json()} if running is not None else {}
         node_name = {"node_name": None} if all_nodes else {}
@@ -113,15 +116,6 @@ def check(  # noqa: PLR0913  one for each option
     else:
         _print(settings, verdict, comparison, "all nodes" if all_nodes else f"node {settings.node_name}")
     context.exit(2 if verdict.problems else 0)
-
-
-def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
-    """Adds the problems and warnings about the devices that the drivers list."""
-    answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
-    problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
-    by_dra = dra_fit.of_devices(answers, settings.node_name, verdict.configuration.dra.driver or "")
-    warnings = in_order((*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers), *by_dra))
-    return replace(verdict, problems=problems, warnings=warnings)
 
 
 def _judge(settings: Settings, *, all_nodes: bool) -> Verdict:
@@ -156,9 +150,19 @@ def _judge(settings: Settings, *, all_nodes: bool) -> Verdict:
     warnings += dict.fromkeys(warning for _, found in by_dra for warning in found)
     if not all_nodes:
         warnings += tuple(dra_fit.of_account(configuration))
-    directory = settings.device_plugins_dir(configuration)
-    problems += _told(settings, misplaced(directory))
-    warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
+
+    # An option for the directory may be misspelt; the default directory may just have no kubelet yet.
+    directory, place = settings.device_plugins_dir(configuration), Place(str(settings.config))
+    named = settings.flag_device_plugins_dir is not None
+    if wrong := misplaced(directory):
+        problems += (_problem(place, wrong),)
+    elif doubt := too_deep(directory) or (why_none(directory) if named and not is_there(directory) else ""):
+        warnings.append(_problem(place, doubt))
+    warnings += (  # broken drivers that no resource uses
+        _problem(Place(f"{found.distribution} {found.version}"), f"driver {name}: {found.failure}")
+        for name, found in drivers.items()
+        if found.failure is not None and name not in document.drivers
+    )
     return Verdict(documents[0], configuration, in_order(problems), in_order(warnings))
 
 
@@ -186,30 +190,9 @@ def _warned(document: Document, configuration: Configuration) -> tuple[Problem, 
     return in_order(warnings)
 
 
-def _doubt(settings: Settings, directory: Path) -> str:
-    """A doubt about the directory. An option may be misspelt; the default directory may just have no kubelet yet."""
-    if misplaced(directory):  # reported as a problem
-        return ""
-    missing = settings.flag_device_plugins_dir is not None and not is_there(directory)
-    return too_deep(directory) or (why_none(directory) if missing else "")
-
-
-def _told(settings: Settings, text: str) -> tuple[Problem, ...]:
-    return (_problem(Place(str(settings.config)), text),) if text else ()
-
-
 def _problem(place: Place, text: str) -> Problem:
     """A problem with file and line; the text says the rest."""
     return Problem(Place(place.file, place.line), hint=text)
-
-
-def _unused(drivers: Mapping[str, Found], used: frozenset[str]) -> tuple[Problem, ...]:
-    """Warnings about broken drivers that no resource uses."""
-    return tuple(
-        _problem(Place(f"{found.distribution} {found.version}"), f"driver {name}: {found.failure}")
-        for name, found in drivers.items()
-        if found.failure is not None and name not in used
-    )
 
 
 def _as_json(settings: Settings, verdict: Verdict) -> dict[str, object]:
@@ -246,7 +229,8 @@ def _print(settings: Settings, verdict: Verdict, comparison: Comparison | None, 
     if comparison is None:
         return
     print_line("effects of a reload on the running gateway:")
-    print_table(("resource", "change", "keys"), comparison.rows())
+    rows = [(one.resource, WORDS[one.change], ", ".join(one.keys) or "-") for one in comparison.resources]
+    print_table(("resource", "change", "keys"), rows)
     for key in comparison.taken_over:
         print_line(f"{key} is taken over")
     for key in comparison.next_start:

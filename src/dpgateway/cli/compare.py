@@ -66,9 +66,6 @@ class Comparison:
         resources = [{"name": one.resource, "change": one.change, "keys": list(one.keys)} for one in self.resources]
         return {"resources": resources, "next_start": list(self.next_start), "taken_over": list(self.taken_over)}
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        return [(one.resource, WORDS[one.change], ", ".join(one.keys) or "-") for one in self.resources]
-
 
 def running(control: Path) -> Running:
     """Asks the running gateway for its configuration. Raises NoGateway, or GatewayError if drivers can't read it."""

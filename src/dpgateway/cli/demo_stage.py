@@ -80,11 +80,9 @@ class Stage:
         rows = []
         for name in (SENSOR, BOARD, NODE):
             capacity, allocatable = self.kubelet.counts(name)
-            rows.append([f"   {name}", str(capacity), str(allocatable), ", ".join(self.holders(name)) or "-"])
+            holders = ", ".join(f"{id_} by {pod}" for pod, resource, id_ in self.held if resource == name)
+            rows.append([f"   {name}", str(capacity), str(allocatable), holders or "-"])
         print_table(["   resource", "capacity", "allocatable", "held"], rows)
-
-    def holders(self, name: str) -> list[str]:
-        return [f"{id_} by {pod}" for pod, resource, id_ in self.held if resource == name]
 
     async def pod(self, name: str, resource: str) -> None:
         """Runs a pod with one device, and prints its container's options."""

@@ -13,8 +13,6 @@ from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import INSTALL
 from dpgateway.config import Configuration, Document, Place, Problem, ResourceConfig, format_duration
-from dpgateway.config.document import Entry
-from dpgateway.config.values import ResourceKeys
 from dpgateway.dra.slices.attributes import resource_value
 from dpgateway.dra.slices.names import key, pool_name
 from dpgateway.dra.slices.offered import Offered, PoolContent, pool
@@ -52,8 +50,37 @@ def warnings(document: Document) -> Iterator[Problem]:
         if entry.resource is not None and entry.resource.pool is not None:
             fronts.setdefault(entry.resource.pool, {})[entry.resource.front] = entry.name
     for entry in document.entries:
-        if entry.on_dra and entry.resource is not None:
-            yield from _of_resource(entry, entry.resource, fronts.get(entry.resource.pool or "", {}))
+        written, one = entry.written, entry.resource
+        if one is None or not entry.on_dra:
+            continue
+        other = fronts.get(one.pool or "", {}).get("deviceplugin")
+        if other is not None:
+            text = (
+                f"its pool has {other} on the device plugin: no hardware is given twice, but the scheduler doesn't "
+                "know of the other front. A pod that comes for hardware just given there waits (DRA), or fails (device "
+                "plugin)"
+            )
+            yield Problem(written.at("pool"), hint=text)
+        without = "has no effect by DRA:"
+        if one.annotations:
+            yield Problem(written.at("annotations"), hint=f"{without} containers don't get them")
+        if one.cdi == "never":
+            yield Problem(written.at("cdi"), hint=f"{without} a claim's answer is the name of a CDI device, always")
+        if one.preference != "none":
+            yield Problem(written.at("preference"), hint=f"{without} the scheduler takes the first device that fits")
+        if one.shares.ids is not None:
+            yield Problem(
+                written.at("shares"), hint=f"shares.ids {without} a slice has each device once, with its capacity"
+            )
+        if (together := one.timeouts.allocate + one.timeouts.prepare) > ANSWERED_WITHIN:
+            text = (
+                f"allocate and prepare are one call by DRA, for which the kubelet waits 45s: found "
+                f"{format_duration(together)} together, expected at most {format_duration(ANSWERED_WITHIN)}"
+            )
+            yield Problem(written.at("timeouts"), hint=text)
+        if (value := resource_value(one.name)) != one.name:
+            text = f"its name is too long for an attribute: a DeviceClass has to select the resource {value}"
+            yield Problem(written.at("name"), hint=text)
 
 
 def of_account(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Iterator[Problem]:
@@ -106,36 +133,6 @@ def _offered(answer: DriverAnswer) -> Iterable[Offered]:
     for one in answer.devices:
         name = key(config.name, config.pool, one.id)
         yield Offered(one, config.name, name, hardware(one), one.health.reason or "", config.shares.count)
-
-
-def _of_resource(entry: Entry, one: ResourceKeys, fronts: Mapping[str, str]) -> Iterator[Problem]:
-    written = entry.written
-    if (other := fronts.get("deviceplugin")) is not None:
-        text = (
-            f"its pool has {other} on the device plugin: no hardware is given twice, but the scheduler doesn't know of "
-            "the other front. A pod that comes for hardware just given there waits (DRA), or fails (device plugin)"
-        )
-        yield Problem(written.at("pool"), hint=text)
-    without = "has no effect by DRA:"
-    if one.annotations:
-        yield Problem(written.at("annotations"), hint=f"{without} containers don't get them")
-    if one.cdi == "never":
-        yield Problem(written.at("cdi"), hint=f"{without} a claim's answer is the name of a CDI device, always")
-    if one.preference != "none":
-        yield Problem(written.at("preference"), hint=f"{without} the scheduler takes the first device that fits")
-    if one.shares.ids is not None:
-        yield Problem(
-            written.at("shares"), hint=f"shares.ids {without} a slice has each device once, with its capacity"
-        )
-    if (together := one.timeouts.allocate + one.timeouts.prepare) > ANSWERED_WITHIN:
-        text = (
-            f"allocate and prepare are one call by DRA, for which the kubelet waits 45s: found "
-            f"{format_duration(together)} together, expected at most {format_duration(ANSWERED_WITHIN)}"
-        )
-        yield Problem(written.at("timeouts"), hint=text)
-    if (value := resource_value(one.name)) != one.name:
-        text = f"its name is too long for an attribute: a DeviceClass has to select the resource {value}"
-        yield Problem(written.at("name"), hint=text)
 
 
 def _problem(resource: ResourceConfig, text: str) -> Problem:

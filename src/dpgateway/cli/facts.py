@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,9 +101,13 @@ async def _asked(
     # earlier kubelet may have written it.
     gateway, no_gateway = await asyncio.to_thread(_gateway, control)
     pods, no_pods = await _pod_resources(places)
-    clues = (present,) if present else tuple(_clues(gateway, pods))
+    clues = [present] if present else []
+    if not present and gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]:
+        clues.append(detect_version.registered(gateway["kubelet"]["api"]))
+    if not present and pods is not None:
+        clues.append(detect_version.lists_pods(pods))
     held = _held(directory, clues)
-    found = clues if present or not held.layouts else (*clues, detect_version.wrote(held.layouts))
+    found = tuple(clues) if present or not held.layouts else (*clues, detect_version.wrote(held.layouts))
     runtime, no_runtime = await _runtime(configuration.runtime.socket, configuration.runtime.cdi_dirs)
     claimed, unread_claims = front_facts.claimed(configuration.state_dir)
     answers = await ask_all(configuration.resources, settings.node_name)
@@ -177,14 +181,6 @@ def _held(directory: Path, clues: Iterable[Clue]) -> Held:
         return Held(unread=f"{directory / checkpoint.NAME}: a container's stored answer can't be read: {error}")
     except (OSError, KubeletError) as error:
         return Held(unread=str(error))
-
-
-def _clues(gateway: Any, pods: str | None) -> Iterator[Clue]:  # noqa: ANN401  JSON
-    api = gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]
-    if api:
-        yield detect_version.registered(api)
-    if pods is not None:
-        yield detect_version.lists_pods(pods)
 
 
 async def _runtime(socket: Path | None, cdi_dirs: Iterable[Path]) -> tuple[RuntimeFacts | None, str]:

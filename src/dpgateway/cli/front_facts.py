@@ -38,7 +38,13 @@ async def look(configuration: Configuration, node: str, front: FrontName) -> Fro
 async def _asked(server: ApiServer, configuration: Configuration, node: str) -> FrontFacts:
     driver = configuration.dra.driver
     try:
-        denied = tuple([f"{verb} {kind.plural}" for verb, kind in RIGHTS if not await _may(server, verb, kind)])
+        denied = []
+        for verb, kind in RIGHTS:  # each account may ask that about itself
+            group, _, _, plural, _ = kind.value
+            asked = {"spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": plural}}}
+            answer = await server.create(ObjectKind.ACCESS, asked)
+            if not (answer.get("status") or {}).get("allowed"):
+                denied.append(f"{verb} {plural}")
     except ClusterError as error:  # nothing else would be answered
         return FrontFacts("dra", driver, unasked=(str(error),))
 
@@ -59,15 +65,7 @@ async def _asked(server: ApiServer, configuration: Configuration, node: str) -> 
         served = False if error.status == NOT_FOUND else None
         if served is None and "list deviceclasses" not in denied:
             unasked.append(f"which classes there are: {error}")
-    return FrontFacts("dra", driver, kubelet, classes, served, denied, tuple(unasked), runtime)
-
-
-async def _may(server: ApiServer, verb: str, kind: ObjectKind) -> bool:
-    """Whether the account may do this: each one may ask that about itself. Raises ClusterError."""
-    group, _, _, plural, _ = kind.value
-    asked = {"spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": plural}}}
-    answer = await server.create(ObjectKind.ACCESS, asked)
-    return bool((answer.get("status") or {}).get("allowed"))
+    return FrontFacts("dra", driver, kubelet, classes, served, tuple(denied), tuple(unasked), runtime)
 
 
 def claimed(state_dir: Path) -> tuple[tuple[DevicesOfClaim, ...], str]:

@@ -140,7 +140,12 @@ def import_(
     importer = _named(plugin, importers)
     if file is None:
         raise ConfigurationError(f"FILE: found nothing, expected the file that has the configuration of {plugin}")
-    target, wanted = _Target(**options), dict(map(_label, labels))
+    target, wanted = _Target(**options), {}
+    for label in labels:
+        key, equals, value = label.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(f"--node-label: found {label!r}, expected KEY=VALUE")
+        wanted[key] = value
     with apart():
         source = Source.read(file, target.dev)
         try:
@@ -153,13 +158,6 @@ def import_(
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)
     context.exit(1 if imported.not_kept else 0)
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ConfigurationError(f"--node-label: found {text!r}, expected KEY=VALUE")
-    return key, value
 
 
 def _accepted(imported: Imported, source: Source) -> Imported:
@@ -196,18 +194,16 @@ def _both(first: ImportedResource, other: ImportedResource) -> ImportedResource 
 
 def _twice(first: ImportedResource, other: ImportedResource, source: Source) -> str:
     """Why another resource of one name isn't kept, and what to do."""
-    nodes = [_nodes(one, source) for one in (first, other)]
+    nodes = []
+    for one in (first, other):
+        selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
+        nodes.append(f"nodeSelector {selector}" if selector else source.nodes_at(one.place) or "all nodes")
     labels = " ".join(f"--node-label={label}" for label in needed(other))
     way = f"import it with {labels}, and make" if labels else "make a configuration of each, and"
     what = f"for {nodes[0]}, and this is for {nodes[1]}: {way} {_IN_PROFILES}"
     return f"line {first.place.line} has a resource of this name, too, " + (
         _BY_KIND_OF_NODE if nodes[0] == nodes[1] else what
     )
-
-
-def _nodes(one: ImportedResource, source: Source) -> str:
-    selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
-    return f"nodeSelector {selector}" if selector else source.nodes_at(one.place) or "all nodes"
 
 
 def _problems(one: ImportedResource, driver: Found | None) -> list[str]:

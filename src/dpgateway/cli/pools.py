@@ -12,32 +12,28 @@ from dpgateway.model import Device, hardware
 POOL = "one pool keeps them apart, and then no container can have both"
 
 
-def warnings(answers: Sequence[DriverAnswer]) -> tuple[Problem, ...]:
-    told = [_problem(answer, f"its devices aren't known: {answer.failure}") for answer in answers if answer.failure]
-    return (
-        *told,
-        *(_problem(second, text) for first, second in combinations(answers, 2) for text in _of(first, second)),
-    )
+def warnings(answers: Sequence[DriverAnswer]) -> Iterator[Problem]:
+    """Of two resources the second gets the warning."""
+    for answer in answers:
+        if answer.failure:
+            yield _problem(answer, f"its devices aren't known: {answer.failure}")
+    for first, second in combinations(answers, 2):
+        other, pool = first.resource.name, second.resource.pool
+        if pool is None or pool != first.resource.pool:
+            if same := sorted(_said(first.devices) & _said(second.devices)):
+                yield _problem(second, f"{other} offers {few(same)} too, so that two containers can get it; {POOL}")
+        elif first.devices and second.devices:
+            pairs = [(hardware(one), hardware(two)) for one in first.devices for two in second.devices]
+            if all(one.isdisjoint(two) for one, two in pairs):
+                yield _problem(second, f"it has no hardware in common with {other}, so their pool {pool} does nothing")
+            elif not any(one.isdisjoint(two) for one, two in pairs):
+                why = "each device of the one shares hardware with each of the other"
+                yield _problem(second, f"it and {other} can't be in use at the same time: {why}")
 
 
 def _problem(answer: DriverAnswer, text: str) -> Problem:
     where = answer.resource.where
     return Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}")
-
-
-def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
-    """Warnings about the second resource because of the first."""
-    other, pool = first.resource.name, second.resource.pool
-    if pool is None or pool != first.resource.pool:
-        if same := sorted(_said(first.devices) & _said(second.devices)):
-            yield f"{other} offers {few(same)} too, so that two containers can get it; {POOL}"
-    elif first.devices and second.devices:
-        pairs = [(hardware(one), hardware(other)) for one in first.devices for other in second.devices]
-        if all(one.isdisjoint(other) for one, other in pairs):
-            yield f"it has no hardware in common with {other}, so their pool {pool} does nothing"
-        elif not any(one.isdisjoint(other) for one, other in pairs):
-            why = "each device of the one shares hardware with each of the other"
-            yield f"it and {other} can't be in use at the same time: {why}"
 
 
 def _said(devices: Iterable[Device]) -> frozenset[str]:

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,6 @@ PATIENCE = 30.0
 NODE = "rehearsal"
 KEPT = "shares", "preference"
 """Keys that the rehearsal takes from the node's configuration: they change the offered ids, or the kubelet's choice."""
-
-Pods = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Numbers of held devices, by pod, container and resource."""
 
 
 def rehearse(version: str, directory: Path, answers: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
@@ -52,7 +50,12 @@ def rehearse(version: str, directory: Path, answers: Sequence[DriverAnswer], not
 
 
 async def _play(folder: Path, version: str, served: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
-    pods, kubelet = _pods(notes), Kubelet(version, folder / "dp")
+    # Numbers of held devices, by pod, container and resource.
+    pods: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for name, note in notes.items():
+        for one in chain.from_iterable(noted.containers for noted in note.values()):
+            pods[one.pod_uid][one.name][name] += 1
+    kubelet, again = Kubelet(version, folder / "dp"), []
     running = [f"{pod}/{container}" for pod, containers in pods.items() for container in containers]
     configuration = {"state_dir": str(folder / "state"), "resources": [_resource(answer) for answer in served]}
 
@@ -61,7 +64,12 @@ async def _play(folder: Path, version: str, served: Sequence[DriverAnswer], note
         try:
             await kubelet.start(sources_ready=not pods, running=running)
             await _registered(kubelet, folder, served)
-            again = [await _admitted(kubelet, pod, containers) for pod, containers in pods.items()]
+            for pod, containers in pods.items():
+                before = len(kubelet.events)
+                reply = await kubelet.admit(pod, containers, start=False)
+                given = [event for event in kubelet.events[before:] if event.kind == "allocate"]
+                allocated = sum(len(event.fields["devices"]) for event in given)
+                again.append(Again(pod, admitted=reply["ok"], reason=reply.get("error") or "", allocated=allocated))
             kubelet.sources_ready()
             return Rehearsal(kubelet.version, tuple(again), tuple(_ids(kubelet, notes)))
         except Crashed as crash:
@@ -83,15 +91,6 @@ def _resource(answer: DriverAnswer) -> dict[str, Any]:
     }
     kept = {key: answer.resource.written[key] for key in KEPT if key in answer.resource.written}
     return {"name": answer.resource.name, "driver": "simulated", "options": options, **kept}
-
-
-def _pods(notes: Mapping[str, Note]) -> Pods:
-    pods: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
-    for name, note in notes.items():
-        for noted in note.values():
-            for container in noted.containers:
-                pods[container.pod_uid][container.name][name] += 1
-    return pods
 
 
 async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAnswer]) -> None:
@@ -116,14 +115,6 @@ async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAns
     except TimeoutError as error:
         log = (folder / LOG).read_text()
         raise Unexpected(f"the rehearsal's gateway isn't with its kubelet: {error}; its log:\n{log}") from error
-
-
-async def _admitted(kubelet: Kubelet, pod: str, containers: Mapping[str, Mapping[str, int]]) -> Again:
-    before = len(kubelet.events)
-    reply = await kubelet.admit(pod, containers, start=False)
-    given = [event for event in kubelet.events[before:] if event.kind == "allocate"]
-    allocated = sum(len(event.fields["devices"]) for event in given)
-    return Again(pod, admitted=reply["ok"], reason=reply.get("error") or "", allocated=allocated)
 
 
 def _ids(kubelet: Kubelet, notes: Mapping[str, Note]) -> Iterator[Id]:

@@ -36,6 +36,11 @@ def look(  # noqa: PLR0913  two of them are places of this machine
     kubelet = asked[places.device_plugins / SOCKET]
     writes = [path for path in (places.device_plugins, state_dir) if is_there(path)]
     read_only = [path for path in writes if os.statvfs(path).f_flag & os.ST_RDONLY]
+    no_kubelet = ""
+    if isinstance(kubelet, FileNotFoundError):
+        no_kubelet = why_none(places.device_plugins)
+    elif kubelet is not None and not isinstance(kubelet, PermissionError):  # one may serve where only this is denied
+        no_kubelet = f"no kubelet answers at {places.device_plugins / SOCKET}: {kubelet.strerror or kubelet}"
     no_runtime = runtime if runtime is not None and _connected(runtime) is not None else None
 
     # access(2) asks the security module, too.
@@ -43,7 +48,7 @@ def look(  # noqa: PLR0913  two of them are places of this machine
     denied += [path for path in writes if path not in read_only and not os.access(path, os.W_OK | os.X_OK)]
     denied += [path for path in (places.pods, DEV) if is_there(path) and not os.access(path, os.R_OK | os.X_OK)]
     return Site(
-        no_kubelet=_no_kubelet(places.device_plugins, kubelet),
+        no_kubelet=no_kubelet,
         denied=tuple(map(str, denied)),
         read_only=tuple(map(str, read_only)),
         selinux=selinux_type(_CONTEXT),
@@ -63,15 +68,6 @@ def _connected(path: Path) -> OSError | None:
         except OSError as error:
             return error
     return None
-
-
-def _no_kubelet(directory: Path, error: OSError | None) -> str:
-    """Why no kubelet serves there; empty if one may, because only this process is denied access."""
-    if error is None or isinstance(error, PermissionError):
-        return ""
-    if isinstance(error, FileNotFoundError):
-        return why_none(directory)
-    return f"no kubelet answers at {directory / SOCKET}: {error.strerror or error}"
 
 
 def _not_its_root(places: Places, pod_uid: str, *, served: bool) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.cli.pools import few
-from dpgateway.config import Document, Place, Problem, ResourceConfig
-from dpgateway.config.source import Written
+from dpgateway.config import Document, Place, Problem
 from dpgateway.drivers.listing import UNFIT
 
 MOST = 5
@@ -23,10 +22,16 @@ def problems(answers: Iterable[DriverAnswer], document: Document) -> Iterator[Pr
     entries = {entry.written.place: entry.written for entry in document.entries}
     for answer in answers:
         for reason, them in _reasons(answer):
-            if reason.startswith(UNFIT):
-                more = f" and {len(them) - 1} more" if len(them) > 1 else ""
-                text = f"{answer.resource.name}: device {them[0]}{more}: {reason}"
-                yield Problem(_key(entries[answer.resource.where], answer.resource, reason).place, hint=text)
+            if not reason.startswith(UNFIT):
+                continue
+            more = f" and {len(them) - 1} more" if len(them) > 1 else ""
+            text = f"{answer.resource.name}: device {them[0]}{more}: {reason}"
+            # To blame is the resource's mount that the reason names, else the driver's options.
+            found, written = _MOUNT.match(reason), entries[answer.resource.where]
+            part = written.part("options")
+            if found and int(found[1]) < len(answer.resource.mounts):
+                part = written.part("mounts", int(found[1]))
+            yield Problem(part.place, hint=text)
 
 
 def warnings(answers: Iterable[DriverAnswer]) -> Iterator[Problem]:
@@ -47,11 +52,3 @@ def _reasons(answer: DriverAnswer) -> list[tuple[str, list[str]]]:
         if device.health.reason is not None:
             ids.setdefault(device.health.reason.replace(device.id, "{id}"), []).append(device.id)
     return [(reason.replace("{id}", them[0]), them) for reason, them in ids.items()]
-
-
-def _key(written: Written, resource: ResourceConfig, reason: str) -> Written:
-    """The part of the configuration to blame: the resource's mount that the reason names, else the driver's options."""
-    found = _MOUNT.match(reason)
-    if found and int(found[1]) < len(resource.mounts):
-        return written.part("mounts", int(found[1]))
-    return written.part("options")
