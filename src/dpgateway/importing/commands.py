@@ -104,13 +104,13 @@ def _assign(tree: dict[str, Any], assignment: str, place: Place, *, typed: bool)
         below = tree.get(step)
         tree[step] = below if isinstance(below, dict) else {}
         tree = tree[step]
-    tree[steps[-1]] = _scalar(_unescaped(value), place) if typed else Written(_unescaped(value), place)
-
-
-def _scalar(value: str, place: Place) -> Written:
-    if value in {"true", "false", "null"}:
-        return Written({"true": True, "false": False, "null": None}[value], place)
-    return Written(int(value), place, value) if _INTEGER.fullmatch(value) else Written(value, place)
+    text = _unescaped(value)
+    found = Written(text, place)
+    if typed and text in {"true", "false", "null"}:
+        found = Written({"true": True, "false": False, "null": None}[text], place)
+    elif typed and _INTEGER.fullmatch(text):
+        found = Written(int(text), place, text)
+    tree[steps[-1]] = found
 
 
 def _nested(tree: dict[str, Any] | Written, key: str) -> Written:

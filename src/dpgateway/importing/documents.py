@@ -14,7 +14,6 @@ from dpgateway.importing.commands import releases
 from dpgateway.importing.prose import (
     blocks,
     has_blocks,
-    has_commands,
     is_for_people,
     is_of_data,
     pasted,
@@ -81,7 +80,7 @@ def _of_part(part: str, file: str, above: int, *, is_data: bool) -> Iterator[Wri
         if (bare := without_callouts(part)) != part:
             yield from _of_part(bare, file, above, is_data=is_data)
             return
-        parts = printed(part) if has_commands(part) else pasted(part)
+        parts = list(printed(part)) or pasted(part)
         within = (_of_part(each, file, above + more, is_data=False) for more, each in parts if each != part)
         inner = list(chain.from_iterable(within))
         yield from inner or ([Written(part, Place(file, above + 1))] if is_data else [])

@@ -91,18 +91,14 @@ class Imported:
 def _short(value: Any) -> Any:  # noqa: ANN401  plain values
     """``value`` for ruamel.yaml; a list of scalars is on one line if it fits."""
     if isinstance(value, Mapping):
-        mapping = CommentedMap({key: _short(inner) for key, inner in value.items()})
-        return _in_flow(mapping, list(value.values()))
-    if isinstance(value, list | tuple):
-        return _in_flow(CommentedSeq(map(_short, value)), list(value))
-    return value
-
-
-def _in_flow(container: Any, inner: list[Any]) -> Any:  # noqa: ANN401  ruamel.yaml's own
-    scalars = all(not isinstance(one, Mapping | list | tuple) for one in inner)
-    if scalars and isinstance(container, CommentedSeq) and len(str(inner)) < _WIDTH - 20:
-        container.fa.set_flow_style()
-    return container
+        return CommentedMap({key: _short(inner) for key, inner in value.items()})
+    if not isinstance(value, list | tuple):
+        return value
+    items = CommentedSeq(map(_short, value))
+    scalars = all(not isinstance(one, Mapping | list | tuple) for one in value)
+    if scalars and len(str(list(value))) < _WIDTH - 20:
+        items.fa.set_flow_style()
+    return items
 
 
 def _paragraphs(texts: Sequence[str]) -> list[str]:

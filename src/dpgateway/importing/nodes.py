@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpgateway.errors import ConfigurationError
-from dpgateway.importing.imported import Imported, ImportedResource, NotKept
+from dpgateway.importing.imported import Imported, ImportedResource
 
 HOST = "kubernetes.io/hostname"
 _ALL = {"kubernetes.io/os", "kubernetes.io/arch"}
@@ -25,8 +25,21 @@ def for_nodes(imported: Imported, labels: Mapping[str, str]) -> Imported:
         raise ConfigurationError(
             f"--node-label: found {told}, expected one of {', '.join(others)}, for which this file has devices"
         )
-    not_kept = tuple(one for one in imported.not_kept if _owner(one, imported) in [None, *kept])
-    return replace(imported, resources=tuple(_told(one, labels) for one in kept), not_kept=not_kept)
+    not_kept = []
+    for lost in imported.not_kept:
+        # It is of the resource with its name, of several of the last one above it; without a name it concerns all.
+        named = [one for one in imported.resources if one.name == lost.resource]
+        above = [one for one in named if one.place.line <= lost.place.line]
+        owner = max(above or named, key=lambda one: one.place.line, default=None)
+        if owner is None or owner in kept:
+            not_kept.append(lost)
+    resources = []
+    for one in kept:
+        more = ", ".join(label for label in _needed(one) if label != HOST and label not in labels)
+        warnings = (f"nodeSelector has {more}: {_SELECTED}",) if more else ()
+        nodes = {"nodes": [one.selector[HOST]]} if HOST in one.selector else {}
+        resources.append(replace(one, more=nodes | dict(one.more), warnings=(*one.warnings, *warnings)))
+    return replace(imported, resources=tuple(resources), not_kept=tuple(not_kept))
 
 
 def needed(one: ImportedResource) -> list[str]:
@@ -36,17 +49,3 @@ def needed(one: ImportedResource) -> list[str]:
 
 def _needed(one: ImportedResource) -> dict[str, str]:
     return {key: value for key, value in one.selector.items() if key not in _ALL}
-
-
-def _owner(lost: NotKept, imported: Imported) -> ImportedResource | None:
-    """The resource of a loss: of several with its name the last one above it. None: the loss concerns all."""
-    named = [one for one in imported.resources if one.name == lost.resource]
-    above = [one for one in named if one.place.line <= lost.place.line]
-    return max(above or named, key=lambda one: one.place.line, default=None)
-
-
-def _told(one: ImportedResource, labels: Mapping[str, str]) -> ImportedResource:
-    others = ", ".join(label for label in _needed(one) if label != HOST and label not in labels)
-    warnings = (f"nodeSelector has {others}: {_SELECTED}",) if others else ()
-    nodes = {"nodes": [one.selector[HOST]]} if HOST in one.selector else {}
-    return replace(one, more=nodes | dict(one.more), warnings=(*one.warnings, *warnings))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from textwrap import dedent
 
@@ -67,11 +66,6 @@ def is_of_data(lines: Sequence[str], above: int) -> bool:
     return any(map(_OF_DATA.match, lines[max(0, above - _MOST_OPTIONS) : above]))
 
 
-def has_commands(text: str) -> bool:
-    """Whether it has commands with their output."""
-    return _PROMPT.search(text) is not None
-
-
 def printed(text: str) -> Iterator[tuple[int, str]]:
     """The output of each command, with the number of lines above it; nothing without commands."""
     begin = above = 0
@@ -97,7 +91,13 @@ def without_callouts(text: str) -> str:
 def blocks(text: str) -> Iterator[tuple[int, str]]:
     """The blocks, each with the number of lines above it."""
     text = _QUOTED.sub("", text)
-    yield from chain(_between(text, _FENCE), _between(text, _HERE), _of_sphinx(text))
+    yield from _between(text, _FENCE)
+    yield from _between(text, _HERE)
+    counted = above = 0
+    for match in _DIRECTIVE.finditer(text):
+        above += text.count("\n", counted, match.start("block"))
+        counted = match.start("block")
+        yield above, without_substitutions(dedent(match["block"]))
     if _ASCIIDOC.search(text):
         yield from ((line, _CALLOUT.sub("", block)) for line, block in _between(text, _LISTING))
 
@@ -121,10 +121,7 @@ def unfenced(text: str) -> Iterator[tuple[int, str]]:
     for begin, block in pasted(text):
         yield begin, block
         lines[begin : begin + block.count("\n")] = ["\n"] * block.count("\n")
-    yield from _indented(lines)
 
-
-def _indented(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     begin, taken, above = 0, list[str](), ""
     for number, line in enumerate([*lines, "end"]):
         is_code = line.startswith(("    ", "\t")) and (taken or not above.strip())
@@ -164,11 +161,3 @@ def _outside(text: str) -> Iterator[str]:
         yield "\n" if fence or match else line
         if match is not None and fence in {"", match["end"]}:
             fence = "" if fence else match["end"]
-
-
-def _of_sphinx(text: str) -> Iterator[tuple[int, str]]:
-    counted = above = 0
-    for match in _DIRECTIVE.finditer(text):
-        above += text.count("\n", counted, match.start("block"))
-        counted = match.start("block")
-        yield above, without_substitutions(dedent(match["block"]))
