@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from dpgateway.node.versions import ANY, KubeletVersion, Layout, Span, kubelet_version, span
+from dpgateway.node.versions import ANY, Layout, Span, kubelet_version, span
 
 
 class Clue(NamedTuple):
@@ -17,24 +17,24 @@ class Clue(NamedTuple):
 
 def said(version: str) -> Clue:
     """The operator's ``--from``. Raises ConfigurationError for an unknown version."""
-    return _of("--from", lambda one: one is kubelet_version(version))
+    return Clue("--from", span(lambda one: one is kubelet_version(version)))
 
 
 def node_says(version: str) -> Clue:
     """The kubelet's version in its Node. Raises ConfigurationError for an unknown version."""
-    return _of("its Node", lambda one: one is kubelet_version(version))
+    return Clue("its Node", span(lambda one: one is kubelet_version(version)))
 
 
 def registered(api: str) -> Clue:
-    return _of(f"it accepted {api}", lambda one: one.api == api)
+    return Clue(f"it accepted {api}", span(lambda one: one.api == api))
 
 
 def lists_pods(version: str) -> Clue:
-    return _of(f"it serves PodResources {version}", lambda one: one.pod_resources == version)
+    return Clue(f"it serves PodResources {version}", span(lambda one: one.pod_resources == version))
 
 
 def wrote(layouts: frozenset[Layout]) -> Clue:
-    return _of("its checkpoint's format", lambda one: one.writes in layouts)
+    return Clue("its checkpoint's format", span(lambda one: one.writes in layouts))
 
 
 def present(clues: Iterable[Clue]) -> Span:
@@ -45,7 +45,3 @@ def present(clues: Iterable[Clue]) -> Span:
     for clue in clues:
         found = found.within(clue.span) or found
     return found
-
-
-def _of(source: str, fits: Callable[[KubeletVersion], bool]) -> Clue:
-    return Clue(source, span(fits))

@@ -20,10 +20,6 @@ class Feature:
     lost: str
     comes: str
 
-    @property
-    def since(self) -> KubeletVersion:
-        return next(one for one in ALL if self.of(one))
-
 
 def _served(key: str) -> Callable[[Facts], frozenset[str]]:
     return lambda facts: frozenset(one.name for one in facts.served if getattr(one, key))
@@ -71,11 +67,12 @@ FEATURES = (
 def findings(facts: Facts) -> Iterator[Finding]:
     present, to = facts.present, facts.to
     for feature in FEATURES:
+        since = next(one for one in ALL if feature.of(one))
         had = {feature.of(one) for one in present.versions}
         for name in sorted(feature.used(facts)):
             if True in had and not feature.of(to):
-                text = f"kubelet {to} has {feature.lost} ({feature.since} and later have it)"
+                text = f"kubelet {to} has {feature.lost} ({since} and later have it)"
                 yield Finding("loss", f"{feature.code}-lost", text, resource=name)
             elif False in had and feature.of(to):
-                unsure = f", if the kubelet is older than {feature.since} now" if True in had else ""
+                unsure = f", if the kubelet is older than {since} now" if True in had else ""
                 yield Finding("change", f"{feature.code}-comes", f"{feature.comes}{unsure}", resource=name)

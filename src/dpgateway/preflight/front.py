@@ -142,10 +142,7 @@ def _of_node(facts: Facts, front: FrontFacts) -> Iterator[Finding]:
         text = f"whether the container runtime knows CDI isn't known{f': {facts.no_runtime}' if not runtime else ''}"
         advice = "containerd 2 does, and 1.7.2 with enable_cdi = true"
         yield Finding("unknown", "dra-runtime-unknown", text, advice)
-    yield from _of_api_server(front)
 
-
-def _of_api_server(front: FrontFacts) -> Iterator[Finding]:
     for text in front.unasked:
         advice = "run it where the gateway runs, with its account"
         yield Finding("unknown", "dra-unasked", f"the API server doesn't say what DRA needs: {text}", advice)
@@ -173,12 +170,8 @@ def _of_resource(facts: Facts, one: OfferedResource, front: FrontFacts) -> Itera
     if note:
         text = f"containers hold {len(note)} of its devices: these aren't in the slices until the containers end"
         yield Finding("change", "dra-held", text, "", name, tuple(sorted(note)), tuple(sorted(pods)))
-    yield from _changes(one)
 
-
-def _changes(one: OfferedResource) -> Iterator[Finding]:
-    """Features of the device plugin that containers use and DRA lacks."""
-    name = one.name
+    # Features of the device plugin that containers use and DRA lacks.
     if one.prepares:
         text = "its devices are prepared once for each claim, and not before each start of a container"
         yield Finding("change", "dra-prepare", text, "", name)

@@ -63,11 +63,20 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     # A kubelet that can't read its checkpoint starts empty: it doesn't know the running pods' devices any more.
     unread = held.layouts - to.reads
     if unread:
+        written = []
+        for layout in unread:
+            writers = [one for one in ALL if one.writes is layout]
+            first, last = writers[0], writers[-1]
+            written.append(f"as {first} writes it" if first is last else f"as {first} to {last} write it")
         text = (
-            f"kubelet {to} can't read this checkpoint ({_written(unread)}): it forgets what containers of "
+            f"kubelet {to} can't read this checkpoint ({' or '.join(sorted(written))}): it forgets what containers of "
             f"{_count(len(pods), 'pod')} hold, and may give these devices to other pods as well"
         )
-        yield Finding("loss", "checkpoint-forgotten", text, _way_around(facts), ids=ids, pods=pods)
+
+        # An intermediate version reads the present format and writes one that the new kubelet reads.
+        bridges = [one for one in ALL if held.layouts <= one.reads - one.reads_lately and one.writes in to.reads]
+        through = f", or go through a kubelet {bridges[0]} to {bridges[-1]}, which reads this format" if bridges else ""
+        yield Finding("loss", "checkpoint-forgotten", text, f"drain the node first{through}", ids=ids, pods=pods)
     elif held.layouts & to.reads_lately:
         text = (
             f"the first patches of kubelet {to} can't read this checkpoint, and forget what containers of "
@@ -75,23 +84,6 @@ def _memory(facts: Facts) -> Iterator[Finding]:
         )
         advice = f"take the newest patch of {to}, or drain the node first"
         yield Finding("unknown", "checkpoint-by-patch", text, advice, ids=ids, pods=pods)
-
-
-def _written(layouts: Iterable[object]) -> str:
-    texts = []
-    for layout in layouts:
-        writers = [one for one in ALL if one.writes is layout]
-        first, last = writers[0], writers[-1]
-        texts.append(f"as {first} writes it" if first is last else f"as {first} to {last} write it")
-    return " or ".join(sorted(texts))
-
-
-def _way_around(facts: Facts) -> str:
-    """Advice: an intermediate version reads the present format and writes one that the new kubelet reads."""
-    layouts, to = facts.held.layouts, facts.to
-    bridges = [one for one in ALL if layouts <= one.reads - one.reads_lately and one.writes in to.reads]
-    through = f", or go through a kubelet {bridges[0]} to {bridges[-1]}, which reads this format" if bridges else ""
-    return f"drain the node first{through}"
 
 
 def _ids(facts: Facts) -> Iterator[Finding]:
