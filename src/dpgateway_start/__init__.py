@@ -13,7 +13,11 @@ from types import FrameType
 def main() -> object:
     """The command line. For `run`, installs signal handlers, which ``dpgateway.daemon.signals`` later replaces."""
     if sys.argv[1:2] == ["run"]:
-        _open_standard_streams()
+        for number in range(3):  # missing standard streams, before another file gets their descriptors
+            try:
+                os.fstat(number)
+            except OSError:
+                os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end_at_once)  # nothing needs an orderly shutdown yet
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -31,15 +35,6 @@ def main() -> object:
     if python is signal.default_int_handler:
         signal.signal(signal.SIGINT, python)
     return command_line()
-
-
-def _open_standard_streams() -> None:
-    """Opens missing standard streams, before another file gets their descriptors."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
