@@ -43,22 +43,12 @@ class ClusterNode:
     pauses: KubeletPauses = field(default_factory=KubeletPauses)
     boot: str = field(default_factory=lambda: secrets.token_hex(8))
 
-    @property
-    def runtime(self) -> str:
-        return "containerd://2.4.2" if self.cdi else "containerd://1.6.20"
-
     def reboot(self) -> None:
         """Another boot, with an empty /run."""
         self.boot = secrets.token_hex(8)
         directory = self.cdi_dirs[-1]
         for path in directory.glob("*.json") if directory not in {Path("/var/run/cdi"), Path("/run/cdi")} else ():
             path.unlink()
-
-    def api(self) -> Store:
-        """The API server's objects. Raises ApiAwayError."""
-        if not self.server.serving:
-            raise ApiAwayError(f"Get {self.server.url}: dial tcp: connect: connection refused")
-        return self.server.store
 
     async def api_back(self) -> Store:
         """The API server's objects, once it answers."""
@@ -68,7 +58,9 @@ class ClusterNode:
 
     def find(self, plural: str, name: str, namespace: str = "") -> Object | None:
         """An object; None if there is none. Raises ApiAwayError."""
+        if not self.server.serving:
+            raise ApiAwayError(f"Get {self.server.url}: dial tcp: connect: connection refused")
         try:
-            return self.api().get((plural, namespace, name))
+            return self.server.store.get((plural, namespace, name))
         except ApiRefusal:
             return None

@@ -12,7 +12,7 @@ from dpgateway_simulator.kubelet.dra.containers import ClaimedDevices
 from dpgateway_simulator.kubelet.dra.drivers import DraDrivers
 from dpgateway_simulator.kubelet.dra.registry import PluginRegistry
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.node_status import NodeStatus
+from dpgateway_simulator.kubelet.node_status import keep_node
 from dpgateway_simulator.kubelet.pod_workers import PodWorkers
 from dpgateway_simulator.kubelet.workload import Workload
 
@@ -28,20 +28,19 @@ class ClusterSide:
         connections: PluginConnections,
         workload: Workload,
     ) -> None:
-        self._incarnation, self._pauses = incarnation, node.pauses
+        self._incarnation, self._node, self._connections = incarnation, node, connections
         self.drivers = DraDrivers(incarnation, root, node)
         self.claims = ClaimManager(incarnation, root, node, self.drivers)
         self.devices = workload.claimed = ClaimedDevices(node, self.claims, self.drivers.health)
         self.workers = PodWorkers(incarnation, node, workload, self.claims, self.devices)
         self._registry = PluginRegistry(incarnation, root, node, self.drivers)
-        self._status = NodeStatus(incarnation, node, connections)
         self.drivers.health.changed = self._health_changed
         incarnation.at_end(self.drivers.close)
 
     def start(self) -> None:
         """Begins all but the pods."""
         tasks, behaviour = self._incarnation.tasks, self._incarnation.behaviour
-        tasks.spawn("kubelet: node status", self._status.run())
+        tasks.spawn("kubelet: node status", keep_node(self._incarnation, self._node, self._connections))
         if behaviour.registry:
             tasks.spawn("kubelet: plugins", self._registry.run())
         if behaviour.dra != "none":
@@ -50,9 +49,6 @@ class ClusterSide:
             tasks.spawn("kubelet: claims", self.workers.reconcile())
             tasks.spawn("kubelet: health", self._sync())
 
-    def begin_pods(self) -> None:
-        self._incarnation.tasks.spawn("kubelet: pods", self.workers.run())
-
     def _health_changed(self) -> None:
         if not self._incarnation.ended:
             self._incarnation.tasks.spawn("kubelet: health of pods", self.workers.write_health())
@@ -60,5 +56,5 @@ class ClusterSide:
     async def _sync(self) -> None:
         """What was said of a device becomes too old without anybody saying so; never returns."""
         while True:
-            await self._incarnation.sleep(self._pauses.health)
+            await self._incarnation.sleep(self._node.pauses.health)
             await self.workers.write_health()

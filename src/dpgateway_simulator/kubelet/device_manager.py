@@ -51,7 +51,7 @@ class DeviceManager:
         self.cluster: ClusterSide | None = None
         if root is not None and node is not None:
             self.cluster = ClusterSide(incarnation, root, node, self.connections, self.workload)
-            self._pod_resources.claimed = self.cluster.devices
+            self._pod_resources.claims = self.cluster.claims
         self._server = GoServer([DIALECTS[behaviour.api].service(self.registrar.register)])
         incarnation.at_end(self.connections.close)
         incarnation.at_end(self._server.end)

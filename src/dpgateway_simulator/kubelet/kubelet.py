@@ -60,7 +60,7 @@ class Kubelet(Restartable):
         workload = self._running().workload
         if pod not in workload.pods:
             return {"ok": False, "error": f'pod "{pod}" is not active'}
-        found = workload.pods[pod].container(container)
+        found = next((one for one in workload.pods[pod].all if one.name == container), None)
         if found is None:
             return {"ok": False, "error": f'pod "{pod}" has no container "{container}"'}
         reply = await workload.start(workload.pods[pod], found)

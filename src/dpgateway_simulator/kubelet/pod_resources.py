@@ -10,7 +10,7 @@ from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
-from dpgateway_simulator.kubelet.dra.containers import ClaimedDevices
+from dpgateway_simulator.kubelet.dra.claims import ClaimManager
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pods import Pod
 from dpgateway_simulator.wire import sockets, v1
@@ -23,14 +23,14 @@ REFILL = 10  # calls per second, for each call of the burst: 100 QPS with a burs
 class PodResourcesServer:
     """The API of one incarnation. It isn't served without a --root-dir, nor by releases before the API.
 
-    `claimed`: the devices that containers have by claims; None in a kubelet of no cluster.
+    `claims`: those of the node's pods; None in a kubelet of no cluster.
     """
 
     def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod], finished: Mapping[str, Pod]) -> None:
         self._incarnation, self._behaviour, self._pods = incarnation, incarnation.behaviour, pods
         self._finished = finished if self._behaviour.lists_finished else {}
         self._tokens, self._filled = float(self._behaviour.list_burst or 0), incarnation.now()
-        self.claimed: ClaimedDevices | None = None
+        self.claims: ClaimManager | None = None
         self._server = GoServer([self])
         incarnation.at_end(self._server.end)
 
@@ -82,10 +82,10 @@ class PodResourcesServer:
         await stream.send_message(v1.ListPodResourcesResponse(listed))
 
     def _claims(self, pod: Pod, container: str, api: str) -> list[v1.DynamicResource]:
-        if self.claimed is None or not self._behaviour.dynamic_resources or api != "v1":
+        if self.claims is None or not self._behaviour.dynamic_resources or api != "v1":
             return []
         found: dict[str, list[v1.ClaimResource]] = {}
-        for claim, one in self.claimed.resources(pod, container):
+        for claim, one in self.claims.devices(pod, container):
             names = [v1.CdiDevice(name) for name in one.cdi]
             share = one.share if one.share and self._behaviour.share_ids else None
             found.setdefault(claim, []).append(v1.ClaimResource(names, one.driver, one.pool, one.device, share))

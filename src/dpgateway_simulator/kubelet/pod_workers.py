@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpgateway_simulator.apiserver import ApiRefusal, Object, Store
+from dpgateway_simulator.apiserver import ApiRefusal, Store
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode
 from dpgateway_simulator.kubelet.dra.claims import NAMESPACE, ClaimError, ClaimManager
 from dpgateway_simulator.kubelet.dra.containers import ClaimedDevices
@@ -130,9 +130,8 @@ class PodWorkers:
                 await self._claims.prepare(work.pod)
             except ClaimError as error:
                 self._incarnation.emit("prepare failed", pod=work.pod.name, reason=str(error))
-                await self._event(
-                    work.pod, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}"
-                )
+                text = f"Failed to prepare dynamic resources: {error}"
+                self._event(work.pod, "FailedPrepareDynamicResources", text)
             else:
                 return not work.ending.is_set()
             await self._pause(work, self._node.pauses.prepare_again)
@@ -194,21 +193,17 @@ class PodWorkers:
             if store.get(key)["metadata"]["uid"] == pod.uid:
                 store.update(key, lambda one: one["status"].update(status))
 
-    async def _event(self, pod: Pod, reason: str, text: str) -> None:
+    def _event(self, pod: Pod, reason: str, text: str) -> None:
         if self._node.server.serving:
-            self._node.server.store.create("events", NAMESPACE, _event(pod, self._node.name, reason, text))
-
-
-def _event(pod: Pod, node: str, reason: str, text: str) -> Object:
-    about = {"kind": "Pod", "namespace": NAMESPACE, "name": pod.name, "uid": pod.uid}
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{pod.name}."},
-        "regarding": about,
-        "type": "Warning",
-        "reason": reason,
-        "note": text,
-        "reportingController": "kubelet",
-        "reportingInstance": node,
-    }
+            event = {
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                "metadata": {"generateName": f"{pod.name}."},
+                "regarding": {"kind": "Pod", "namespace": NAMESPACE, "name": pod.name, "uid": pod.uid},
+                "type": "Warning",
+                "reason": reason,
+                "note": text,
+                "reportingController": "kubelet",
+                "reportingInstance": self._node.name,
+            }
+            self._node.server.store.create("events", NAMESPACE, event)

@@ -51,9 +51,6 @@ class Pod:
     def all(self) -> tuple[PodContainer, ...]:
         return self.init + self.containers
 
-    def container(self, name: str) -> PodContainer | None:
-        return next((one for one in self.all if one.name == name), None)
-
 
 def containers(spec: Spec) -> tuple[PodContainer, ...]:
     """Parses {"name": {"x.com/y": 1}}, or container objects as in a pod's manifest."""

@@ -82,9 +82,9 @@ class Restartable:
         self._begin_pods()
 
     def _begin_pods(self) -> None:
-        cluster = self._running().cluster
-        if cluster is not None:
-            cluster.begin_pods()
+        manager = self._running()
+        if manager.cluster is not None:
+            manager.incarnation.tasks.spawn("kubelet: pods", manager.cluster.workers.run())
 
     async def _start(self, sources_ready: bool, running: Iterable[str]) -> None:
         if self.running:

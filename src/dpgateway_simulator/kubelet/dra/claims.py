@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from dpgateway_simulator.apiserver import Object
 from dpgateway_simulator.kubelet.cluster_node import ApiAwayError, ClusterNode
 from dpgateway_simulator.kubelet.dra.drivers import DraDrivers
 from dpgateway_simulator.kubelet.incarnation import Incarnation
@@ -115,7 +114,9 @@ class ClaimManager:
                 f"old ResourceClaim with same name {use.object} and different UID {known.uid} still exists"
             )
         if known is None:
-            known = ClaimInfo(uid, use.object, _drivers(claim), ())
+            results = status.get("allocation", {}).get("devices", {}).get("results", ())
+            drivers = tuple(dict.fromkeys(one["driver"] for one in results))  # in the order of the results
+            known = ClaimInfo(uid, use.object, drivers, ())
         self.known[use.object] = replace(known, pods=tuple(dict.fromkeys((*known.pods, pod.uid))))
         return self.known[use.object]
 
@@ -154,34 +155,30 @@ class ClaimManager:
         mine = [one for one in self.known.values() if pod_uid in one.pods and one.name in names]
         last = {one.name: one for one in mine if one.pods == (pod_uid,)}
         for driver in dict.fromkeys(it for one in last.values() for it in one.drivers):
-            asked = [one for one in last.values() if driver in one.drivers]
-            await self._unprepare(driver, asked)
+            instance, asked = self._drivers.find(driver), [one for one in last.values() if driver in one.drivers]
+            if instance is None or instance.calls is None:
+                raise ClaimError(f"DRA driver {driver} is not registered")
+            about = {"driver": driver, "claims": tuple(one.name for one in asked)}
+            self._incarnation.emit("unprepare", **about)
+            try:
+                claims = [one.wire for one in asked]
+                answers = await instance.calls.unprepare(instance.service, claims, self._node.pauses.prepare)
+            except CallError as error:
+                self._check()
+                raise ClaimError(f"NodeUnprepareResources: {error}") from error
+            for one in asked:
+                if one.uid not in answers:
+                    raise ClaimError("NodeUnprepareResources skipped 1 ResourceClaims")
+                if answers[one.uid].error:
+                    text = answers[one.uid].error
+                    raise ClaimError(f"NodeUnprepareResources failed for ResourceClaim {one.name}: {text}")
+            self._incarnation.emit("unprepared", **about)
         for one in mine:
             self.known[one.name] = replace(one, pods=tuple(it for it in one.pods if it != pod_uid))
             if one.name in last:
                 del self.known[one.name]
         if mine:
             self._save()
-
-    async def _unprepare(self, driver: str, infos: Collection[ClaimInfo]) -> None:
-        instance = self._drivers.find(driver)
-        if instance is None or instance.calls is None:
-            raise ClaimError(f"DRA driver {driver} is not registered")
-        about = {"driver": driver, "claims": tuple(one.name for one in infos)}
-        self._incarnation.emit("unprepare", **about)
-        try:
-            claims = [one.wire for one in infos]
-            answers = await instance.calls.unprepare(instance.service, claims, self._node.pauses.prepare)
-        except CallError as error:
-            self._check()
-            raise ClaimError(f"NodeUnprepareResources: {error}") from error
-        for one in infos:
-            if one.uid not in answers:
-                raise ClaimError("NodeUnprepareResources skipped 1 ResourceClaims")
-            if answers[one.uid].error:
-                text = answers[one.uid].error
-                raise ClaimError(f"NodeUnprepareResources failed for ResourceClaim {one.name}: {text}")
-        self._incarnation.emit("unprepared", **about)
 
     def devices(self, pod: Pod, container: str) -> list[tuple[str, PreparedDevice]]:
         """The prepared devices of a container, each with the name of its claim."""
@@ -213,9 +210,3 @@ class ClaimManager:
                 {key: value for key, value in asdict(one).items() if key != "prepared"} for one in self.known.values()
             ]
             self._file.write_text(json.dumps({"claims": claims}))
-
-
-def _drivers(claim: Object) -> tuple[str, ...]:
-    """The drivers of the allocated devices, in the order of the results."""
-    results = claim["status"].get("allocation", {}).get("devices", {}).get("results", ())
-    return tuple(dict.fromkeys(one["driver"] for one in results))

@@ -1,11 +1,10 @@
 """What claims add to a container: the kubelet's CDI names, and what the runtime makes of them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode
 from dpgateway_simulator.kubelet.dra import cdi
-from dpgateway_simulator.kubelet.dra.claims import ClaimManager, PreparedDevice
+from dpgateway_simulator.kubelet.dra.claims import ClaimManager
 from dpgateway_simulator.kubelet.dra.health import DeviceHealths
 from dpgateway_simulator.kubelet.pods import Pod
 from dpgateway_simulator.kubelet.starting import NOTHING
@@ -27,10 +26,6 @@ class ClaimedDevices:
         if not self._node.cdi:
             return {**options, "cdi_devices": all_names}
         return cdi.injected({**options, "cdi_devices": all_names}, cdi.edits(self._node.cdi_dirs, all_names))
-
-    def resources(self, pod: Pod, container: str) -> Iterator[tuple[str, PreparedDevice]]:
-        """The claims of a container and their devices, for PodResources."""
-        yield from self._claims.devices(pod, container)
 
     def status(self, pod: Pod, container: str) -> list[dict[str, Any]]:
         """`allocatedResourcesStatus`, with the health of the devices of claims in the pod's spec; not of extended

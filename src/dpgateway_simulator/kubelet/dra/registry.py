@@ -7,7 +7,6 @@ handler for its plugins, and tells them so.
 """
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode
@@ -28,13 +27,13 @@ class PluginRegistry:
 
     def __init__(self, incarnation: Incarnation, root: Path, node: ClusterNode, drivers: DraDrivers) -> None:
         self._incarnation, self._root, self._pauses, self._drivers = incarnation, root, node.pauses, drivers
-        self._watcher = PluginWatcher(root / FOLDER, self._look_again)
-        self._registered: dict[Path, tuple[int, Callable[[], None]]] = {}
-        """The watcher's number of each registered socket, and how to drop its plugin."""
+        self._changed = asyncio.Event()
+        self._watcher = PluginWatcher(root / FOLDER, self._changed.set)
+        self._registered: dict[Path, tuple[int, DraInstance]] = {}
+        """The watcher's number of each registered socket, and its plugin."""
         self._failures: dict[Path, tuple[int, float]] = {}
         """The number of failures of a socket, and when it may be tried again."""
         self._busy: set[Path] = set()
-        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Never returns."""
@@ -43,27 +42,21 @@ class PluginRegistry:
         self._incarnation.tasks.spawn("kubelet: plugin watcher", self._watcher.run())
         await self._incarnation.sleep(self._pauses.first_look)
         while True:
-            self._reconcile()
+            # A socket that was seen again, under the same name, is another one: its plugin is dropped first.
+            for path, (number, instance) in list(self._registered.items()):
+                if self._watcher.seen.get(path) != number:
+                    del self._registered[path]
+                    self._drivers.remove(instance)
+            for path in self._failures.keys() - self._watcher.seen.keys():
+                del self._failures[path]
+            for path, number in self._watcher.seen.items():
+                due = self._incarnation.now() >= self._failures.get(path, (0, 0.0))[1]
+                if path not in self._registered and path not in self._busy and due:
+                    self._busy.add(path)
+                    self._incarnation.tasks.spawn(f"kubelet: register {path.name}", self._try(path, number))
             await self._changed.wait()
             self._changed.clear()
             await self._incarnation.sleep(self._pauses.registry)
-
-    def _look_again(self) -> None:
-        self._changed.set()
-
-    def _reconcile(self) -> None:
-        # A socket that was seen again, under the same name, is another one: its plugin is dropped first.
-        for path, (number, drop) in list(self._registered.items()):
-            if self._watcher.seen.get(path) != number:
-                del self._registered[path]
-                drop()
-        for path in self._failures.keys() - self._watcher.seen.keys():
-            del self._failures[path]
-        for path, number in self._watcher.seen.items():
-            due = self._incarnation.now() >= self._failures.get(path, (0, 0.0))[1]
-            if path not in self._registered and path not in self._busy and due:
-                self._busy.add(path)
-                self._incarnation.tasks.spawn(f"kubelet: register {path.name}", self._try(path, number))
 
     async def _try(self, path: Path, number: int) -> None:
         """Registers the plugin of one socket, or has that tried again later."""
@@ -80,11 +73,11 @@ class PluginRegistry:
             self._incarnation.tasks.spawn(f"kubelet: {path.name} again", self._later(pause))
         finally:
             self._busy.discard(path)
-            self._look_again()
+            self._changed.set()
 
     async def _later(self, pause: float) -> None:
         await self._incarnation.sleep(pause)
-        self._look_again()
+        self._changed.set()
 
     async def _register(self, path: Path, number: int) -> None:
         """RegisterPlugin. Raises RefusedError."""
@@ -99,9 +92,12 @@ class PluginRegistry:
             except CallError as error:
                 text = f"RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket {path}"
                 raise RefusedError(f"{text}, err: {error}") from error
-            refusal = self._refusal(info.type, info.name, path)
-            instance = None
-            if not refusal:
+            refusal, instance = "", None
+            if info.type != TYPE or self._incarnation.behaviour.dra == "none":
+                refusal = f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
+            elif injected := self._incarnation.node.misbehaviour.refusal(info.name):
+                refusal = f"RegisterPlugin error -- plugin validation failed with err: {injected[1]}"
+            else:
                 made = DraInstance(info.name, Path(info.endpoint), tuple(info.supported_versions))
                 try:
                     instance = self._drivers.add(made)
@@ -110,13 +106,8 @@ class PluginRegistry:
             await self._notify(calls, refusal, instance)
         finally:
             calls.close()
-        drivers = self._drivers
-
-        def drop() -> None:
-            assert instance is not None  # noqa: S101  a refused plugin isn't here
-            drivers.remove(instance)
-
-        self._registered[path] = number, drop
+        assert instance is not None  # noqa: S101  a refused plugin isn't here
+        self._registered[path] = number, instance
         self._incarnation.emit("plugin registered", driver=info.name, socket=path.name, endpoint=info.endpoint)
 
     async def _notify(self, calls: PluginCalls, refusal: str, instance: DraInstance | None) -> None:
@@ -129,10 +120,3 @@ class PluginRegistry:
             raise RefusedError(f"{text} {calls.path}, err: {error}") from error
         if refusal:
             raise RefusedError(refusal)
-
-    def _refusal(self, type_: str, name: str, path: Path) -> str:
-        """Why the kubelet has no use for this plugin; empty if it has."""
-        if type_ != TYPE or self._incarnation.behaviour.dra == "none":
-            return f"RegisterPlugin error -- no handler registered for plugin type: {type_} at socket {path}"
-        injected = self._incarnation.node.misbehaviour.refusal(name)
-        return f"RegisterPlugin error -- plugin validation failed with err: {injected[1]}" if injected else ""
