@@ -91,9 +91,15 @@ class Admission:
             unheld = self._ledger.held(pod.uid, container.name, resource) is None
             again |= unheld and resource not in container.by_claim
 
-        # A plugin that registered after the pod's admission leaves the container without holdings.
-        if again:
-            await self._reallocate(pod, container)
+        # A plugin that registered after the pod's admission leaves the container without holdings; the kubelet's
+        # comment calls it a race at node restart.
+        if again and self._behaviour.reallocates == "pod":
+            try:
+                await self._allocate_all(pod)
+            except AllocationError as error:  # 1.12 to 1.17 ignore it
+                self._incarnation.emit("allocate failed", pod=pod.name, reason=str(error))
+        elif again and self._behaviour.reallocates == "container" and pod.name in self._pods:
+            await self._allocate_one(pod, container)
         holdings = self._ledger.of_container(pod.uid, container.name)
         answers = [one.answer for one in holdings if one.answer is not None]
         return starting.merged(self._behaviour, answers, f"{pod.name}-{container.name}") if holdings else None
@@ -108,45 +114,32 @@ class Admission:
         affinity = self._affinities.get((pod.name, container.name))
         await self._allocate(pod, container, self._reusable[pod.name], affinity)
 
-    async def _reallocate(self, pod: Pod, container: PodContainer) -> None:
-        """Allocates again for a container without holdings; the kubelet's comment calls it a race at node restart."""
-        if self._behaviour.reallocates == "pod":
-            try:
-                await self._allocate_all(pod)
-            except AllocationError as error:  # 1.12 to 1.17 ignore it
-                self._incarnation.emit("allocate failed", pod=pod.name, reason=str(error))
-        elif self._behaviour.reallocates == "container" and pod.name in self._pods:
-            await self._allocate_one(pod, container)
-
     def _place(self, pod: Pod, container: PodContainer) -> None:
         """The topology manager's decision for one container."""
         # Hints count free devices, so terminated pods' devices are freed first.
         self._collect()
-        numa, crashes = self._incarnation.node.numa, self._behaviour.vanished_crashes
-        try:
-            hints = [
-                topology.hints(self._candidates(pod, container, resource, number), numa, missing_crashes=crashes)
-                for resource, number in container.resources.items()
-                if self._ledger.is_plugin_resource(resource)
-            ]
-        except topology.MissingDeviceError:
-            where = "devicemanager.(*ManagerImpl).generateDeviceTopologyHints"
-            raise self._incarnation.nil_pointer(where) from None
+        numa, crashes, hints = self._incarnation.node.numa, self._behaviour.vanished_crashes, []
+        for resource, number in container.resources.items():
+            if not self._ledger.is_plugin_resource(resource):
+                continue
+            nodes = {device.id: device.nodes for device in self._ledger.known.get(resource, {}).values()}
+            available = frozenset(self._ledger.available(resource))
+            reusable = frozenset(self._reusable.get(pod.name, {}).get(resource, ()))
+            possible = len(available | reusable) >= number
+
+            # A container that is admitted again (kubelet restart) can only get its own devices.
+            if held := self._ledger.held(pod.uid, container.name, resource):
+                available, reusable, possible = frozenset(held), frozenset(), len(held) == number
+            candidates = topology.Candidates(nodes, available, reusable, number, possible=possible)
+            try:
+                hints.append(topology.hints(candidates, numa, missing_crashes=crashes))
+            except topology.MissingDeviceError:
+                where = "devicemanager.(*ManagerImpl).generateDeviceTopologyHints"
+                raise self._incarnation.nil_pointer(where) from None
         affinity, admitted = topology.merge(self._policy, hints, numa)
         if not admitted:
             raise PodRefusedError("TopologyAffinityError", topology.NO_LOCALITY)
         self._affinities[pod.name, container.name] = affinity
-
-    def _candidates(self, pod: Pod, container: PodContainer, resource: str, number: int) -> topology.Candidates:
-        nodes = {device.id: device.nodes for device in self._ledger.known.get(resource, {}).values()}
-
-        # A container that is admitted again (kubelet restart) can only get its own devices.
-        held = frozenset(self._ledger.held(pod.uid, container.name, resource) or ())
-        if held:
-            return topology.Candidates(nodes, held, frozenset(), number, possible=len(held) == number)
-        available = frozenset(self._ledger.available(resource))
-        reusable = frozenset(self._reusable.get(pod.name, {}).get(resource, ()))
-        return topology.Candidates(nodes, available, reusable, number, possible=len(available | reusable) >= number)
 
     def _collect(self) -> None:
         """UpdateAllocatedDevices: frees devices of removed pods, but not before all pod sources have been read."""

@@ -45,12 +45,21 @@ class Choice:
             return set()
         if self._take(reusable):
             return self._chosen
-        available = self._ledger.available(self._request.resource)
+        resource = self._request.resource
+        available = self._ledger.available(resource)
         if len(available) < self._needed:
-            raise AllocationError(_SHORT.format(self._request.resource, self._needed, len(available)))
+            raise AllocationError(_SHORT.format(resource, self._needed, len(available)))
+
+        # filterByAffinity: the devices on NUMA nodes of the affinity, on other nodes only, and on no node.
+        known, nowhere = self._ledger.known.get(resource, {}), available
+        aligned, unaligned = set[str](), set[str]()
+        if affinity is not None and any(device.nodes for device in known.values()):
+            placed = {device: set(known[device].nodes or ()) for device in available}
+            aligned = {device for device, nodes in placed.items() if nodes & affinity}
+            nowhere = {device for device, nodes in placed.items() if not nodes}
+            unaligned = available - aligned - nowhere
 
         # The preference is asked only where it has a choice: not if the aligned devices are all needed.
-        aligned, unaligned, nowhere = self._by_affinity(available, affinity)
         if self._needed < len(aligned):
             pool, rest = aligned, [aligned]
         elif self._take(aligned):
@@ -104,16 +113,6 @@ class Choice:
             self._chosen.add(device)
             self._needed -= 1
         return self._needed == 0
-
-    def _by_affinity(self, available: set[str], affinity: frozenset[int] | None) -> tuple[set[str], set[str], set[str]]:
-        """filterByAffinity: the devices on NUMA nodes of the affinity, on other nodes only, and on no node."""
-        known = self._ledger.known.get(self._request.resource, {})
-        if affinity is None or not any(device.nodes for device in known.values()):
-            return set(), set(), available
-        placed = {device: set(known[device].nodes or ()) for device in available}
-        aligned = {device for device, nodes in placed.items() if nodes & affinity}
-        nowhere = {device for device, nodes in placed.items() if not nodes}
-        return aligned, available - aligned - nowhere, nowhere
 
     async def _preferred(self, pool: set[str]) -> set[str]:
         endpoint = self._connections.endpoints.get(self._request.resource)

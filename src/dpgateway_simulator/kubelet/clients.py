@@ -39,7 +39,17 @@ class ClientConnections(PluginConnections):
             self._clients[key] = endpoint
         try:
             await dial(self._incarnation, endpoint)
-            await self._greet(endpoint, request)
+            deadline = request.deadline if self._incarnation.behaviour.register_context else None
+            try:
+                endpoint.options = await endpoint.reach().options(deadline)
+            except PluginError as error:
+                raise RefusedError(f"failed to get device plugin options: {error}") from error
+            if self._by_path:
+                stored = self._connected_at.setdefault(endpoint.resource, {})
+                if endpoint.path in stored:
+                    # The path's client is then removed, and so the connected one orphaned, as by the kubelet.
+                    raise RefusedError(f"device plugin already connected: {endpoint.path}")
+                stored[endpoint.path] = endpoint
         except RefusedError as error:
             self._clients.pop(key, None)
             self._failed(endpoint, error)
@@ -50,19 +60,6 @@ class ClientConnections(PluginConnections):
             raise
         self._connected(endpoint)
         self._spawn(endpoint, request)
-
-    async def _greet(self, endpoint: PluginEndpoint, request: Registration) -> None:
-        deadline = request.deadline if self._incarnation.behaviour.register_context else None
-        try:
-            endpoint.options = await endpoint.reach().options(deadline)
-        except PluginError as error:
-            raise RefusedError(f"failed to get device plugin options: {error}") from error
-        if self._by_path:
-            stored = self._connected_at.setdefault(endpoint.resource, {})
-            if endpoint.path in stored:
-                # `register` then removes the path's client, and so orphans the connected one, as the kubelet does.
-                raise RefusedError(f"device plugin already connected: {endpoint.path}")
-            stored[endpoint.path] = endpoint
 
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         await follow(self._incarnation, endpoint)

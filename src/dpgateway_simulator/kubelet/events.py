@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MOST_ITEMS = 8
+"""Items of a list in an event's text."""
 
 
 @dataclass(frozen=True)
@@ -17,14 +19,14 @@ class KubeletEvent:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return " ".join([self.kind, *(f"{name}={_short(value)}" for name, value in self.fields.items())])
-
-
-def _short(value: object, limit: int = 8) -> str:
-    if not isinstance(value, tuple | list):
-        return str(value)
-    shown = ",".join(str(item) for item in value[:limit])
-    return shown if len(value) <= limit else f"{shown},... ({len(value)})"
+        parts = [self.kind]
+        for name, value in self.fields.items():
+            text = str(value)
+            if isinstance(value, tuple | list):
+                text = ",".join(str(item) for item in value[:MOST_ITEMS])
+                text += f",... ({len(value)})" if len(value) > MOST_ITEMS else ""
+            parts.append(f"{name}={text}")
+        return " ".join(parts)
 
 
 class EventLog:
@@ -45,17 +47,13 @@ class EventLog:
         self.events.append(event)
         for listener in tuple(self._listeners):
             listener(event)
-        self.wake()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def listen(self, listener: Callable[[KubeletEvent], None]) -> Callable[[], None]:
         """Calls `listener` with every event from now on, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
-
-    def wake(self) -> None:
-        """Has every waiting task evaluate its predicate again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     async def wait(self, predicate: Callable[[], T]) -> T:
         """The predicate's first true value; it is evaluated now and after every event."""

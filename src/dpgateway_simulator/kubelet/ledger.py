@@ -6,7 +6,7 @@ it runs ahead of `holdings` while an Allocate is in flight, and `recount` derive
 plugin's if it is a key of `healthy` or `allocated`, even with an empty set.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dpgateway_simulator.wire.device_list import Device
@@ -111,7 +111,3 @@ class DeviceLedger:
         for key in gone:
             del self.holdings[key]
         return bool(gone)
-
-    def registered(self) -> Mapping[str, Sequence[str]]:
-        """Healthy ids by resource, as the checkpoint lists them."""
-        return {resource: sorted(ids) for resource, ids in self.healthy.items()}

@@ -13,8 +13,11 @@ CHECKPOINT = "kubelet_internal_checkpoint"
 SOCKET = "kubelet.sock"
 
 
-def clean(directory: Path, behaviour: Behaviour) -> None:
-    """Deletes every file but the checkpoint; from 1.33 on only sockets. Directories and their content stay."""
+def prepare(directory: Path, behaviour: Behaviour) -> None:
+    """Creates the directory if necessary, and deletes every file but the checkpoint; from 1.33 on only sockets.
+    Directories and their content stay.
+    """
+    directory.mkdir(mode=behaviour.directory_mode, parents=True, exist_ok=True)
     # The directory is listed once, so a file created meanwhile survives.
     for path in tuple(directory.iterdir()):
         mode = path.lstat().st_mode
@@ -24,15 +27,10 @@ def clean(directory: Path, behaviour: Behaviour) -> None:
             path.unlink()
 
 
-def prepare(directory: Path, behaviour: Behaviour) -> None:
-    """Creates the directory if necessary, and cleans it."""
-    directory.mkdir(mode=behaviour.directory_mode, parents=True, exist_ok=True)
-    clean(directory, behaviour)
-
-
 def save(directory: Path, behaviour: Behaviour, ledger: DeviceLedger) -> None:
     """Writes the checkpoint: up to 1.9 in place with mode 0644, later by rename of `.<random>` with mode 0600."""
-    text = checkpoint.write(behaviour.checkpoint_writes, ledger.holdings.values(), ledger.registered())
+    registered = {resource: sorted(ids) for resource, ids in ledger.healthy.items()}
+    text = checkpoint.write(behaviour.checkpoint_writes, ledger.holdings.values(), registered)
     if not behaviour.checkpoint_renamed:
         (directory / CHECKPOINT).write_text(text)
         return

@@ -39,14 +39,10 @@ class Candidates:
     number: int
     possible: bool = True  # False: too few devices, or a request that differs from the allocated number
 
-    @property
-    def aligned(self) -> bool:
-        return any(self.nodes.values())
-
 
 def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool) -> list[Hint]:
     """generateDeviceTopologyHints. `missing_crashes`: an unlisted id raises MissingDeviceError."""
-    if not candidates.aligned:
+    if not any(candidates.nodes.values()):
         return [Hint(None, preferred=True)]
     if not candidates.possible:
         return [Hint(None, preferred=False)]
@@ -83,21 +79,17 @@ def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> 
     # the widest of the resources' narrowest hints: they are ordered by that distance, from below before from above.
     sizes = ([len(hint.affinity) for hint in some if hint.affinity is not None] for some in resources)
     widest = max((min(some, default=0) for some in sizes), default=0)
-
-    def rank(hint: Hint) -> tuple[bool, int, int, int]:
-        mask = hint.affinity or frozenset()
+    best, lowest = Hint(everywhere, preferred=False), None
+    for together in itertools.product(*resources):
+        masks = [hint.affinity for hint in together if hint.affinity is not None]
+        mask = everywhere.intersection(*masks)
+        preferred = all(hint.preferred for hint in together) and all(one == masks[0] for one in masks)
         beyond = len(mask) - widest
-        distance = 0 if hint.preferred else beyond + 1000 if beyond > 0 else -beyond
-        return not hint.preferred, distance, len(mask), sum(1 << node for node in mask)
+        distance = 0 if preferred else beyond + 1000 if beyond > 0 else -beyond
+        rank = (not preferred, distance, len(mask), sum(1 << node for node in mask))
+        if mask and (lowest is None or rank < lowest):
+            best, lowest = Hint(mask, preferred), rank
 
     # All nodes together constrain nothing; single-numa-node then passes no affinity (policy_single_numa_node.go).
-    joined = (_joined(everywhere, together) for together in itertools.product(*resources))
-    best = min((hint for hint in joined if hint.affinity), key=rank, default=Hint(everywhere, preferred=False))
     affinity = None if policy == "single-numa-node" and best.affinity == everywhere else best.affinity
     return affinity, policy == "best-effort" or best.preferred
-
-
-def _joined(everywhere: Mask, together: Sequence[Hint]) -> Hint:
-    masks = [hint.affinity for hint in together if hint.affinity is not None]
-    preferred = all(hint.preferred for hint in together) and all(mask == masks[0] for mask in masks)
-    return Hint(everywhere.intersection(*masks), preferred)
