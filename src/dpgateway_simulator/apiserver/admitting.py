@@ -61,7 +61,11 @@ def _slice(spec: Object, off: set[str]) -> None:
     if devices and spec.get("sharedCounters"):
         raise ApiRefusal(422, "Invalid", "spec: only one of `sharedCounters` or `devices` is allowed")
     for device in devices:
-        _drop(device, off)
+        for gate in off & FIELDS.keys():
+            for field in FIELDS[gate]:
+                device.pop(field, None)
+        for capacity in device.get("capacity", {}).values() if "DRAConsumableCapacity" in off else ():
+            capacity.pop("requestPolicy", None)
     few = any("taints" in device or "consumesCounters" in device for device in devices)
     most = MOST_WITH_TAINTS if few else MOST_DEVICES
     if len(devices) > most:
@@ -86,15 +90,6 @@ def _device(where: str, device: Object) -> None:
             raise _invalid(f"{where}.attributes[{name}].string", "Too long: may not be more than 64 bytes")
     if len(device.get("consumesCounters", ())) > MOST_SETS:
         raise _invalid(f"{where}.consumesCounters", "Too many: must have at most 2 items")
-
-
-def _drop(device: Object, off: set[str]) -> None:
-    for gate in off & FIELDS.keys():
-        for field in FIELDS[gate]:
-            device.pop(field, None)
-    if "DRAConsumableCapacity" in off:
-        for capacity in device.get("capacity", {}).values():
-            capacity.pop("requestPolicy", None)
 
 
 def _invalid(where: str, text: str) -> ApiRefusal:

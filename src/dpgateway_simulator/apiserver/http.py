@@ -16,7 +16,6 @@ from dpgateway_simulator.apiserver.requests import (
     WITH_STATUS,
     ApiRequest,
     event,
-    line_of,
     merged,
     parsed,
     refusal_of,
@@ -150,7 +149,12 @@ class SimulatedApiServer:
         if one.plural not in KINDS:
             raise ApiRefusal(404, "NotFound", "the server could not find the requested resource")
         if one.verb == "list":
-            return self._listed(one)
+            found = self.store.list(one.plural, one.namespace, one.fields)
+            begin, limit = int(one.options.get("continue", 0)), int(one.options.get("limit", 0)) or len(found)
+            metadata = {"resourceVersion": str(self.store.version)}
+            if begin + limit < len(found):
+                metadata["continue"] = str(begin + limit)
+            return {"kind": f"{KINDS[one.plural]}List", "metadata": metadata, "items": found[begin : begin + limit]}
         if one.verb == "deletecollection":
             self.store.wipe(one.plural, one.fields)
             return {"kind": "Status", "status": "Success"}
@@ -176,15 +180,6 @@ class SimulatedApiServer:
                 return self.store.delete(one.key, grace=None if grace is None else int(grace), **given)
         return self.store.get(one.key)
 
-    def _listed(self, one: ApiRequest) -> Object:
-        found = self.store.list(one.plural, one.namespace, one.fields)
-        begin, limit = int(one.options.get("continue", 0)), int(one.options.get("limit", 0)) or len(found)
-        metadata = {"resourceVersion": str(self.store.version)}
-        if begin + limit < len(found):
-            metadata["continue"] = str(begin + limit)
-        kind = f"{KINDS[one.plural]}List"
-        return {"kind": kind, "metadata": metadata, "items": found[begin : begin + limit]}
-
     async def _watch(self, connection: h11.Connection, writer: asyncio.StreamWriter, one: ApiRequest) -> None:
         version = int(one.options.get("resourceVersion") or self.store.version)
         await _head(connection, writer, 200, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
@@ -195,7 +190,7 @@ class SimulatedApiServer:
                         await self._answering.wait()
                         upto = self.store.version
                         for change in list(self.store.since(version, one.plural, one.fields)):
-                            await _chunk(connection, writer, line_of(change))
+                            await _chunk(connection, writer, event(change.what, change.found))
                         version = max(version, upto)
                     except ApiRefusal as error:
                         await _chunk(connection, writer, event("ERROR", status_of(error)))

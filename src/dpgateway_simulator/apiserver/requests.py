@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 
 from dpgateway_simulator.apiserver.admitting import ApiRefusal, Object
-from dpgateway_simulator.apiserver.store import Key, StoredChange
+from dpgateway_simulator.apiserver.store import Key
 
 KINDS = {
     "nodes": "Node",
@@ -83,10 +83,6 @@ def merged(before: Object, patch: Object) -> Object:
         elif value is not None:
             found[key] = value
     return found
-
-
-def line_of(change: StoredChange) -> bytes:
-    return event(change.what, change.found)
 
 
 def event(what: str, found: Object) -> bytes:

@@ -63,18 +63,16 @@ class Store:
     def create(self, plural: str, namespace: str, given: Object, *, dry_run: bool = False) -> Object:
         one = admitted(plural, given, self.off)
         metadata = one["metadata"]
-        name = metadata.get("name") or self._generated(plural, namespace, metadata["generateName"])
+        name = metadata.get("name")
+        if not name:  # one that no object has; from 1.30 on a server tries eight times (KEP-4420)
+            names = (metadata["generateName"] + secrets.token_hex(3)[:5] for _ in itertools.count())
+            name = next(one for one in names if (plural, namespace, one) not in self.objects)
         if (key := (plural, namespace, name)) in self.objects:
             raise ApiRefusal(409, "AlreadyExists", f'{plural} "{name}" already exists')
         metadata |= {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": now(), "generation": 1}
         if namespace:
             metadata["namespace"] = namespace
         return one if dry_run else self._write("ADDED", key, one)
-
-    def _generated(self, plural: str, namespace: str, prefix: str) -> str:
-        """A name that no object has. From 1.30 on a server tries eight times (KEP-4420)."""
-        names = (prefix + secrets.token_hex(3)[:5] for _ in itertools.count())
-        return next(name for name in names if (plural, namespace, name) not in self.objects)
 
     def replace(self, key: Key, given: Object, *, part: str = "", dry_run: bool = False) -> Object:
         """``part``: ``status`` replaces only that, ``but status`` all else, nothing the whole object."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from dpgateway_simulator.cluster.inventory import DeviceId, NodeInventory, SliceDevice, consumes
+from dpgateway_simulator.cluster.inventory import NodeInventory, SliceDevice, consumes
 from dpgateway_simulator.cluster.selectors import attribute, selected
 
 Object = dict[str, Any]
@@ -54,21 +54,27 @@ class Allocator:
             raise Unallocatable(f"invalid resource pools were encountered: {', '.join(self.inventory.invalid)}")
         inventory, found = self.inventory, []
         for claim in claims:
-            inventory, choices = self._claim(claim, inventory)
-            found.append(
-                {"devices": {"results": [_result(one) for one in choices], **self._configured(claim, choices)}}
-            )
+            devices = claim["spec"].get("devices", {})
+            for wanted in self._alternatives(devices.get("requests", ()), inventory):
+                if len(wanted) > MOST:
+                    raise Unallocatable(f"number of requested devices {len(wanted)} exceeds the claim limit of {MOST}")
+                left, choices = inventory.copy(), list[ChosenDevice]()
+                if _search(wanted, left, choices, devices.get("constraints", ())):
+                    break
+            else:
+                raise Unallocatable("cannot allocate all claims")
+            inventory, results = left, []
+            for one in choices:
+                driver, pool, name = one.device.id
+                result: Object = {"request": one.wanted.request, "driver": driver, "pool": pool, "device": name}
+                if one.wanted.spec.get("adminAccess"):
+                    result["adminAccess"] = True
+                elif one.device.spec.get("allowMultipleAllocations"):
+                    result["shareID"] = str(uuid.uuid4())
+                    result["consumedCapacity"] = {name: str(n.normalize()) for name, n in one.consumed.items()}
+                results.append(result)
+            found.append({"devices": {"results": results, **self._configured(claim, choices)}})
         return found
-
-    def _claim(self, claim: Object, inventory: NodeInventory) -> tuple[NodeInventory, list[ChosenDevice]]:
-        devices = claim["spec"].get("devices", {})
-        for wanted in self._alternatives(devices.get("requests", ()), inventory):
-            if len(wanted) > MOST:
-                raise Unallocatable(f"number of requested devices {len(wanted)} exceeds the claim limit of {MOST}")
-            left, chosen = inventory.copy(), list[ChosenDevice]()
-            if _search(wanted, left, chosen, _Constraints(devices.get("constraints", ()))):
-                return left, chosen
-        raise Unallocatable("cannot allocate all claims")
 
     def _alternatives(self, requests: Sequence[Object], inventory: NodeInventory) -> Iterator[list[WantedDevice]]:
         """The lists of wanted devices, the best first: one for each way to choose among alternatives."""
@@ -107,28 +113,23 @@ class Allocator:
         return {"config": found} if found else {}
 
 
-class _Constraints:
+def _met(constraints: Sequence[Object], chosen: Sequence[ChosenDevice]) -> bool:
     """`matchAttribute`: the devices of some requests have the same value."""
-
-    def __init__(self, constraints: Sequence[Object]) -> None:
-        self._constraints = constraints
-
-    def met(self, chosen: Sequence[ChosenDevice]) -> bool:
-        for one in self._constraints:
-            domain, _, name = one["matchAttribute"].rpartition("/")
-            requests = {it.partition("/")[0] for it in one.get("requests", ())}
-            devices = [it.device for it in chosen if not requests or it.wanted.request.partition("/")[0] in requests]
-            values = {attribute(it.id.driver, it.spec, domain, name) for it in devices}
-            if len(values) > 1 or None in values:
-                return False
-        return True
+    for one in constraints:
+        domain, _, name = one["matchAttribute"].rpartition("/")
+        requests = {it.partition("/")[0] for it in one.get("requests", ())}
+        devices = [it.device for it in chosen if not requests or it.wanted.request.partition("/")[0] in requests]
+        values = {attribute(it.id.driver, it.spec, domain, name) for it in devices}
+        if len(values) > 1 or None in values:
+            return False
+    return True
 
 
 def _search(
     wanted: Sequence[WantedDevice],
     left: NodeInventory,
     chosen: list[ChosenDevice],
-    constraints: _Constraints,
+    constraints: Sequence[Object],
     begin: int = 0,
 ) -> bool:
     """Chooses devices for all that is wanted, from the `begin`th device on for the first; False if there is no way."""
@@ -148,7 +149,7 @@ def _search(
         if not admin:
             left.take(device, amount)
         chosen.append(ChosenDevice(one, device, amount))
-        if constraints.met(chosen) and _search(wanted, left, chosen, constraints, index + 1):
+        if _met(constraints, chosen) and _search(wanted, left, chosen, constraints, index + 1):
             return True
         chosen.pop()
         left.counters, left.taken = before.counters, before.taken
@@ -159,26 +160,12 @@ def _search(
 def _tolerated(request: Object, device: SliceDevice) -> bool:
     """Whether the request tolerates the device's taints."""
     for taint in device.spec.get("taints", ()):
-        tolerations = request.get("tolerations", ())
-        if taint.get("effect") in {"NoSchedule", "NoExecute"} and not any(_tolerates(it, taint) for it in tolerations):
+        if taint.get("effect") not in {"NoSchedule", "NoExecute"}:
+            continue
+        for one in request.get("tolerations", ()):
+            same = one.get("effect") in {None, "", taint["effect"]} and one.get("key") in {None, "", taint["key"]}
+            if same and (one.get("operator") == "Exists" or one.get("value", "") == taint.get("value", "")):
+                break
+        else:
             return False
     return True
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in {None, "", taint.get("effect")}:
-        return False
-    if toleration.get("key") not in {None, "", taint["key"]}:
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
-
-
-def _result(one: ChosenDevice) -> Object:
-    id_: DeviceId = one.device.id
-    found: Object = {"request": one.wanted.request, "driver": id_.driver, "pool": id_.pool, "device": id_.name}
-    if one.wanted.spec.get("adminAccess"):
-        found["adminAccess"] = True
-    elif one.device.spec.get("allowMultipleAllocations"):
-        found["shareID"] = str(uuid.uuid4())
-        found["consumedCapacity"] = {name: str(n.normalize()) for name, n in one.consumed.items()}
-    return found

@@ -27,22 +27,17 @@ def control(store: Store) -> None:
 
 
 def _from_templates(store: Store, pod: Object) -> None:
-    made = list(pod["status"].get("resourceClaimStatuses", ()))
+    made, name = list(pod["status"].get("resourceClaimStatuses", ())), pod["metadata"]["name"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"], "controller": True}
     for one in pod["spec"]["resourceClaims"]:
         template = store.objects.get(("resourceclaimtemplates", NAMESPACE, one.get("resourceClaimTemplateName", "")))
         if template is None or any(it["name"] == one["name"] for it in made):
             continue
-        metadata = {"generateName": f"{pod['metadata']['name']}-{one['name']}-", "ownerReferences": [_owner(pod)]}
+        metadata = {"generateName": f"{name}-{one['name']}-", "ownerReferences": [owner]}
         claim = store.create("resourceclaims", NAMESPACE, {"metadata": metadata, "spec": template["spec"]["spec"]})
         made.append({"name": one["name"], "resourceClaimName": claim["metadata"]["name"]})
-    key = ("pods", NAMESPACE, pod["metadata"]["name"])
     if made:
-        store.update(key, lambda it: it["status"].update({"resourceClaimStatuses": made}))
-
-
-def _owner(pod: Object) -> Object:
-    metadata = pod["metadata"]
-    return {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+        store.update(("pods", NAMESPACE, name), lambda it: it["status"].update({"resourceClaimStatuses": made}))
 
 
 def _release(store: Store, claim: Object, pods: dict[str, Object]) -> None:

@@ -55,8 +55,10 @@ class NodeInventory:
         if one.id in self.taken:
             return False
         if one.spec.get("allowMultipleAllocations"):
-            if any(self.capacity[one.id, name] + n > whole(one.spec, name) for name, n in wanted.items()):
-                return False
+            for name, n in wanted.items():
+                whole = quantity(one.spec.get("capacity", {}).get(name, {}).get("value", "0"))
+                if self.capacity[one.id, name] + n > whole:
+                    return False
             if one.id in self.shared:  # its counters are charged once
                 return True
         return all(self.counters.get(key, Decimal(0)) >= n for key, n in _consumed(one))
@@ -75,8 +77,19 @@ class NodeInventory:
 
 def inventory(node: str, slices: Iterable[Object], claims: Iterable[Object]) -> NodeInventory:
     """What the node has, less what the claims are allocated."""
+    pools: dict[tuple[str, str], list[Object]] = {}
+    for one in sorted(slices, key=lambda it: str(it["metadata"]["name"])):
+        spec = one["spec"]
+        if spec.get("nodeName") == node or spec.get("allNodes"):
+            pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
+
+    # The newest slices of each pool that is complete.
     found = NodeInventory()
-    for (driver, pool), specs in _complete(node, slices).items():
+    for (driver, pool), some in pools.items():
+        newest = max(spec["pool"]["generation"] for spec in some)
+        specs = [spec for spec in some if spec["pool"]["generation"] == newest]
+        if len(specs) < specs[0]["pool"]["resourceSliceCount"]:
+            continue
         devices = [
             SliceDevice(DeviceId(driver, pool, it["name"]), it) for spec in specs for it in spec.get("devices", ())
         ]
@@ -93,22 +106,6 @@ def inventory(node: str, slices: Iterable[Object], claims: Iterable[Object]) -> 
         id_ = DeviceId(result["driver"], result["pool"], result["device"])
         consumed = {name: quantity(n) for name, n in result.get("consumedCapacity", {}).items()}
         found.take(by_id.get(id_) or SliceDevice(id_, {}), consumed)
-    return found
-
-
-def _complete(node: str, slices: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
-    """The specs of the newest slices of each pool that is complete."""
-    pools: dict[tuple[str, str], list[Object]] = {}
-    for one in sorted(slices, key=lambda it: str(it["metadata"]["name"])):
-        spec = one["spec"]
-        if spec.get("nodeName") == node or spec.get("allNodes"):
-            pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
-    found = {}
-    for key, specs in pools.items():
-        newest = max(spec["pool"]["generation"] for spec in specs)
-        current = [spec for spec in specs if spec["pool"]["generation"] == newest]
-        if len(current) >= current[0]["pool"]["resourceSliceCount"]:
-            found[key] = current
     return found
 
 
@@ -134,11 +131,6 @@ def consumes(device: Object, asked: Mapping[str, str]) -> dict[str, Decimal]:
             amount += step - rest
         found[name] = amount
     return found
-
-
-def whole(device: Object, name: str) -> Decimal:
-    """The capacity of a device."""
-    return quantity(device.get("capacity", {}).get(name, {}).get("value", "0"))
 
 
 def quantity(text: str) -> Decimal:

@@ -23,7 +23,10 @@ ENDED = ("Failed", "Succeeded")
 def schedule(store: Store) -> None:
     """Binds what can be bound."""
     pods = [one for key, one in store.objects.items() if key[0] == "pods"]  # in the order of their creation
-    for pod in [one for one in pods if not one["spec"].get("nodeName") and not _ending(one)]:
+    for pod in pods:
+        ending = "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in ENDED
+        if ending or pod["spec"].get("nodeName"):
+            continue
         refusals: Counter[str] = Counter()
         nodes = [one for one in store.list("nodes") if _selects(pod, one)]
         for node in nodes:
@@ -66,10 +69,6 @@ def _bind(store: Store, pod: Object, node: Object) -> None:
     for claim in (*claims, *([extended] if extended else [])):
         _reserve(store, claim, pod)
     store.update(key, lambda it: (it["spec"].update({"nodeName": name}), it["status"].pop("conditions", None)))
-
-
-def _ending(pod: Object) -> bool:
-    return "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in ENDED
 
 
 def _selects(pod: Object, node: Object) -> bool:

@@ -7,12 +7,10 @@ attribute that a device doesn't have is an error that ends the allocation.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 Device = Mapping[str, Any]
-Term = Callable[[str, Device], bool]
-"""Whether a device of the driver meets it."""
 
 _VALUE = r'"(?:[^"\\]|\\.)*"|-?\d+|true|false'
 _DRIVER = re.compile(rf"device\.driver\s*==\s*({_VALUE})")
@@ -25,17 +23,24 @@ class SelectorError(Exception):
 
 def selected(expressions: list[str], driver: str, device: Device) -> bool:
     """Whether a device meets all the expressions. Raises SelectorError."""
-    return all(term(driver, device) for text in expressions for term in terms(text))
+    for text in expressions:
+        for domain, name, wanted in terms(text):
+            found = attribute(driver, device, domain, name) if name else driver
+            if found is None:
+                raise SelectorError(f"CEL runtime error: no such key: {name} (device {device['name']} of {driver})")
+            if found != wanted:
+                return False
+    return True
 
 
-def terms(expression: str) -> list[Term]:
-    """Raises SelectorError."""
+def terms(expression: str) -> list[tuple[str, str, str | int | bool]]:
+    """The domain and name of an attribute, both empty for the driver, and the wanted value. Raises SelectorError."""
     found = []
     for text in (one.strip() for one in expression.split("&&")):
         if match := _DRIVER.fullmatch(text):
-            found.append(_is_driver(json.loads(match[1])))
+            found.append(("", "", json.loads(match[1])))
         elif match := _ATTRIBUTE.fullmatch(text):
-            found.append(_has(match[1], match[2], json.loads(match[3])))
+            found.append((match[1], match[2], json.loads(match[3])))
         else:
             expected = 'device.driver == "X" or device.attributes["X"].NAME == VALUE, joined by &&'
             raise SelectorError(f"the simulated scheduler can't evaluate {text!r}, expected {expected}")
@@ -47,17 +52,3 @@ def attribute(driver: str, device: Device, domain: str, name: str) -> str | int 
     found = device.get("attributes", {})
     value = found.get(f"{domain}/{name}") or (found.get(name) if domain == driver else None)
     return None if value is None else next(iter(value.values()))
-
-
-def _is_driver(wanted: str) -> Term:
-    return lambda driver, _: driver == wanted
-
-
-def _has(domain: str, name: str, wanted: str | int | bool) -> Term:
-    def met(driver: str, device: Device) -> bool:
-        found = attribute(driver, device, domain, name)
-        if found is None:
-            raise SelectorError(f"CEL runtime error: no such key: {name} (device {device['name']} of {driver})")
-        return found == wanted
-
-    return met
