@@ -4,7 +4,17 @@ from typing import Any
 
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.store import CHECKPOINT
-from dpgateway_simulator.prompt.session import Act, Session, StepError, WordsError, at_once, exactly, number, wanted
+from dpgateway_simulator.prompt.session import (
+    Act,
+    Session,
+    StepError,
+    Wanted,
+    WordsError,
+    at_once,
+    exactly,
+    number,
+    wanted,
+)
 
 
 def wait(words: list[str]) -> Act:
@@ -26,33 +36,31 @@ def wait(words: list[str]) -> Act:
 
 
 def expect(words: list[str]) -> Act:
+    goals: dict[str, Wanted] = {}
     match words:
         case []:
             raise WordsError("found nothing, expected RESOURCE=N, pod POD, crashed, running or ended")
-        case ["crashed" | "running" | "ended" as state]:
-            return lambda session: _expect_state(session, state)
+        case ["crashed" | "running" | "ended"]:
+            pass
         case ["pod", *names]:
-            (name,) = exactly(names, "POD")
-            return lambda session: _expect_pod(session, name)
-    goals = {word: wanted(word) for word in words}
+            exactly(names, "POD")
+        case _:
+            goals = {word: wanted(word) for word in words}
 
     async def act(session: Session) -> None:
-        if missed := [word for word, goal in goals.items() if not goal.holds(session.kubelet)]:
+        kubelet = session.kubelet
+        states = {"crashed": bool(kubelet.crashed), "running": kubelet.running, "ended": not kubelet.running}
+        match words:
+            case [state] if state in states:
+                if not states[state]:
+                    raise StepError(f"the kubelet isn't {state}")
+            case ["pod", name]:
+                if name not in kubelet.pods:
+                    raise StepError(f"no pod {name}, there are: {', '.join(kubelet.pods) or 'none'}")
+        if missed := [word for word, goal in goals.items() if not goal.holds(kubelet)]:
             raise StepError(f"not {' '.join(missed)}; {_counts(session)}")
 
     return act
-
-
-async def _expect_state(session: Session, state: str) -> None:
-    kubelet = session.kubelet
-    if not {"crashed": bool(kubelet.crashed), "running": kubelet.running, "ended": not kubelet.running}[state]:
-        raise StepError(f"the kubelet isn't {state}")
-
-
-async def _expect_pod(session: Session, name: str) -> None:
-    pods = session.kubelet.pods
-    if name not in pods:
-        raise StepError(f"no pod {name}, there are: {', '.join(pods) or 'none'}")
 
 
 def _counts(session: Session) -> str:

@@ -80,7 +80,9 @@ def lines(resources: Resources, limit: int | None = None) -> list[str]:
     one, two, three = (max(len(row[column]) for row in (HEAD, *rows)) for column in range(3))
     found: list[str] = []
     for name, about in resources.items():
-        found.append(headline(name, about))
+        held = sum(bool(one["holders"]) for one in about["devices"])
+        counts = f"{about['allocatable']} of {about['capacity']} allocatable, {held} held"
+        found.append(f"{name}: {counts}{_PLUGIN[about['plugin']]}")  # a remark if its plugin is missing
         rows = [row for row in shown[name] if not cut or row[1] != "Healthy" or row[3] != "-"]
         for device, health, numa, holders in (HEAD, *rows) if rows else ():
             found.append(f"  {device:<{one}}  {health:<{two}}  {numa:<{three}}  {holders}")
@@ -100,13 +102,6 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     widths = [max(len(row[index]) for row in texts) for index in range(len(texts[0]))]
     cells = [[one or "-" for one in row] for row in texts]
     return ["  ".join(f"{one:<{width}}" for one, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def headline(name: str, about: Mapping[str, Any]) -> str:
-    """One resource's counts, and a remark if its plugin is missing."""
-    held = sum(bool(one["holders"]) for one in about["devices"])
-    counts = f"{about['allocatable']} of {about['capacity']} allocatable, {held} held"
-    return f"{name}: {counts}{_PLUGIN[about['plugin']]}"
 
 
 def state(kubelet: Kubelet) -> str:

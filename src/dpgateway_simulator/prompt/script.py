@@ -37,7 +37,9 @@ def read(path: Path) -> list[Step]:
 
     # All lines are parsed before the first one runs, so that a typo at the end doesn't waste a long run.
     steps, wrong = [], []
-    for number, line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(text):
+    lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
+    plain = ((number, line) for number, line in lines if line and not line.startswith("#"))
+    for number, line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else plain:
         where = f"{path}:{number}"
         if not isinstance(line, str):
             wrong.append(f"{where}: found {line!r}, expected a step in one string such as `wait example.com/x=2`")
@@ -64,12 +66,6 @@ async def do(session: Session, todo: list[Step]) -> int:
                 click.echo(f"{step.where}: {step.line}: {why}", err=True)
             return 1  # the script is incomplete
     return 0
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield number, line.strip()
 
 
 def _yaml(path: Path, text: str) -> Iterator[tuple[int, object]]:

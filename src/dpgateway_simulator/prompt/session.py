@@ -77,14 +77,6 @@ def number(word: str, what: str) -> float:
     return value
 
 
-def amount(word: str) -> tuple[str, int]:
-    """RESOURCE=N."""
-    resource, equals, count = word.rpartition("=")
-    if not equals or "/" not in resource or not count.isdecimal():
-        raise WordsError(f"found {word!r}, expected RESOURCE=NUMBER such as example.com/x=2")
-    return resource, int(count)
-
-
 def wanted(word: str) -> Wanted:
     """RESOURCE=N or RESOURCE=N/M."""
     left, equals, right = word.rpartition("=")
@@ -104,8 +96,10 @@ def pod_containers(words: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[
         name = place.pop(0) if place else (kind or "c")
         if place:
             raise WordsError(f"found {word!r}, expected [init:|sidecar:][CONTAINER:]RESOURCE=NUMBER")
-        resource, count = amount(last)
-        found.setdefault((kind, name), {})[resource] = count
+        resource, equals, count = last.rpartition("=")
+        if not equals or "/" not in resource or not count.isdecimal():
+            raise WordsError(f"found {last!r}, expected RESOURCE=NUMBER such as example.com/x=2")
+        found.setdefault((kind, name), {})[resource] = int(count)
 
     # A pod's manifest has sidecars among its init containers, with a restartPolicy of their own.
     app: list[Mapping[str, Any]] = []
