@@ -10,7 +10,7 @@ from dpgateway_simulator.kubelet.errors import AllocationError, Crashed, NotRunn
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pod_directories import RootDirectory
 from dpgateway_simulator.kubelet.pods import Pod, PodContainer
-from dpgateway_simulator.kubelet.starting import NOTHING, RunOptions
+from dpgateway_simulator.kubelet.starting import NOTHING
 
 Reply = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Workload:
 
     async def start(self, pod: Pod, container: PodContainer) -> Reply:
         """Starts a container: {"name", "options", "error"}."""
-        about = {"pod": pod.name, "container": container.name}
+        about: dict[str, object] = {"pod": pod.name, "container": container.name}
         self._directories.make(pod.uid)
         try:
             options = await self._admission.start(pod, container)
@@ -74,7 +74,21 @@ class Workload:
         if container not in pod.init or container.restartable:  # other init containers run to their end
             self.started.add((pod.name, container.name))
             self._incarnation.node.given[pod.name, container.name] = options or dict(NOTHING)
-        self._incarnation.emit("container started", **about, **_gets(options))
+
+        # For the event the container's options are in the syntax of `docker run`.
+        got = NOTHING if options is None else options
+        gets = {
+            "nodes": [f"{one['host_path']}:{one['container_path']}:{one['permissions']}" for one in got["devices"]],
+            "mounts": [
+                f"{one['host_path']}:{one['container_path']}:{'ro' if one['read_only'] else 'rw'}"
+                for one in got["mounts"]
+            ],
+            "env": [f"{name}={value}" for name, value in got["envs"].items()],
+            "annotations": [f"{name}={value}" for name, value in got["annotations"].items()],
+            "cdi": got["cdi_devices"],
+        }
+        about |= {name: tuple(values) for name, values in gets.items() if values}
+        self._incarnation.emit("container started", **about)
         return {"name": container.name, "options": options}
 
     def stop(self, pod: str) -> None:
@@ -102,20 +116,3 @@ class Workload:
             raise Crashed(self._incarnation.crashed)
         if self._incarnation.ended:
             raise NotRunningError("the kubelet ended while it was asked")
-
-
-def _gets(options: RunOptions | None) -> dict[str, tuple[str, ...]]:
-    """The container's options in the syntax of `docker run`, for events."""
-    if options is None:
-        return {}
-    gets = {
-        "nodes": [f"{one['host_path']}:{one['container_path']}:{one['permissions']}" for one in options["devices"]],
-        "mounts": [
-            f"{one['host_path']}:{one['container_path']}:{'ro' if one['read_only'] else 'rw'}"
-            for one in options["mounts"]
-        ],
-        "env": [f"{name}={value}" for name, value in options["envs"].items()],
-        "annotations": [f"{name}={value}" for name, value in options["annotations"].items()],
-        "cdi": options["cdi_devices"],
-    }
-    return {name: tuple(values) for name, values in gets.items() if values}
