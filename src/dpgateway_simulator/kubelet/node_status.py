@@ -1,5 +1,7 @@
 """The Node object, which the kubelet makes and keeps up to date (pkg/kubelet/kubelet_node_status.go)."""
 
+from operator import methodcaller
+
 from dpgateway_simulator.apiserver import Object
 from dpgateway_simulator.kubelet import status
 from dpgateway_simulator.kubelet.cluster_node import ClusterNode
@@ -25,5 +27,5 @@ async def keep_node(incarnation: Incarnation, node: ClusterNode, connections: Pl
             "bootID": node.boot,
         }
         found["conditions"] = [{"type": "Ready", "status": "True"}]
-        store.update(("nodes", "", node.name), lambda one: one.update({"status": found}))  # noqa: B023  called at once
+        store.update(("nodes", "", node.name), methodcaller("update", {"status": found}))
         await incarnation.sleep(node.pauses.status)
