@@ -8,7 +8,7 @@ the holdings. The pool hears only of changes (``_told``).
 
 Two devices may be the same hardware; so may a device and a grant from a time when names had other meanings. Both are
 rare, and scanning 10,000 devices for each Allocate is expensive. So the scan is skipped unless something of the pool is
-in use or one of these holds (:meth:`_may_crowd`, :meth:`apply`):
+in use or one of these holds (:attr:`may_crowd`, :meth:`Exclusion.exclude`):
 
     _shared     a device names hardware, or an id was granted with hardware of another name
     _formed     an id may have meant another device under an earlier ``shares.ids``
@@ -101,8 +101,8 @@ class Exclusion(Signal):
 
     def __init__(self, name: str, ledger: Ledger, usage: Usage) -> None:
         super().__init__()
-        self.name, self.usage = name, usage
-        self._ledger, self._form = ledger, ledger.shares.ids
+        self.name, self.ledger, self.usage = name, ledger, usage
+        self._form = ledger.shares.ids
         self._pool = Pool(alone=True)
         self._told: object = None
         """The last news for the pool."""
@@ -118,13 +118,9 @@ class Exclusion(Signal):
         pool.join(self)
         self.exclude()
 
-    def device(self, offered: str) -> Device | None:
-        """The present device of an offered id."""
-        return self._ledger.device(offered)
-
     def used(self) -> Used:
         """Freed ids count as used until their release, unless there is no driver to release them to."""
-        return used(self.name, self.usage.value, self._ledger.device, untold=not self._deaf)
+        return used(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)
 
     def tell_pool(self) -> None:
         """Tells the pool of changes only: every member reads every checkpoint, and most bring no news."""
@@ -147,22 +143,24 @@ class Exclusion(Signal):
             self.compare()
 
         # Without a use that can concern a device of another name, the scan is skipped.
-        own = self.used() if self._shared or self._may_crowd else None
-        if any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
-            devices, own = self._ledger.devices, own or self.used()
-            reasons = excluded(devices.values(), own, others, formed=bool(self._ledger.shares.ids))
-            shares = crowded(devices, self._ledger.ids, own)
+        own = self.used() if self._shared or self.may_crowd else None
+        uses = others if own is None else (own, *others)
+        if uses and any(one.behind or one.unsure for one in uses):
+            devices, own = self.ledger.devices, own or self.used()
+            reasons = excluded(devices.values(), own, others, formed=bool(self.ledger.shares.ids))
+            shares = crowded(devices, self.ledger.ids, own)
             many = counted(map(devices.__getitem__, reasons), own, others)
             sure = not own.forgotten and not any(one.unsure for one in others)
-            changed = self._ledger.exclude(reasons, shares, many, sure=sure)
+            changed = self.ledger.exclude(reasons, shares, many, sure=sure)
         else:
-            changed = self._ledger.exclude({})
+            changed = self.ledger.exclude({})
         if changed:
             self.notify()
 
     def use(self) -> None:
         """An Allocate began or failed: excludes or readmits the devices that share its hardware."""
-        self.recall()
+        if self.ledger.lost:
+            self.recall()
         self.exclude()
         self.tell_pool()
 
@@ -170,8 +168,8 @@ class Exclusion(Signal):
         """The ledger has the driver's list, of which these devices are new."""
         self._deaf = False
         self._shared = self._shared or any(device.hardware is not None for device in devices)
-        if self._form != self._ledger.shares.ids:
-            self._form, self._formed = self._ledger.shares.ids, True
+        if self._form != self.ledger.shares.ids:
+            self._form, self._formed = self.ledger.shares.ids, True
         self.exclude()
 
     def failed(self, *, deaf: bool) -> None:
@@ -181,13 +179,12 @@ class Exclusion(Signal):
 
     def compare(self) -> None:
         """The driver's whole list, or the ids in use, are others."""
-        self._odd = not self._ledger.presents(self.usage.value.unreleased)
+        self._odd = not self.ledger.presents(self.usage.value.unreleased)
 
     def recall(self) -> None:
         """Has each lost id mean the device that was granted under it, whatever ``shares`` says now."""
-        if self._ledger.lost:
-            entries = self.usage.value.unreleased.items()
-            self._ledger.meant({id_: entry.device for id_, entry in entries if entry.device})
+        entries = self.usage.value.unreleased.items()
+        self.ledger.meant({id_: entry.device for id_, entry in entries if entry.device})
 
     # questions
 
@@ -196,7 +193,7 @@ class Exclusion(Signal):
         the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
         """
         others = self._pool.others(self.name)
-        own = used(self.name, self.usage.value, self._ledger.device, untold=not freeing)
+        own = used(self.name, self.usage.value, self.ledger.device, untold=not freeing)
         reasons = {}
         for device in devices:
             if reason := next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own):
@@ -217,29 +214,24 @@ class Exclusion(Signal):
         return next(filter(None, (one.unsure for one in self._pool.others(self.name))), "")
 
     @property
-    def _may_crowd(self) -> bool:
-        return bool(self._ledger.lost) or self._odd or self._formed
-
-    def given_up(self, ids: Collection[str]) -> frozenset[str]:
-        """The ids that must be free if the kubelet allocates these; empty where crowding is impossible."""
-        return self.usage.value.given_up(ids) if self._may_crowd else frozenset()
+    def may_crowd(self) -> bool:
+        """Whether something may be held under an id that isn't offered, so that a device may lack shares."""
+        return bool(self.ledger.lost) or self._odd or self._formed
 
     def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
         """The first of these ids whose device has no share left, and the ids that hold its shares; else None. There is
         one only while something is held under an id that isn't offered: the kubelet may ask for that id, or for one
-        that it considers free before the front has seen its pod end. ``given_up``: see :meth:`given_up`.
+        that it considers free before the front has seen its pod end. ``given_up``: see ``InUse.given_up``.
         """
         # An id given up may have been granted again since; the grant counts.
-        if not self._may_crowd:
-            return None
         over = set(given_up) - self.usage.value.fresh
-        in_use, find = shares_in_use(self.used()), self._ledger.device
+        in_use, find = shares_in_use(self.used()), self.ledger.device
         for id_ in ids:
             if (device := find(id_)) is None:
                 continue
             # The request itself may ask for several shares of the device.
             asked = [other for other in ids if (same := find(other)) is not None and same.id == device.id]
             others = dict.fromkeys(i for i in (*in_use.get(device.id, ()), *asked) if i != id_ and i not in over)
-            if len(others) >= self._ledger.shares.count:
+            if len(others) >= self.ledger.shares.count:
                 return id_, ", ".join(others)
         return None

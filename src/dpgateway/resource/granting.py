@@ -90,18 +90,19 @@ class Granting:
         # The pool may have changed since the last list.
         calls = self._calls(terms.options)
         self._exclusion.exclude()
-        await self._claims_end(ids)
+        if not self._ledger.counted.isdisjoint(ids):
+            await self._claims_end(ids)
 
         # A 1.8 kubelet repeats its call, so its own ids are no obstacle.
         before, again, given_up = self._usage.value, set[str](), frozenset[str]()
         if terms.repeats:
             again.update(before.living, before.granted)
-        else:
-            given_up = self._exclusion.given_up(ids)
+        elif self._exclusion.may_crowd:
+            given_up = before.given_up(ids)
         found = self._found(ids, again, given_up)
-        devices = _once(found.values())
-        names = {id_: device.id for id_, device in found.items()}
-        behind: Behind = {id_: hardware(device) for id_, device in found.items()}
+        devices, names, behind = _once(found.values()), dict[str, str](), dict[str, frozenset[str]]()
+        for id_, device in found.items():
+            names[id_], behind[id_] = device.id, hardware(device)
 
         # From here on this hardware is refused to all others. No await since the check: the two are one step.
         began = self._clock.monotonic()
@@ -119,10 +120,11 @@ class Granting:
                 self._tell_later("prepared %s for a container, in %s", ids, devices, terms.api, prepares)
 
             # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
-            now = {id_: hardware(device) for id_, device in self._found(ids, again, given_up).items()}
-            for id_, names_then in behind.items():
-                if not names_then <= now[id_]:
-                    became = f"{', '.join(sorted(now[id_]))} instead of {', '.join(sorted(names_then))}"
+            now = dict[str, frozenset[str]]()
+            for id_, device in self._found(ids, again, given_up).items():
+                now[id_] = hardware(device)
+                if not behind[id_] <= now[id_]:
+                    became = f"{', '.join(sorted(now[id_]))} instead of {', '.join(sorted(behind[id_]))}"
                     raise self._refused(f"device {id_} became other hardware while it was given away: {became}")
         except BaseException:
             # For a BaseException, too: a kubelet that stops waiting cancels the call.
@@ -191,7 +193,10 @@ class Granting:
         found = self._ledger.resolve(ids, self._clock.monotonic(), again)
         if isinstance(found, Refusal):
             raise self._refused(f"device {found.id} is {found.reason}")
-        if (full := self._exclusion.crowded([id_ for id_ in ids if id_ not in again], given_up)) is not None:
+        full = None
+        if self._exclusion.may_crowd:
+            full = self._exclusion.crowded([id_ for id_ in ids if id_ not in again], given_up)
+        if full is not None:
             id_, others = full
             text = f"device {id_} can't be given away: containers have all shares of it already, as {others}"
             raise self._refused(text)

@@ -140,7 +140,8 @@ class Inventory:
         in_use, before, published = self.usage.value, set(self.ledger.lost), self.list.value is not None
         self.exclusion.compare()
         changed = self.ledger.hold(in_use.held, self.clock.monotonic(), in_use.numa_nodes)
-        self.exclusion.recall()
+        if self.ledger.lost:
+            self.exclusion.recall()
 
         # Each new lost id makes the list longer.
         if self.ledger.lost.keys() - before and published and not self._fits(tuple(self.ledger.devices.values())):

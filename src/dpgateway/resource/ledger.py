@@ -20,7 +20,7 @@ A present id can be given away unless one of these objects, in this order:
     ``crowded``                 its share is held under an id that is no longer offered; reasons by offered id
     ``_failure``                the driver doesn't answer, so nothing is Healthy
 
-An id in ``_counted`` stays Healthy although its device is excluded: the scheduler counts its holder (``use.counted``).
+An id in ``counted`` stays Healthy although its device is excluded: the scheduler counts its holder (``use.counted``).
 
 An offer and a mapping of offers are immutable: an unchanged offer is the same object, so comparing lists of 10,000 is
 cheap, and a published list is a snapshot.
@@ -81,7 +81,7 @@ class Ledger:
         self._sure = False
         """Whether all exclusions are uses that are known."""
         self.crowded: Mapping[str, str] = {}
-        self._counted: frozenset[str] = frozenset()
+        self.counted: frozenset[str] = frozenset()
         """The ids of excluded devices that stay Healthy."""
         self._failure: tuple[str, float] | None = None
         """The driver's failure and its start; None while the driver answers."""
@@ -98,10 +98,6 @@ class Ledger:
         if self.shares.count == 1 and not self.shares.ids:
             return (device_id,)
         return share_ids(device_id, self.shares.count, self.shares.ids or "")
-
-    def _first(self, device_id: str) -> str:
-        """The value of ``Offer.first`` for a device."""
-        return share_id(device_id, 0, self.shares.ids) if self.shares.ids else ""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """Takes the driver's whole new list. ``only``: no other ids are offered (the list would be too long)."""
@@ -164,19 +160,22 @@ class Ledger:
         the list changed.
         """
         # The kubelet may hold ids that this gateway never listed: they are in its checkpoint from before.
-        unlisted = [i for i in held or () if i not in self._offers and i not in self.lost]
-        for offered in unlisted:
-            self.lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
-            self._meaning[offered] = device_id(offered)
-        self.losses += len(unlisted)
+        differs = False
+        for offered in held or ():
+            if offered not in self._offers and offered not in self.lost:
+                self.lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
+                self._meaning[offered] = device_id(offered)
+                self.losses += 1
+                differs = True
 
         # While the held ids are unknown, any lost id may be held.
-        stays = self.lost if held is None else held
-        dropped = [i for i, lost in self.lost.items() if i not in stays and now - lost.since >= self._keep]
-        for offered in dropped:
-            del self.lost[offered]
-            del self._meaning[offered]
-        return bool(unlisted or dropped)
+        if held is not None:
+            for offered, lost in tuple(self.lost.items()):
+                if offered not in held and now - lost.since >= self._keep:
+                    del self.lost[offered]
+                    del self._meaning[offered]
+                    differs = True
+        return differs
 
     def meant(self, meanings: Mapping[str, str]) -> None:
         """Restores the devices that lost ids meant when they were granted; ``shares`` may have changed since."""
@@ -211,7 +210,7 @@ class Ledger:
                 device = self.device(offered)
                 why = lost.reason if device is None else "its share isn't offered any more"
                 nodes = lost.numa_nodes if device is None else device.numa_nodes
-                first = self._first(self._meaning[offered])
+                first = share_id(self._meaning[offered], 0, self.shares.ids) if self.shares.ids else ""
                 listed[offered] = Offer(offered, Health.unhealthy(why), nodes, first)
         if self._failure is None:
             return listed
@@ -238,16 +237,16 @@ class Ledger:
         are known. Returns whether the reasons changed.
         """
         # The usual case: nothing is excluded, and nothing was.
-        if not (excluded or crowded or counted or self._excluded or self.crowded or self._counted):
+        if not (excluded or crowded or counted or self._excluded or self.crowded or self.counted):
             return False
 
         # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate.
         crowded = crowded or {}
         changed = _differ(excluded, self._excluded)
         shares = _differ(crowded, self.crowded)
-        self._excluded, self.crowded, self._sure, before = excluded, crowded, sure, self._counted
-        self._counted = frozenset(id_ for name, many in (counted or {}).items() for id_ in self.ids(name)[:many])
-        shares |= before ^ self._counted
+        self._excluded, self.crowded, self._sure, before = excluded, crowded, sure, self.counted
+        self.counted = frozenset(id_ for name, many in (counted or {}).items() for id_ in self.ids(name)[:many])
+        shares |= before ^ self.counted
         self._offers = dict(self._offers) if changed or shares else self._offers
         changed |= {meaning for offered in shares if (meaning := self.means(offered)) is not None}
         for device in filter(None, map(self.devices.get, changed)):
@@ -260,11 +259,12 @@ class Ledger:
         """``before``: the previous offer, returned if it is unchanged."""
         health, taken = device.health, False
         if health.ok and (reason := self._excluded.get(device.id) or self.crowded.get(offered)):
-            taken = self._sure and offered not in self._counted
-            health = health if offered in self._counted else Health.unhealthy(reason)
+            taken = self._sure and offered not in self.counted
+            health = health if offered in self.counted else Health.unhealthy(reason)
         if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
             return before
-        return Offer(offered, health, device.numa_nodes, self._first(device.id), taken)
+        first = share_id(device.id, 0, self.shares.ids) if self.shares.ids else ""
+        return Offer(offered, health, device.numa_nodes, first, taken)
 
     def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
         """The present, Healthy device of each id; or the first id's Refusal.
@@ -283,7 +283,7 @@ class Ledger:
                     reason = f"lost: {lost.reason}, for {now - lost.since:.0f} s"
                 else:
                     reason = "lost: its device is gone"
-            elif withheld := self.withheld(offered):
+            elif offered in self.counted and (withheld := self.withheld(offered)):
                 reason = f"withheld: {withheld}"
             elif not device.health.ok:
                 seconds = now - self._unhealthy_since.get(device.id, now)
@@ -307,7 +307,7 @@ class Ledger:
 
     def withheld(self, offered: str) -> str:
         """Why a listed id isn't given away although it is Healthy; empty for all others."""
-        device = self.device(offered) if offered in self._counted else None
+        device = self.device(offered) if offered in self.counted else None
         return "" if device is None or not device.health.ok else self.excluded(device.id)
 
     def device(self, offered: str) -> Device | None:

@@ -98,12 +98,13 @@ class Pools:
             yield Used("a resource that isn't configured here", elsewhere=text)
         if resource in self.in_doubt.value:
             yield Used(_on_another_front(resource))
-        for one in self._ended(self._of[resource]):
-            # Its own holdings on another front aren't just any resource's: they are of the same hardware.
-            if one.resource == _on_another_front(resource) and not one.known:
-                yield one
-            elif one.resource != resource:
-                yield certain(one)
+        if self._orphans.usages or self.left.value or self._after_close.value:  # nearly always there are none
+            for one in self._ended(self._of[resource]):
+                # Its own holdings on another front aren't just any resource's: they are of the same hardware.
+                if one.resource == _on_another_front(resource) and not one.known:
+                    yield one
+                elif one.resource != resource:
+                    yield certain(one)
 
     def _ended(self, pool: Pool) -> Iterator[Used]:
         """The uses of orphans, of what the pool's resources have on another front, and of calls of ended drivers."""
@@ -122,7 +123,7 @@ class Pools:
         lost. A resource has the same ids on both.
         """
         member = self._served.get(name) if name in self._of else None
-        return member.device if member is not None else lambda _: None
+        return member.ledger.device if member is not None else lambda _: None
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
