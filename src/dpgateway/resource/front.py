@@ -210,8 +210,11 @@ class InUse(ABC):
 
     def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
         """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released."""
-        new = {id_: self._record(NO_KUBELET, id_, hardware, devices) for id_ in ids if id_ not in self.unreleased}
-        return replace(self, unreleased={**self.unreleased, **new})
+        unreleased = dict(self.unreleased)
+        for id_ in ids:
+            if id_ not in unreleased:
+                unreleased[id_] = self._record(NO_KUBELET, id_, hardware, devices)
+        return replace(self, unreleased=unreleased)
 
     def gave(
         self,
@@ -224,9 +227,10 @@ class InUse(ABC):
         """The Allocate of ``ids`` succeeded, at ``now`` on the monotonic clock and ``since`` in seconds since 1970: a
         container has them until a newer source says otherwise.
         """
-        new = {id_: self._record(self.kubelet, id_, hardware, devices)._replace(since=since) for id_ in ids}
-        granted = {**self.granted, **dict.fromkeys(ids, now)}
-        return replace(self.failed(ids), granted=granted, unreleased={**self.unreleased, **new})
+        granted, unreleased = {**self.granted, **dict.fromkeys(ids, now)}, dict(self.unreleased)
+        for id_ in ids:
+            unreleased[id_] = self._record(self.kubelet, id_, hardware, devices)._replace(since=since)
+        return replace(self.failed(ids), granted=granted, unreleased=unreleased)
 
     def _record(self, kubelet: str, id_: str, hardware: Behind | None, devices: Mapping[str, str] | None) -> Unreleased:
         names, device = (hardware or {}).get(id_, frozenset()), (devices or {}).get(id_, "")
@@ -276,6 +280,11 @@ class Usage(Observable[InUse]):
         """Makes the front read its sources again and publish the result, even an unchanged one."""
         self.allocating = 0
         """The number of the kubelet's Allocates under way, some of which may wait before they are in flight."""
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an Allocate of the kubelet is under way, or a grant of another front."""
+        return bool(self.allocating or self.value.in_flight)
 
 
 class Usages(Protocol):

@@ -116,7 +116,7 @@ class OfferedList(Observable[Offers | None]):
     def _empty_now(self) -> None:
         """Empties the list, unless a device was given since it was last tried, or may be right now."""
         usage = self._usage
-        if usage.allocating or usage.value.in_flight or usage.version != self._uses:
+        if usage.in_flight or usage.version != self._uses:
             return self._empty_later()
         self._empty, self._emptying = True, None
         return self.publish()
@@ -126,8 +126,11 @@ def _differ(new: Offers | None, old: Offers | None) -> bool:
     """Whether the kubelet sees a difference. Reasons aren't sent, so they don't count."""
     if new is None or old is None or len(new) != len(old):
         return True
-    other = ((old.get(id_), new[id_]) for id_ in changed(old, new))
-    return any(was is None or (was.health.ok, was.numa_nodes) != (is_.health.ok, is_.numa_nodes) for was, is_ in other)
+    for id_ in changed(old, new):
+        was, is_ = old.get(id_), new[id_]
+        if was is None or (was.health.ok, was.numa_nodes) != (is_.health.ok, is_.numa_nodes):
+            return True
+    return False
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -195,7 +195,7 @@ class Asking:
     async def _ask(self) -> None:
         # Allocates end by their own deadlines; the round goes on without an answer.
         usages = self._holdings.values()  # a view: resources come and go
-        if not await between_allocates(lambda: any(map(_in_flight, usages)), self._longest):
+        if not await between_allocates(lambda: any(one.in_flight for one in usages), self._longest):
             self.hint()
             return
         if self._another_kubelet:
@@ -221,7 +221,3 @@ class Asking:
         for resource in listing.keys() & self._holdings.keys():  # a reload may have added or removed some
             holdings = self._holdings[resource]
             holdings.set(holdings.value.heard(listing[resource], asked))
-
-
-def _in_flight(usage: ResourceHoldings) -> bool:
-    return bool(usage.allocating or usage.value.in_flight)
