@@ -16,6 +16,7 @@ from functools import partial
 from dpgateway.deviceplugin.api import LARGEST, Api, Call
 from dpgateway.deviceplugin.cdi import CdiDelivery, Recipient
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.preferred import PreferredAllocation
 from dpgateway.deviceplugin.stored_answers import StoredAnswers
 from dpgateway.deviceplugin.values import Grant, Options, Preference
@@ -110,52 +111,50 @@ class KubeletCalls:
         self._holdings.allocating += 1
         try:
             for asked in requests:
-                ids = tuple(dict.fromkeys(asked))
-                allocation = await self._give(ids, api, tuple(grants)) if ids else NOTHING
-                grants.append(Grant(ids, allocation))
+                ids, had = tuple(dict.fromkeys(asked)), self._holdings.value
+                if not ids:
+                    grants.append(Grant(ids, NOTHING))
+                    continue
+                # What a kubelet takes for free may still run: of a pod that went while none ran, or was deleted by
+                # force.
+                if not api.repeats and (had.stale or had.earlier(ids)):
+                    had = await self._earlier_end(ids)
+
+                # The start will ask for the pods that had the ids. A pod's containers may get one after the other.
+                if not (prepares := self._prepares(api)):
+                    for id_ in ids:
+                        self._before[id_] = self._before.get(id_, frozenset()) | had.earlier([id_])
+                deliver = partial(self._deliver, ids, api, tuple(grants))
+                terms = Terms(self.api.name, deliver, api.repeats, prepares)
+                grants.append(Grant(ids, await self.granting.grant(ids, terms)))
         finally:
             self._holdings.allocating -= 1
         return tuple(grants)
 
-    async def _give(self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...]) -> Allocation:
-        """The grant to one container. ``others``: the earlier grants of the same answer."""
-        # What a kubelet takes for free may still run: of a pod that went while none ran, or was deleted by force.
-        if not api.repeats:
-            if self._holdings.value.stale:
-                await self._read_of_new_kubelet()
-            if self._holdings.value.earlier(ids):
-                await self._earlier_end(ids)
-
-        # The start will ask for the pods that had the ids. A pod's containers may get one after the other.
-        prepares, had = self._prepares(api), self._holdings.value
-        if not prepares:
-            for id_ in ids:
-                self._before[id_] = self._before.get(id_, frozenset()) | had.earlier([id_])
-        terms = Terms(self.api.name, partial(self._deliver, ids, api, others), api.repeats, prepares)
-        return await self.granting.grant(ids, terms)
-
-    async def _read_of_new_kubelet(self) -> None:
-        """Reads the note of a kubelet that has just started: it has written one for its first list, and may have taken
-        devices back from pods that went while none ran, whose containers run on.
+    async def _earlier_end(self, ids: tuple[str, ...]) -> Holdings:
+        """Waits for the containers that had these ids; returns the holdings then. Of a pod that is deleted by force a
+        kubelet frees them at once, but its containers run for their grace period (2 s with 1.34 to 1.37). The next
+        static pod of a name starts only after the one before, so these aren't waited for. Raises RequestError.
         """
-        with contextlib.suppress(TimeoutError):  # the disk hangs, and the kubelet waits
-            async with asyncio.timeout(min(WRITING, self._config.value.timeouts.allocate.total_seconds() / 2)):
-                await self._holdings.read()
+        # Half of the time is left for the driver, so that a refusal names the holder.
+        half = self._config.value.timeouts.allocate.total_seconds() / 2
 
-    async def _earlier_end(self, ids: tuple[str, ...]) -> None:
-        """Waits for the containers that had these ids. Of a pod that is deleted by force a kubelet frees them at once,
-        but its containers run for their grace period (2 s with 1.34 to 1.37). The next static pod of a name starts only
-        after the one before, so these aren't waited for. Raises RequestError.
-        """
-        # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet. Half of the
-        # time is left for the driver, so that a refusal names the holder.
-        within = min(END_WITHIN, self._config.value.timeouts.allocate.total_seconds() / 2)
+        # A kubelet that has just started has written a note for its first list, and may have taken devices back from
+        # pods that went while none ran, whose containers run on.
+        if self._holdings.value.stale:
+            with contextlib.suppress(TimeoutError):  # the disk hangs, and the kubelet waits
+                async with asyncio.timeout(min(WRITING, half)):
+                    await self._holdings.read()
+
+        # Perhaps they are of the same pod, whose init containers have them; then nothing of it runs yet.
+        within = min(END_WITHIN, half)
         if running := await outlasting(self._holdings.running, lambda: self._holdings.value.earlier(ids), within):
             which = ", ".join(sorted(running))
             raise RequestError(
                 f"resource {self.name}: {', '.join(ids)} can't be given away yet: the kubelet has taken it back from a "
                 f"pod that still runs ({which}); was that deleted by force?"
             )
+        return self._holdings.value
 
     async def _deliver(
         self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation
@@ -187,16 +186,13 @@ class KubeletCalls:
         return allocation
 
     async def prepare(self, ids: Sequence[str]) -> None:
-        """Prepares these ids for the start of their container, first or repeated. Raises GatewayError."""
-        await self._static_pods_end(ids)
-        await self.granting.prepare(ids, self.answers.check, self.api.name)
-
-    async def _static_pods_end(self, ids: Sequence[str]) -> None:
-        """Waits for a static pod that had these ids. A kubelet frees them once its manifest is gone, but its containers
-        run for their grace period. An Allocate can't wait for it, because that may be of the next static pod of its
-        name, which starts only then. Raises RequestError; the kubelet asks again.
+        """Prepares these ids for the start of their container, first or repeated. Raises GatewayError; the kubelet asks
+        again.
         """
 
+        # A static pod may have had these ids. A kubelet frees them once its manifest is gone, but its containers run
+        # for their grace period. An Allocate can't wait for it, because that may be of the next static pod of its name,
+        # which starts only then.
         async def ask(pods: frozenset[str]) -> frozenset[str] | None:
             if not self._holdings.value.fresh.isdisjoint(ids):  # by now the kubelet has noted whose they are
                 await self._holdings.read()
@@ -209,6 +205,7 @@ class KubeletCalls:
             raise RequestError(f"resource {self.name}: {text}")
         for id_ in ids:
             self._before.pop(id_, None)
+        await self.granting.prepare(ids, self.answers.check, self.api.name)
 
     def _had_before(self, ids: Sequence[str]) -> frozenset[str]:
         """The uids of the pods that had these ids and aren't known to have ended. A kubelet frees all devices of a pod

@@ -111,18 +111,17 @@ class Evidence(InUse):
         note, current = self.note or {}, self.kubelet_since <= self.written
         found = []
         for id_, entry in self.unreleased.items():
-            if id_ in in_use or self._may_run(id_):
+            if id_ in in_use:
+                continue
+            # a pod may run from which the kubelet has struck the id
+            struck, before = self.struck, self.struck.of(id_) - self.gone
+            if before - struck.unknown if struck.asks else before & struck.runs - self._having:
                 continue
             absent = current and id_ not in note and (entry.kubelet == self.kubelet or self._outlived(entry))
             # an id that is only owed was never given: if it is noted, its earlier pod has ended
             if absent or entry.kubelet == NO_KUBELET or self._ended(id_, entry.pods):
                 found.append(id_)
         return frozenset(found)
-
-    def _may_run(self, id_: str) -> bool:
-        """Whether a pod may run from which the kubelet has struck the id."""
-        before, struck = self.struck.of(id_) - self.gone, self.struck
-        return bool(before - struck.unknown if struck.asks else before & struck.runs - self._having)
 
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: a restarted one has the id in the
@@ -163,9 +162,12 @@ class Evidence(InUse):
         """The uids of the pods that had these ids, as this kubelet has noted it, and aren't known to have ended."""
         if self.note is None or self.stale:
             return frozenset()
-        known = [id_ for id_ in ids if id_ not in self.fresh]
-        noted = (self.note[id_].pods for id_ in known if id_ in self.note)
-        return frozenset().union(*noted, *map(self.struck.of, known)) - self.gone
+        had, fresh = set[str](), self.fresh
+        for id_ in ids:
+            if id_ not in fresh:
+                had |= self.struck.pods.get(id_, frozenset())
+                had |= self.note[id_].pods if id_ in self.note else frozenset()
+        return frozenset(had - self.gone)
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:

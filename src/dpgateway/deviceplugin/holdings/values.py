@@ -50,7 +50,10 @@ class Holdings(Evidence):
             late -= {i for i in late if i in note and now - granted[i] <= NOTED_WITHIN and self._ended(i, note[i].pods)}
             granted = {i: at for i, at in granted.items() if not (i in late and written >= at - CLOCK_STEP)}
         # LINGER begins anew for another pod, which another gateway may have given the id: the pod before was listed.
-        other = {i for i in (*self.listed, *self.unlisted) if self._has_other_pods(i, note)}
+        other = set[str]()
+        if note is not None and (last := self.note) is not None:
+            known = [i for i in (*self.listed, *self.unlisted) if i in note]
+            other.update(i for i in known if i not in last or note[i].pods != last[i].pods)
         listed, unlisted = _without(self.listed, other - self.granted.keys()), _without(self.unlisted, other)
         new = replace(self, note=note, looked=True, written=written, granted=granted, listed=listed, unlisted=unlisted)
 
@@ -72,12 +75,6 @@ class Holdings(Evidence):
         for id_ in before.pods.keys() & unreleased.keys() - note.keys() - granted.keys():
             unreleased[id_] = (entry := unreleased[id_])._replace(pods=entry.pods | before.of(id_))
         return replace(new, unreleased=unreleased)
-
-    def _has_other_pods(self, id_: str, note: Note | None) -> bool:
-        """Whether this note has other pods for the id than the last one, which may lack it."""
-        if note is None or self.note is None or id_ not in note:
-            return False
-        return id_ not in self.note or note[id_].pods != self.note[id_].pods
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -161,7 +158,8 @@ class Holdings(Evidence):
     def began(self, ids: tuple[str, ...], hardware: Behind | None = None) -> Holdings:
         new = super().began(ids, hardware)
         # Listed holders of these ids are predecessors: the kubelet allocates only what it has taken back.
-        if all(known.isdisjoint(ids) for known in (self.listed.keys(), self.unlisted.keys(), self.last_listed.keys())):
+        known = self.listed.keys(), self.unlisted.keys(), self.last_listed.keys()
+        if known[0].isdisjoint(ids) and known[1].isdisjoint(ids) and known[2].isdisjoint(ids):
             return new
         listed, last = _without(self.listed, ids), _without(self.last_listed, ids)
         return replace(new, listed=listed, unlisted=_without(self.unlisted, ids), last_listed=last)
