@@ -31,6 +31,7 @@ class Plug:
         self.fails = None
         self.links = 0
         self.streams = []
+        self.handlers = self
 
     def options(self):
         return self.wanted

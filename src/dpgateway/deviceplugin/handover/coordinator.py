@@ -80,7 +80,8 @@ class Coordinator:
                 wanted = await newer.receive()
         except (OSError, TimeoutError):
             return
-        if wanted != ASK and not (wanted == POOR and not one.healthy):
+        # The kubelet would lose the healthy devices to a gateway without any.
+        if wanted != ASK and not (wanted == POOR and not one.resource.driver.healthy):
             return
         # The newer gateway's own backoff isn't relied on: those of the first releases ask again at once.
         if one.ending or one.over.done() or one.name in self._running or not self.backoff(one.name).due:
@@ -122,7 +123,16 @@ class Coordinator:
 
         # No call is forwarded before the whole pool is served: until then nothing is decided there, so all of it can be
         # taken back.
-        if failure := await self._give(pool):
+        seconds, decided, failure = SERVING + SERVING_EACH * (len(pool) - 1), Decided(), ""
+        try:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+                for one in pool:
+                    group.create_task(one.give(), name=f"give {one.name}")
+            for one in pool:
+                one.pass_on(decided)
+        except* OSError as errors:  # also TimeoutError
+            failure = str(errors.exceptions[0]) or f"it hasn't served within {seconds:g} s"
+        if failure:
             self._complain(pool, "so this one serves on", failure)
             for one in pool:
                 await one.take_back()
@@ -141,20 +151,6 @@ class Coordinator:
         for one in pool:
             self.backoff(one.name).succeeded()
             one.let_go()
-
-    @staticmethod
-    async def _give(pool: Sequence[OlderSide]) -> str:
-        """Has the newer gateway serve all of the pool, and forwards its calls. Returns why that failed, or nothing."""
-        seconds, decided, failure = SERVING + SERVING_EACH * (len(pool) - 1), Decided(), ""
-        try:
-            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-                for one in pool:
-                    group.create_task(one.give(), name=f"give {one.name}")
-            for one in pool:
-                one.pass_on(decided)
-        except* OSError as errors:  # also TimeoutError
-            failure = str(errors.exceptions[0]) or f"it hasn't served within {seconds:g} s"
-        return failure
 
     def _complain(self, pool: Sequence[OlderSide], consequence: str, failure: str) -> None:
         """Warns once per cause, because a newer gateway may retry for hours."""

@@ -104,11 +104,6 @@ class OlderSide:
         """Whether the gateway that asked has ended."""
         return self._peer.gone
 
-    @property
-    def healthy(self) -> bool:
-        """Whether it has a healthy device, which the kubelet would lose to a gateway without any."""
-        return self.resource.driver.healthy
-
     async def settle(self) -> None:
         """Returns once it was idle; new calls may have come by then."""
         while not self.idle:
@@ -156,7 +151,7 @@ class OlderSide:
         await self.endpoint.handlers.done()
         streaming = self.registrar.streaming
         self.registrar.stop()
-        self.endpoint.handlers.hush()
+        self.endpoint.handlers.lists.hush()
         self.state = HandoverState.LEAVING
         self._proxy.owns()
         passed: list[int] = []

@@ -180,7 +180,7 @@ class Registrar:
                 self._log.debug("the kubelet listens", extra={"api": self._api.name})
             case Action.DRAIN:
                 self._log.info("the options changed, so the resource is registered again")
-                self._endpoint.end_streams()
+                self._endpoint.handlers.end_streams()
                 self._listening = True
                 self._start(self._backoff.delay(self._now(), listening=True))
             case Action.WAIT:

@@ -123,9 +123,6 @@ class Endpoint:
         ACCEPTED.look()
         return [one.descriptor for one in ACCEPTED.at({server.path for server in self._servers})]
 
-    def end_streams(self) -> None:
-        self.handlers.end_streams()
-
     def freeze(self) -> None:
         """Keeps the streams open, silent, until the process ends: :meth:`close` leaves the servers alone."""
         self._frozen = True

@@ -103,18 +103,12 @@ class Handlers:
     ) -> None:
         self.name = resource.name
         self._resource, self._apis, self._opened, self._log = resource, tuple(apis), opened, log
-        self._lists = Lists(resource.inventory.list, throttle)
+        self.lists = Lists(resource.inventory.list, throttle)
         self._running: dict[asyncio.Task[Any], Call] = {}
         """The tasks of handlers whose answer isn't sent yet."""
         self._ends: set[End] = set()
         self._forward: Forward | None = None
         self._refusing = False
-        self._calls: dict[Call, Callable[[Any, Api], Awaitable[Any]]] = {
-            Call.OPTIONS: self._options,
-            Call.PREFER: lambda requests, _: resource.prefer(requests),
-            Call.ALLOCATE: resource.allocate,
-            Call.PREPARE: lambda ids, _: resource.prepare(ids),
-        }
         self._refused: dict[str, tuple[str, float]] = {}
         """Why each RPC's last call was refused, and since when its calls are, by name."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
@@ -176,7 +170,18 @@ class Handlers:
     async def _call(self, api: Api, rpc: Rpc, raw: bytes) -> Answered:
         """Calls the resource. Errors become a gRPC status, and :attr:`refused`."""
         try:
-            answer = rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
+            request = rpc.decode(raw)
+            answer: Any = None
+            match rpc.call:
+                case Call.OPTIONS:
+                    answer = self._resource.options()
+                case Call.PREFER:
+                    answer = await self._resource.prefer(request)
+                case Call.ALLOCATE:
+                    answer = await self._resource.allocate(request, api)
+                case Call.PREPARE:
+                    await self._resource.prepare(request)
+            encoded = rpc.encode(answer)
         except DecodeError as error:
             return grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: not that request: {error}"
         except GatewayError as error:
@@ -193,10 +198,7 @@ class Handlers:
             return grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
         if self._refused.pop(rpc.name, None) is not None:
             self.refused.set(next(iter(self._refused.values()), None))
-        return grpc.StatusCode.OK, answer
-
-    async def _options(self, _: None, api: Api) -> object:
-        return self._resource.options()
+        return grpc.StatusCode.OK, encoded
 
     async def _watch(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> AsyncIterator[bytes]:
         api, rpc = await self._begin(api, rpc, context)
@@ -213,7 +215,7 @@ class Handlers:
             if agent.startswith(KUBELET_AGENT):
                 stream = self._opened(agent) or NOBODY
             forgets = agent.startswith(api.forgetful) and not stream.seamless
-            async with contextlib.aclosing(self._lists.watch(api, forgets, end, stream.listed)) as messages:
+            async with contextlib.aclosing(self.lists.watch(api, forgets, end, stream.listed)) as messages:
                 async for message in messages:
                     yield message
         finally:
@@ -231,15 +233,11 @@ class Handlers:
 
     def make_ready(self) -> None:
         """Encodes the list in advance, in the API of the Register that is about to be sent."""
-        self._lists.encode(self._resource.api)
+        self.lists.encode(self._resource.api)
 
     def forward(self, to: Forward | None) -> None:
         """Forwards calls to ``to`` first; None: this gateway answers every call."""
         self._forward = to
-
-    def hush(self) -> None:
-        """Sends no more lists, and leaves the streams open: a newer gateway lists the devices from now on."""
-        self._lists.hush()
 
     def refuse(self) -> None:
         """Refuses new calls, because the resource is ending."""

@@ -70,16 +70,14 @@ class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc comes w
         """The handler of this service's calls; None for others."""
         if not handler_call_details.method.startswith(f"/{_SERVICE}/"):
             return None
-        self._loaded = self._loaded or self._load()
+        if self._loaded is None:
+            from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415  few nodes ever need it
+
+            servicer = reflection.aio.ReflectionServicer(self._services, pool=POOL)
+            method = grpc.stream_stream_rpc_method_handler(
+                servicer.ServerReflectionInfo,
+                request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+                response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+            )
+            self._loaded = grpc.method_handlers_generic_handler(_SERVICE, {"ServerReflectionInfo": method})
         return self._loaded.service(handler_call_details)
-
-    def _load(self) -> grpc.GenericRpcHandler:
-        from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415  few nodes ever need it
-
-        servicer = reflection.aio.ReflectionServicer(self._services, pool=POOL)
-        method = grpc.stream_stream_rpc_method_handler(
-            servicer.ServerReflectionInfo,
-            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
-            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
-        )
-        return grpc.method_handlers_generic_handler(_SERVICE, {"ServerReflectionInfo": method})
