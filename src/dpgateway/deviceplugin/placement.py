@@ -93,9 +93,15 @@ class _Table:
             return
         # Few nodes: every set.
         if len(others) <= _EXACT_NODES and len(self._free) << len(others) <= _MOST_LOOKS:
+            rank = {device: place for place, device in enumerate(self._ranked)}
             for count in range(len(others) + 1):
-                for extra in self._best_first(itertools.combinations(others, count)):
-                    yield self._must_nodes | extra
+                # Of sets of one size those with the best-ranked devices first: among equal sets the order decides.
+                ranked = []
+                for extra in itertools.combinations(others, count):
+                    best_devices = self._within(self._must_nodes | set(extra))[:64]
+                    ranked.append(([rank[device] for device in best_devices], extra))
+                for _, extra in sorted(ranked):
+                    yield self._must_nodes | frozenset(extra)
             return
         # Otherwise greedily: one set, grown by the node that adds most devices.
         grown = self._must_nodes
@@ -108,12 +114,6 @@ class _Table:
             others.remove(best)
             grown |= {best}
             yield grown
-
-    def _best_first(self, sets: Iterable[tuple[int, ...]]) -> list[Nodes]:
-        """Sets of one size, those with the best-ranked devices first: among equal sets ``order`` decides."""
-        rank = {device: place for place, device in enumerate(self._ranked)}
-        key = {s: [rank[d] for d in self._within(self._must_nodes | set(s))[:64]] for s in sets}
-        return [frozenset(s) for s in sorted(key, key=lambda s: (key[s], s))]
 
     def _within(self, nodes: Collection[int]) -> list[str]:
         allowed = frozenset(nodes)

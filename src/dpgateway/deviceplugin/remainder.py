@@ -20,9 +20,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 
 import grpc
 import grpc.aio
@@ -79,31 +78,31 @@ class Remainders:
         running: dict[Resource, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                version, wanted = self._changed.version, set(self._wanted())
+                # Those that the kubelet may know as a device plugin's. Its checkpoint names each that it knows.
+                version, wanted = self._changed.version, set[Resource]()
+                registered, _ = self._holdings.reader.registered.value
+                for name, resource in self._resources.items():
+                    holdings = self._holdings.by_resource.get(name)
+                    held = holdings is not None and holdings.value.last_known
+                    if held or (name in registered and name not in self._heard):
+                        wanted.add(resource)
                 for one in running.keys() - wanted:
                     running.pop(one).cancel()
                 for one in wanted - running.keys():
                     running[one] = group.create_task(self._serve(one), name=f"{one.name} remainder")
                 await self._changed.wait(version)
 
-    def _wanted(self) -> Iterator[Resource]:
-        """Those that the kubelet may know as a device plugin's. Its checkpoint names each that it knows."""
-        registered, _ = self._holdings.reader.registered.value
-        for name, one in self._resources.items():
-            holdings = self._holdings.by_resource.get(name)
-            held = holdings is not None and holdings.value.last_known
-            if held or (name in registered and name not in self._heard):
-                yield one
-
     async def _serve(self, resource: Resource) -> None:
         """Keeps it registered until it is cancelled."""
         await resource.begun()  # until then another gateway may serve it, and has a remainder of its own
-        remainder, log, failures = _Remainder(resource), bind(_log, resource=resource.name), 0
+        log, failures = bind(_log, resource=resource.name), 0
+        # The numbers of the socket's names are those of ``server.sockets``: the owner of the resource owns them all.
+        numbers = itertools.count(time.time_ns() // 1_000_000)
         log.info("the kubelet knows the resource as a device plugin's, so it is registered without devices")
         while True:
             appeared, began = self._holdings.node.appeared.version, time.monotonic()
             try:
-                await remainder.registered(self._client, partial(self._tell, resource.name))
+                await self._register(resource, next(numbers))
                 reason = "the kubelet ended the stream"
             except (KubeletError, OSError, RuntimeError, TimeoutError) as error:
                 reason = str(error)
@@ -111,25 +110,11 @@ class Remainders:
             log.debug("the resource without devices is registered again: %s", reason)
             await first(self._holdings.node.appeared.wait(appeared), within=backoff(failures, LONGEST, 0.25))
 
-    def _tell(self, name: str) -> None:
-        self._heard.add(name)
-        self._changed.notify()
-
-
-class _Remainder:
-    """One resource without devices. Each registration is a server of its own, at a path that no other one had."""
-
-    def __init__(self, resource: Resource) -> None:
-        self.name, ownership = resource.name, resource.ownership
-        # The numbers of the socket's names are those of ``server.sockets``: the owner of the resource owns them all.
-        self._folder, self._hash = ownership.folder, ownership.hash
-        self._numbers = itertools.count(time.time_ns() // 1_000_000)
-
-    async def registered(self, client: KubeletClient, heard: Callable[[], object]) -> None:
-        """Registers it, and returns when the kubelet ends the stream. ``heard``: the kubelet has options and list.
-        Raises KubeletError, OSError, RuntimeError, TimeoutError.
+    async def _register(self, resource: Resource, number: int) -> None:
+        """Registers it, and returns when the kubelet ends the stream. Each registration is a server of its own, at a
+        path that no other one had: ``number`` makes it. Raises KubeletError, OSError, RuntimeError, TimeoutError.
         """
-        path = self._folder / f"{self._hash}-{next(self._numbers)}.sock"
+        path = resource.ownership.folder / f"{resource.ownership.hash}-{number}.sock"
         opened, ended = asyncio.Event(), asyncio.Event()
 
         async def watch(_: bytes, context: ServicerContext) -> AsyncIterator[bytes]:
@@ -138,7 +123,9 @@ class _Remainder:
                 opened.set()
             try:
                 yield b""
-                heard()
+                # It has options and list.
+                self._heard.add(resource.name)
+                self._changed.notify()
                 await asyncio.Event().wait()
             finally:
                 ended.set()
@@ -154,7 +141,7 @@ class _Remainder:
         try:
             await server.start()
             path.chmod(0o600)
-            await client.register(API, Registration(self.name, f"{FOLDER}/{path.name}", _NOTHING))
+            await self._client.register(API, Registration(resource.name, f"{FOLDER}/{path.name}", _NOTHING))
             async with asyncio.timeout(STREAM_DUE):
                 await opened.wait()
             await ended.wait()

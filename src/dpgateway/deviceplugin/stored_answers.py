@@ -114,12 +114,9 @@ class StoredAnswers:
                 reason = ""
             if reason:
                 return f"{reason}: {DELETE}"
-        return await self._renumbered(ids, stored)
 
-    async def _renumbered(self, ids: Ids, stored: Sequence[Answer]) -> str:
-        """Why an unchanged path means other hardware than at the Allocate; empty if it doesn't. Links are exempt: the
-        name of a link identifies its device, wherever it leads.
-        """
+        # An unchanged path may mean other hardware than at the Allocate. Links are exempt: the name of a link
+        # identifies its device, wherever it leads.
         unreleased = self._holdings.value.unreleased
         for offered in sorted(ids):
             was = unreleased[offered].hardware if offered in unreleased else frozenset[str]()

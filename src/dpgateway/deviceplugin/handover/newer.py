@@ -134,24 +134,22 @@ class NewerSide:
             self._may_register = True
             self._log.info("took over from another gateway")
             registrar.ready(self._api, seamless=seamless)
-        await self._wait_for_end(self._older, registrar)
-        self._backoff.succeeded()
 
-    async def _wait_for_end(self, older: Peer, registrar: Registrar) -> None:
-        """Says LISTED once the kubelet has the list. Returns when the older gateway, or its streams, have ended."""
-
-        async def tell() -> None:
-            await registrar.standing.wait_for(lambda standing: standing.listed)
-            _say(older, LISTED)
-
-        telling = asyncio.create_task(tell(), name="tell the older gateway")
+        # Says LISTED once the kubelet has the list, until the older gateway, or its streams, have ended.
+        telling = asyncio.create_task(self._tell(self._older, registrar), name="tell the older gateway")
         try:
             with contextlib.suppress(OSError):
-                await self._hear(older, "nothing more")
+                await self._hear(self._older, "nothing more")
         finally:
             telling.cancel()
-        older.close()
+        self._older.close()
         self._ownership.inherit()
+        self._backoff.succeeded()
+
+    @staticmethod
+    async def _tell(older: Peer, registrar: Registrar) -> None:
+        await registrar.standing.wait_for(lambda standing: standing.listed)
+        _say(older, LISTED)
 
     @staticmethod
     async def _hear(older: Peer, expected: str) -> None:

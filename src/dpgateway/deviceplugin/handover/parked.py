@@ -35,7 +35,17 @@ class ParkedConnections:
         """The connection is readable: the kubelet has closed it, or the older gateway hasn't read its data yet."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(descriptor)
-        if _ended(descriptor):
+        connection = socket.socket(fileno=descriptor)
+        try:
+            # Consumes no data, which is the older gateway's.
+            ended = not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:  # the older gateway was faster
+            ended = False
+        except OSError:
+            ended = True
+        finally:
+            connection.detach()
+        if ended:
             self.descriptors.remove(descriptor)
             os.close(descriptor)
         else:
@@ -46,16 +56,3 @@ class ParkedConnections:
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
         self.descriptors.clear()
-
-
-def _ended(descriptor: int) -> bool:
-    """Whether the kubelet has closed the connection. Consumes no data, which is the older gateway's."""
-    connection = socket.socket(fileno=descriptor)
-    try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:  # the older gateway was faster
-        return False
-    except OSError:
-        return True
-    finally:
-        connection.detach()

@@ -87,23 +87,20 @@ class KubeletClient:
         try:
             await call(api.to_register(registration), timeout=self._deadline)
         except grpc.aio.AioRpcError as error:
-            raise self._failure(error, channel, registration.resource, api) from error
+            code, text = error.code(), error.details() or ""
+            # 1.8 answers "unsupported API version", later ones "requested API version ... is not supported". A service
+            # of another package is UNIMPLEMENTED, because kubelet.sock serves exactly one.
+            if code is grpc.StatusCode.UNIMPLEMENTED or "API version" in text:
+                self._refusals.refused(registration.resource, api.name, f"{code.name}: {text}")
+                raise ApiRefused(text) from error
+            listening = code is not grpc.StatusCode.UNAVAILABLE
+            if not listening:
+                self._discard(channel)
+            if "Connection refused" in text:
+                text = f"nothing listens on {self._socket}: a kubelet left it behind, or is only starting"
+            raise RegisterFailed(f"{code.name}: {text}", listening=listening) from error
         self._refusals.accepted(registration.resource)
         self.accepted = api
-
-    def _failure(self, error: grpc.aio.AioRpcError, channel: Channel, resource: str, api: Api) -> KubeletError:
-        code, text = error.code(), error.details() or ""
-        # 1.8 answers "unsupported API version", later ones "requested API version ... is not supported". A service of
-        # another package is UNIMPLEMENTED, because kubelet.sock serves exactly one.
-        if code is grpc.StatusCode.UNIMPLEMENTED or "API version" in text:
-            self._refusals.refused(resource, api.name, f"{code.name}: {text}")
-            return ApiRefused(text)
-        listening = code is not grpc.StatusCode.UNAVAILABLE
-        if not listening:
-            self._discard(channel)
-        if "Connection refused" in text:
-            text = f"nothing listens on {self._socket}: a kubelet left it behind, or is only starting"
-        return RegisterFailed(f"{code.name}: {text}", listening=listening)
 
     def _discard(self, channel: Channel | None) -> None:
         """Replaces the channel. It is closed after a deadline, because other resources may await answers on it."""

@@ -152,21 +152,18 @@ class Lifecycle:
         if trigger in RESULTS and attempt != self.attempt:
             return Action.NOTHING
         self.kubelet = _SEEN.get(trigger, self.kubelet)
-        self.state, action = TABLE[self.state][self._meaning(trigger)]
+        # The meaning of two triggers depends on more than the state.
+        if trigger is Trigger.API_REFUSED and self._refused + 1 >= self._apis:
+            trigger = Trigger.FAILED  # no API is left to try
+        elif trigger is Trigger.TIMER and self.state is State.WAITING and not self.kubelet:
+            trigger = Trigger.KUBELET_GONE  # kubelet.sock went while we waited for something else
+        self.state, action = TABLE[self.state][trigger]
         if action in _NEW_ATTEMPT:
             self.attempt += 1
             self._refused = 0
         elif action is Action.NEXT_API:
             self._refused += 1
         return action
-
-    def _meaning(self, trigger: Trigger) -> Trigger:
-        """Translates the two triggers whose meaning depends on more than the state."""
-        if trigger is Trigger.API_REFUSED and self._refused + 1 >= self._apis:
-            return Trigger.FAILED  # no API is left to try
-        if trigger is Trigger.TIMER and self.state is State.WAITING and not self.kubelet:
-            return Trigger.KUBELET_GONE  # kubelet.sock went while we waited for something else
-        return trigger
 
 
 _SEEN = {Trigger.KUBELET_NEW: True, Trigger.KUBELET_BACK: True, Trigger.KUBELET_GONE: False}
