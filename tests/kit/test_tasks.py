@@ -1,5 +1,6 @@
 import asyncio
 import gc
+from functools import partial
 
 import pytest
 
@@ -188,6 +189,26 @@ async def test_calls_of_one_key_wait_for_one_another():
     assert done == ["second", "first", "second"]
     await asyncio.sleep(0)
     assert not lanes.running
+
+
+async def test_a_call_that_times_out_before_its_turn_never_begins():
+    lanes, go_on, begun = KeyedLanes("disk of"), asyncio.Event(), []
+
+    async def hangs():
+        begun.append("first")
+        await go_on.wait()
+
+    async def work(name):
+        begun.append(name)
+        return name
+
+    with pytest.raises(TimeoutError, match="the disk hasn't answered"):
+        await lanes.in_turn("a", hangs, 0.01, "the disk")
+    with pytest.raises(TimeoutError):
+        await lanes.in_turn("a", partial(work, "second"), 0.01, "the disk")
+    go_on.set()
+    assert await lanes.in_turn("a", partial(work, "third"), 5, "the disk") == "third"
+    assert begun == ["first", "third"]
 
 
 async def test_a_failure_after_its_caller_has_gone_is_no_bug():

@@ -133,6 +133,16 @@ class KeyedLanes:
         """The result of a call, or a TimeoutError that names ``what`` after ``seconds``: the call goes on."""
         return await wait_for(asyncio.shield(self.call(key, work)), seconds, what)
 
+    async def in_turn(self, key: str, work: Callable[[], Awaitable[T]], seconds: float, what: str) -> T:
+        """The same, but a call that times out before its turn never begins, so no more than one call hangs."""
+
+        async def turn() -> T:
+            while (busy := self.last(key)) is not None:
+                await asyncio.wait({busy})
+            return await asyncio.shield(self.call(key, work))
+
+        return await wait_for(turn(), seconds, what)
+
     def _over(self, key: str, lane: asyncio.Future[Any]) -> None:
         if self._last.get(key) is lane:
             del self._last[key]

@@ -31,7 +31,7 @@ from dpgateway.errors import GatewayError, KubeletError, describe
 from dpgateway.kit.clock import Clock
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.files import TooLongError, make_private, read, write
-from dpgateway.kit.tasks import KeyedLanes, wait_for
+from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import NOTED_WITHIN, Unreleased, Usage
 
@@ -272,13 +272,6 @@ class JournalWriter:
                 self._saved = holdings.unreleased
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
-        return await wait_for(self._in_turn(function), seconds, "the disk")
-
-    async def _in_turn(self, function: Callable[[], T]) -> T:
-        """Runs one function at a time: a call that timed out may still be using the file. One that times out before
-        its turn never begins.
-        """
-        while (busy := self.busy) is not None:
-            await asyncio.wait([busy])
-        call = self.lanes.call(self._journal.resource, lambda: self._threads.call("journal", function))
-        return await asyncio.shield(call)
+        """Runs one function at a time: a call that timed out may still be using the file."""
+        work = partial(self._threads.call, "journal", function)
+        return await self.lanes.in_turn(self._journal.resource, work, seconds, "the disk")

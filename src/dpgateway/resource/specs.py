@@ -8,16 +8,17 @@ nodes change, and others may empty the directory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dpgateway.cdi.own import OwnSpec, OwnSpecs
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import aligned, wait_for
+from dpgateway.kit.tasks import KeyedLanes, aligned
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.orphans import Orphans
@@ -46,8 +47,7 @@ class SpecKeeper:
         """``usages``: of each front, by resource; with the orphans, once ``orphans`` knows them."""
         self._specs, self._usages, self._orphans = specs, usages, orphans
         self._threads, self._pause = threads, pause
-        self._busy: asyncio.Future[Any] | None = None
-        """The last call, which may still hang."""
+        self._lanes = KeyedLanes("CDI specs of")
         self.unsure: Callable[[Sequence[str]], bool] = lambda _: False
         """Whether a front may have given these ids, and doesn't know."""
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
@@ -55,15 +55,14 @@ class SpecKeeper:
     async def run(self) -> None:
         """Never returns."""
         # All specs were needed when the last gateway ended, so all are restored at first.
-        await self._try(self._restore)
+        with self._complaining():
+            await self._on_thread(self._specs.sweep)
+            await self._on_thread(partial(self._specs.keep, await self._on_thread(self._specs.all)))
         await self._orphans.known.wait()
         while True:
-            await self._try(self._look)
+            with self._complaining():
+                await self._look()
             await asyncio.sleep(aligned(self._pause))
-
-    async def _restore(self) -> None:
-        await self._on_thread(self._specs.sweep)
-        await self._on_thread(partial(self._specs.keep, await self._on_thread(self._specs.all)))
 
     async def _look(self) -> None:
         written = await self._on_thread(self._specs.all)
@@ -89,19 +88,15 @@ class SpecKeeper:
     def _of(self, one: OwnSpec) -> list[Usage]:
         return [usages[one.given.resource] for usages in self._usages if one.given.resource in usages]
 
-    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
         try:
-            await work()
+            yield
             self._complaint.over()
         except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
             self._complaint.say(str(error))
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         """Runs the function once the call before it has returned, because each call that hangs takes a thread."""
-        return await wait_for(self._in_turn(function), PATIENCE, "the disk")
-
-    async def _in_turn(self, function: Callable[[], T]) -> T:
-        if self._busy is not None and not self._busy.done():
-            await asyncio.wait([self._busy])
-        self._busy = future = self._threads.call("keep CDI specs", function, PATIENCE)
-        return await asyncio.shield(future)
+        work = partial(self._threads.call, "keep CDI specs", function, PATIENCE)
+        return await self._lanes.in_turn("all resources", work, PATIENCE, "the disk")
