@@ -129,7 +129,12 @@ class ListLog:
         self._minute = time + MINUTE if self._flapping else math.inf
         fates: Fates = defaultdict(list)
         for device, count in self._flapping.items():
-            fates[_flapping(count, (self._logged or {}).get(device))].append(device)
+            offer = (self._logged or {}).get(device)
+            reason = None if offer is None else offer.health.reason
+            state = "not listed" if offer is None else "Healthy" if offer.health.ok else "Unhealthy"
+            times = f"{count} time{'s' if count != 1 else ''}"
+            text = f"flapping: Unhealthy {times} in the last minute, {state} now{f': {reason}' if reason else ''}"
+            fates[Fate(logging.WARNING, text, reason, count)].append(device)
         self._tell(fates, self._logged or {})
 
     def _flaps(self, device: str) -> bool:
@@ -170,8 +175,12 @@ def _held_by(holders: list[str]) -> str:
 
 def falls(before: Offers, now: Offers) -> list[str]:
     """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares; without those in use."""
-    unhealthy = [i for i in changed(before, now) if not now[i].health.ok and not now[i].taken]
-    return [i for i in unhealthy if i in before and before[i].health.ok and _first(now[i]) == i]
+    found = []
+    for id_ in changed(before, now):
+        fell = id_ in before and before[id_].health.ok and not now[id_].health.ok
+        if fell and not now[id_].taken and _first(now[id_]) == id_:
+            found.append(id_)
+    return found
 
 
 def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
@@ -183,31 +192,20 @@ def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
     others = [now[i] for i in changed(before, now)]
     others += [offer for i, offer in before.items() if i not in now]
     for device in dict.fromkeys(map(_first, others)):
-        fate = _fate(before.get(device), now.get(device))
-        if fate is not None and not (fate is NEW and logged is None):
-            yield device, fate
+        old, new = before.get(device), now.get(device)
+        if new is None:
+            if old is not None:
+                yield device, LEFT
+        elif old is not None and old.health == new.health:
+            continue
+        elif (reason := new.health.reason) is not None:
+            level, word = (logging.INFO, "withheld") if new.taken else (logging.WARNING, "Unhealthy")
+            yield device, Fate(level, f"{word}: {reason}", reason)
+        elif old is not None:
+            yield device, FREE if old.taken else RECOVERED
+        elif logged is not None:
+            yield device, NEW
 
 
 def _first(offer: Offer) -> str:
     return offer.first or (device_id(offer.id) if "::" in offer.id else offer.id)
-
-
-def _fate(old: Offer | None, new: Offer | None) -> Fate | None:
-    if new is None:
-        return LEFT if old is not None else None
-    if old is not None and old.health == new.health:
-        return None
-    if (reason := new.health.reason) is not None:
-        level, word = (logging.INFO, "withheld") if new.taken else (logging.WARNING, "Unhealthy")
-        return Fate(level, f"{word}: {reason}", reason)
-    if old is None:
-        return NEW
-    return FREE if old.taken else RECOVERED
-
-
-def _flapping(count: int, offer: Offer | None) -> Fate:
-    reason = None if offer is None else offer.health.reason
-    state = "not listed" if offer is None else "Healthy" if offer.health.ok else "Unhealthy"
-    times = f"{count} time{'s' if count != 1 else ''}"
-    text = f"flapping: Unhealthy {times} in the last minute, {state} now{f': {reason}' if reason else ''}"
-    return Fate(logging.WARNING, text, reason, count)
