@@ -123,7 +123,7 @@ def make(log):
 
     yield new
     for node in nodes:
-        node.inventory.close()
+        node.inventory.list.close()
 
 
 GONE = (

@@ -49,7 +49,7 @@ def test_the_same_devices_are_no_news(node):
 def test_after_the_end_no_timer_is_set_whatever_happens(node):
     node.take(A, B)
     node.take(B)
-    node.inventory.close()
+    node.inventory.list.close()
     node.take()
     node.allocate("b")
     node.write(NOBODY)

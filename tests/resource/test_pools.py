@@ -57,7 +57,7 @@ async def test_hardware_of_a_removed_resource(tmp_path):
     told.by_resource[AES].set(told.by_resource[AES].value.noted({}, later, later))
     await until(lambda: inventories[FFT].ledger.offers()["b0"].health.ok)
     for inventory in inventories.values():
-        inventory.close()
+        inventory.list.close()
     following.cancel()
 
 
@@ -95,7 +95,7 @@ async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, capl
         await until(lambda: AES not in told.by_resource)
     assert ("b0" in inventory.exclusion.used().behind) is owed
     assert ("isn't told" in caplog.text) is logged
-    inventory.close()
+    inventory.list.close()
     following.cancel()
 
 

@@ -145,7 +145,7 @@ class FakeResource:
     def end(self) -> None:
         if self._following is not None:
             self._following.cancel()
-        self.inventory.close()
+        self.inventory.list.close()
 
     # what driver, journal and kubelet say
 

@@ -94,7 +94,7 @@ class Remainders:
 
     async def _serve(self, resource: Resource) -> None:
         """Keeps it registered until it is cancelled."""
-        await resource.begun()  # until then another gateway may serve it, and has a remainder of its own
+        await resource.begun.wait()  # until then another gateway may serve it, and has a remainder of its own
         log, failures = bind(_log, resource=resource.name), 0
         # The numbers of the socket's names are those of ``server.sockets``: the owner of the resource owns them all.
         numbers = itertools.count(time.time_ns() // 1_000_000)

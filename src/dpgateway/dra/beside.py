@@ -24,7 +24,7 @@ class OtherFront:
 
     def granting(self, name: str) -> Granting | None:
         """The grants of a resource; None if it is going to be served. Raises RequestError if it isn't configured."""
-        if not self._common.pools.configured(name):
+        if name not in self._common.pools.configs:
             raise RequestError(f"resource {name} isn't configured any more")
         return self._common.served.granting(name)
 

@@ -166,7 +166,3 @@ class Inventory:
         """The devices granted under these ids, present or not: a device that is briefly absent is still held."""
         names = (given_as(self.usage.value, offered) or self.ledger.means(offered) for offered in ids)
         return {name for name in names if name is not None}
-
-    def close(self) -> None:
-        """Stops the timers: the list stays as it is."""
-        self.list.close()

@@ -94,7 +94,7 @@ class Orphans:
         """
         await self.look()
         self.known.set()
-        lacked: frozenset[tuple[str, str]] = frozenset()
+        lacked = set[tuple[str, str]]()
         looks, due = 0, 0.0
         while True:
             seen = self._changed.version
@@ -105,7 +105,15 @@ class Orphans:
             changed()
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
-            lacking = self._lacking() | undecided
+            # Without an id: a moved resource whose journal wasn't read.
+            lacking = set(undecided)
+            for resource, usage in self.usages.items():
+                holdings = usage.value
+                for id_ in holdings.last_known:
+                    if (entry := holdings.unreleased.get(id_)) is None or not entry.hardware:
+                        lacking.add((resource, id_))
+                if resource in self._moved and not holdings.remembers:
+                    lacking.add((resource, ""))
             if not lacking <= lacked:
                 looks, due = 1, asyncio.get_running_loop().time() + WRITTEN
             lacked = lacking
@@ -116,18 +124,6 @@ class Orphans:
                 await self.look()
                 looks += 1
                 due = asyncio.get_running_loop().time() + backoff(looks, LONGEST_PAUSE, WRITTEN)
-
-    def _lacking(self) -> frozenset[tuple[str, str]]:
-        """The held ids of unknown hardware, with their resources; without an id, the moved resources whose journals
-        weren't read.
-        """
-        held = [(resource, one.value) for resource, one in self.usages.items()]
-        return frozenset(
-            (resource, id_)
-            for resource, holdings in held
-            for id_ in holdings.last_known
-            if (entry := holdings.unreleased.get(id_)) is None or not entry.hardware
-        ) | {(resource, "") for resource, holdings in held if resource in self._moved and not holdings.remembers}
 
     async def look(self) -> bool:
         """Reads the journals. Returns whether all could be read."""

@@ -158,10 +158,6 @@ class Pools:
         if member.name in self._of:
             member.join(self._of[member.name])
 
-    def configured(self, name: str) -> bool:
-        """Whether the resource is configured, on whichever front."""
-        return name in self._of
-
     def on_other_front(self, name: str) -> tuple[InUse, ...]:
         """What the other front gave of a configured resource, before the resource changed its front."""
         orphan, left = self._orphans.usages.get(name), self.left.value.get(name)

@@ -139,7 +139,8 @@ class Resource:
         self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
         self._log, self._pools, self._served, self._settled = log, common.pools, common.served, common.settled
-        self._begun = asyncio.Event()
+        self.begun = asyncio.Event()
+        """Set once :meth:`begin` has returned."""
         self._list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
         )
@@ -163,7 +164,7 @@ class Resource:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_driver(), name=f"{self.name} list")
             group.create_task(self.journal.follow(), name=f"{self.name} journal")
-            await self._begun.wait()  # before, all is Unhealthy because another gateway serves it: no news
+            await self.begun.wait()  # before, all is Unhealthy because another gateway serves it: no news
             await self._list_log.follow()
 
     @property
@@ -232,14 +233,10 @@ class Resource:
         self.inventory.list.settle()
         self.releases.go_on()
         self._served.add(self)
-        self._begun.set()
+        self.begun.set()
         if not self.inventory.ledger.devices and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._known.driver, self._known.where)
-
-    async def begun(self) -> None:
-        """Returns once :meth:`begin` has."""
-        await self._begun.wait()
 
     async def warm(self) -> bool:
         """Waits until the resource could be served at once. Returns whether it has a healthy device."""
@@ -262,7 +259,7 @@ class Resource:
         """Freezes the list, and stops repeating failures in the log."""
         self._served.remove(self)
         self._reminder.close()
-        self.inventory.close()
+        self.inventory.list.close()
 
     async def close(self) -> None:
         """Writes the last grants to the journal. If the disk hangs, the lock stays until it has written them."""

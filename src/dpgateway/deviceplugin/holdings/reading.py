@@ -110,11 +110,10 @@ class Reader:
 
     async def _read(self, wanted: Collection[str]) -> None:
         written, complaint = LONG_AGO, ""
-        notes: Mapping[str, Note] | None = None
+        notes: Mapping[str, Note] = {}
         try:
             raw, written = await self._raw()
             content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
-            notes = content.notes
             self.registered.set((content.registered, written))
         except FileNotFoundError:
             self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
@@ -127,6 +126,7 @@ class Reader:
             if excess:
                 what = f"no id of {', '.join(excess)} is dropped from its list, because the checkpoint can't be true"
                 complaint = f"{what}: {'; '.join(dict.fromkeys(excess.values()))}"
+            notes = {one: content.notes.get(one, {}) for one in self._holders if one not in excess}
 
         # 1.8 and 1.9 write the file in place, so a fault is none while a kubelet may be in the middle of it.
         if not complaint:
@@ -136,18 +136,13 @@ class Reader:
 
         # While the file can't be read, every note is None, so that no id is dropped.
         now = time.monotonic()
-        self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now), wanted)
+        self._publish(lambda resource, holdings: holdings.noted(notes.get(resource), written, now), wanted)
 
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
         for resource, holdings in self._holders.items():
             if not holdings.set(change(resource, holdings.value)) and resource in wanted:
                 holdings.notify()
-
-
-def _note(notes: Mapping[str, Note] | None, resource: str) -> Note | None:
-    note = None if notes is None else notes.get(resource, {})
-    return None if note is None or _excess(note) else note
 
 
 def _excess(note: Note) -> str:
