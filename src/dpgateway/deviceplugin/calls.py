@@ -64,12 +64,6 @@ class KubeletCalls:
         """A kubelet with this user agent has opened a stream."""
         self.agent = agent
 
-    @property
-    def idle(self) -> bool:
-        """Whether no preparation or release is under way in the driver."""
-        calls = self.driver.calls
-        return calls is None or calls.preparing.idle
-
     def patience(self, call: Call, api: Api) -> float:
         """The answer's timeout in seconds. A kubelet has one of its own only for PreStartContainer, 30 s."""
         timeouts = self._config.value.timeouts

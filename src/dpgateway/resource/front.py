@@ -205,7 +205,7 @@ class InUse(ABC):
     def failed(self, ids: tuple[str, ...]) -> Self:
         """The Allocate of ``ids`` failed: the ids are as they were before."""
         flights = list(self.in_flight)
-        del flights[[tuple(flight) for flight in flights].index(ids)]
+        del flights[list(map(tuple, flights)).index(ids)]
         return replace(self, in_flight=tuple(flights))
 
     def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:

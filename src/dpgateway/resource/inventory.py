@@ -96,8 +96,8 @@ class Inventory:
         # Any larger change may have replaced the device of a held id; of a small one the devices are known.
         if new is None or self.ledger.lost:
             return True
-        held = self.usage.value.held or ()
-        return any(offered in held for device in others for offered in self.ledger.ids(device.id))
+        held = self.usage.value.held or frozenset()
+        return bool(held) and any(offered in held for device in others for offered in self.ledger.ids(device.id))
 
     def fail(self, reason: str, *, overdue: bool, deaf: bool = False) -> None:
         """The driver doesn't answer. ``overdue``: the first list is due, so a list is published without it. ``deaf``:
@@ -148,12 +148,12 @@ class Inventory:
             self.ledger.keep(in_use.held or ())
             self._taken = None
 
-        # Publishing sets the timer, too.
+        # Publishing sets the timer for lost ids, too.
         excluded = self.exclusion.version
         self.exclusion.exclude()
         if published and (changed or self.exclusion.version != excluded):
             self.list.publish()
-        else:
+        elif before or self.ledger.lost:
             self.list.look_later()
         self.exclusion.tell_pool()
 

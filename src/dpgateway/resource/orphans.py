@@ -156,11 +156,6 @@ class Orphans:
         return self._all.written
 
     @property
-    def on_another_front(self) -> frozenset[str]:
-        """The configured resources that another front offers."""
-        return frozenset(self._moved)
-
-    @property
     def configured(self) -> frozenset[str]:
         """The configured resources, of all fronts."""
         return self._offered | self._moved

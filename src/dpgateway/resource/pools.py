@@ -215,8 +215,8 @@ class Pools:
         gateway serves already. Those by DRA go with their driver.
         """
         members = self._of[name].members if name in self._of else (name,)
-        others = self.elsewhere.served.keys() | self._orphans.on_another_front
-        return tuple([one for one in members if one == name or one not in others])
+        here = {one for one in members if one in self.configs and self.configs[one].on == self._orphans.front}
+        return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
     def remove(self, name: str) -> None:
         """The resource is no longer configured nor served; its holdings become an orphan's."""

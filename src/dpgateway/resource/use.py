@@ -74,18 +74,15 @@ class Used:
     @property
     def news(self) -> tuple[str, Mapping[str, str]]:
         """The part that other resources depend on; they are told when it changes."""
-        return self.unsure, {name: self._holder(ids[0]) for name, ids in self.behind.items()}
+        return self.unsure, {name: self.holders.get(ids[0]) or "a container" for name, ids in self.behind.items()}
 
     def says_of(self, device: Device) -> str:
         """Why another resource can't give the device away; empty if its hardware isn't used under this name."""
         for name in hardware(device):
             if ids := self.behind.get(name):
                 what = "" if name == device.id else f"{name} is "
-                return f"{what}held as {self.resource} by {self._holder(ids[0])}"
+                return f"{what}held as {self.resource} by {self.holders.get(ids[0]) or 'a container'}"
         return ""
-
-    def _holder(self, offered: str) -> str:
-        return self.holders.get(offered) or "a container"
 
 
 def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:

@@ -97,7 +97,9 @@ class OlderSide:
         """Whether no call is unanswered, the driver isn't working on a device, and no Register waits for its stream: a
         kubelet opens the stream even of a cancelled Register, and may then call this gateway instead of the newer one.
         """
-        return not self.endpoint.handlers.running() and self.resource.idle and not self.registrar.registering
+        calls = self.resource.driver.calls
+        works = calls is not None and not calls.preparing.idle
+        return not (self.endpoint.handlers.running() or works or self.registrar.registering)
 
     @property
     def forsaken(self) -> bool:

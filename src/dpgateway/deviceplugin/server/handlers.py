@@ -145,7 +145,9 @@ class Handlers:
             code, encoded = answered
             if isinstance(encoded, bytes):
                 return encoded
-            await context.abort(code, _short(encoded))
+            # Cut to LONGEST_TEXT bytes in their escaped form, without an escape or a character that was cut in half.
+            sent = quote(encodable(encoded[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
+            await context.abort(code, unquote(re.sub("%.?$", "", sent), errors="ignore"))
             raise AssertionError  # abort raises
 
         return grpc.unary_unary_rpc_method_handler(answer)
@@ -246,9 +248,3 @@ class Handlers:
     def end_streams(self) -> None:
         for end in self._ends:
             end.say()
-
-
-def _short(text: str) -> str:
-    """The text, cut to LONGEST_TEXT bytes in their escaped form."""
-    sent = quote(encodable(text[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
-    return unquote(re.sub("%.?$", "", sent), errors="ignore")  # drops an escape or a character that was cut in half

@@ -55,12 +55,6 @@ class Server:
             self._address.close()
 
 
-@cache
-def _reflection(services: tuple[str, ...]) -> grpc.GenericRpcHandler:
-    """One handler, shared by all servers with these services."""
-    return _Reflection(services)
-
-
 class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc comes without types
     def __init__(self, services: tuple[str, ...]) -> None:
         self._services = (*services, _SERVICE)
@@ -81,3 +75,7 @@ class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc comes w
             )
             self._loaded = grpc.method_handlers_generic_handler(_SERVICE, {"ServerReflectionInfo": method})
         return self._loaded.service(handler_call_details)
+
+
+_reflection = cache(_Reflection)
+"""One handler is shared by all servers with the same services."""

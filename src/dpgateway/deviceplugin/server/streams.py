@@ -120,7 +120,8 @@ class Lists:
         """The current list, encoded; cached by version."""
         version, encoded = self._encoded.get(api.name, (0, b""))
         if version != self._list.version and self._list.value is not None:
-            encoder = self._encoders.setdefault(api.name, ListEncoder(api))
+            if (encoder := self._encoders.get(api.name)) is None:
+                encoder = self._encoders[api.name] = ListEncoder(api)
             encoded = encoder.encode(self._list.value)
             self._encoded[api.name] = (self._list.version, encoded)
         return encoded
