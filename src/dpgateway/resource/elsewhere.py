@@ -61,17 +61,15 @@ class Elsewhere:
         self._seen = 0
         """The folder's mtime at the last look, in nanoseconds; 0 if another look has to follow."""
 
-    def stranger(self, pool: str) -> str:
-        """A sentence about the owner of a stranger that may be in the pool; empty if there is none."""
+    def stranger(self, pool: str, gateways: frozenset[str] | None = None) -> str:
+        """A sentence about the owner of a stranger that may be in the pool; empty if there is none. ``gateways``: only
+        of these.
+        """
         self.look()
-        return next((one.text for one in self._strangers.values() if one.pool in (None, pool)), "")
-
-    def renamed(self, resource: str) -> str:
-        """The same for a stranger that may be this resource, which is in no pool, under another name."""
-        if not (after := self.after(resource)):
-            return ""
-        self.look()
-        return next((one.text for one in self._strangers.values() if not one.pool and one.gateway in after), "")
+        for one in self._strangers.values():
+            if one.pool in (None, pool) and (gateways is None or one.gateway in gateways):
+                return one.text
+        return ""
 
     def after(self, resource: str) -> frozenset[str]:
         """The gateways that may own the resource under another name, if they still own a stranger."""

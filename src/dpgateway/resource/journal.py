@@ -184,10 +184,10 @@ class JournalWriter:
         """Why the last change isn't on disk; empty if it is."""
         return self._complaint.text
 
-    @property
-    def busy(self) -> asyncio.Future[Any] | None:
-        """The call under way, also of an earlier writer, and although nobody may wait for it any more; or None."""
-        return self.lanes.last(self._journal.resource)
+    def under_way(self) -> Collection[asyncio.Future[Any]]:
+        """The call under way, if any, also of an earlier writer, and although nobody may wait for it any more."""
+        last = self.lanes.last(self._journal.resource)
+        return () if last is None else (last,)
 
     async def load(self) -> None:
         """Reads and publishes an earlier gateway's journal; no grant may come before."""
@@ -242,7 +242,7 @@ class JournalWriter:
         """
         await self.finish()
         self._rests = True
-        if self.busy is not None:
+        if self.under_way():
             raise OSError(f"{self._journal.path} is still being written")
 
     def leave(self) -> None:

@@ -77,7 +77,7 @@ class ListLog:
         self._holders = holders
         self._logged: Offers | None = None
         self.falls = 0
-        """The falls of all devices."""
+        """How often a Healthy device became Unhealthy; not those whose hardware is in use under another name."""
         self._falls: Counter[str] = Counter()
         """The falls of each device in this minute: its changes to Unhealthy."""
         self._flapping: Mapping[str, int] = {}

@@ -94,7 +94,8 @@ class Pools:
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
-        if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
+        gateways = self.elsewhere.after(resource) if self.elsewhere.older else frozenset[str]()
+        if gateways and (text := self.elsewhere.stranger("", gateways)):
             yield Used("a resource that isn't configured here", elsewhere=text)
         if resource in self.in_doubt.value:
             yield Used(_on_another_front(resource))

@@ -18,10 +18,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
@@ -135,13 +134,13 @@ class Resource:
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
         journal = Journal(common.state_dir, common.directory, name, common.front)
         self.journal = JournalWriter(journal, usage, common.threads, log)
-        self.journal.lanes, self.ownership.writing = common.journals, self._writing
+        self.journal.lanes, self.ownership.writing = common.journals, self.journal.under_way
         self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
         self._log, self._pools, self._served, self._settled = log, common.pools, common.served, common.settled
         self.begun = asyncio.Event()
         """Set once :meth:`begin` has returned."""
-        self._list_log = ListLog(
+        self.list_log = ListLog(
             self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
         )
         text = "the resource has failed for %.0f min: %s"
@@ -165,12 +164,7 @@ class Resource:
             group.create_task(self._follow_driver(), name=f"{self.name} list")
             group.create_task(self.journal.follow(), name=f"{self.name} journal")
             await self.begun.wait()  # before, all is Unhealthy because another gateway serves it: no news
-            await self._list_log.follow()
-
-    @property
-    def falls(self) -> int:
-        """How often a Healthy device became Unhealthy; not those whose hardware is in use under another name."""
-        return self._list_log.falls
+            await self.list_log.follow()
 
     async def _follow_driver(self) -> None:
         seen = 0
@@ -265,10 +259,6 @@ class Resource:
         """Writes the last grants to the journal. If the disk hangs, the lock stays until it has written them."""
         if self.served:
             await self.journal.finish()
-
-    def _writing(self) -> Collection[asyncio.Future[Any]]:
-        busy = self.journal.busy
-        return () if busy is None else (busy,)
 
     # health
 

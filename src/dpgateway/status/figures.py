@@ -129,7 +129,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
         Counter(holder.values()),
         plugin.resource.inventory.list.version,
-        plugin.resource.falls,
+        plugin.resource.list_log.falls,
         ledger.losses,
         ledger.returns,
         plugin.rpcs.read(),
