@@ -44,18 +44,14 @@ def tried(look: Look, matches: Sequence[Match], about: str | None = None) -> Ite
         for thing in look.objects(match.subsystem):
             meant.setdefault(thing, []).append(number)
     for thing in meant if about is None else _related(look, meant, about):
-        yield from _tried(look, matches, thing, meant.get(thing))
-
-
-def _tried(look: Look, matches: Sequence[Match], thing: Object, numbers: Sequence[int] | None) -> Iterator[Tried]:
-    if numbers is None:
-        for number, match in enumerate(matches):
-            yield Tried(thing, number, Mismatch("subsystem", look.subsystem(thing), Test((match.subsystem,))))
-    for number in numbers or ():
-        result = matches[number].look(look, thing)
-        yield Tried(thing, number, _with_ancestor(look, thing, result))
-        if isinstance(result, Object):
-            return
+        if thing not in meant:
+            for number, match in enumerate(matches):
+                yield Tried(thing, number, Mismatch("subsystem", look.subsystem(thing), Test((match.subsystem,))))
+        for number in meant.get(thing, ()):
+            result = matches[number].look(look, thing)
+            yield Tried(thing, number, _with_ancestor(look, thing, result))
+            if isinstance(result, Object):
+                break
 
 
 def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Object | Mismatch:
@@ -76,28 +72,23 @@ def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Obje
 
 
 def _related(look: Look, meant: Iterable[Object], about: str) -> list[Object]:
-    things, related = dict.fromkeys(meant), dict[Object, None]()
-    # its descendants, else its nearest ancestor of a matched subsystem, else the object itself, which then fails
-    for named in _named(look, about):
-        inside = [thing for thing in things if thing == named or thing.path.startswith(f"{named.path}/")]
-        around = [thing for thing in named.line if thing in things][:1]
-        related |= dict.fromkeys(inside or around or [named])
-    return list(related)
-
-
-def _named(look: Look, about: str) -> list[Object]:
+    named: list[Object | None]
     if about.startswith("/sys/"):
-        path = about.removeprefix("/sys/")
+        named = [look.object(about.removeprefix("/sys/"))]
     elif about.startswith(f"{HOST_DEV}/"):
-        dev = DevTree(look.roots.dev)
-        node = dev.look(about.removeprefix(f"{HOST_DEV}/"), ANY_TYPE)
-        if not isinstance(node, DevNode):
-            return []
-        path = f"dev/{node.type}/{node.major}:{node.minor}"
+        node = DevTree(look.roots.dev).look(about.removeprefix(f"{HOST_DEV}/"), ANY_TYPE)
+        number = f"{node.type}/{node.major}:{node.minor}" if isinstance(node, DevNode) else ""
+        named = [look.object(f"dev/{number}")] if number else []
     else:
-        return [thing for thing in look.objects("*") if thing.kernel == about]
-    thing = look.object(path)
-    return [] if thing is None else [thing]
+        named = [thing for thing in look.objects("*") if thing.kernel == about]
+
+    # its descendants, else its nearest ancestor of a matched subsystem, else the object itself, which then fails
+    things, related = dict.fromkeys(meant), dict[Object, None]()
+    for one in filter(None, named):
+        inside = [thing for thing in things if thing == one or thing.path.startswith(f"{one.path}/")]
+        around = [thing for thing in one.line if thing in things][:1]
+        related |= dict.fromkeys(inside or around or [one])
+    return list(related)
 
 
 _COMMON: Mapping[str, tuple[str, ...]] = {
@@ -113,36 +104,31 @@ def attributes(look: Look, found: Matched, matches: Sequence[Match]) -> dict[str
     """The attributes to show of an object: ``address`` and ``driver``, if it has them; ``vendor``, ``product`` and
     ``serial``, if this look read them for it or for its USB device; and every attribute that ``matches`` test.
     """
-    near = _near(look, found.thing)
-    tested = [(one, path) for match in matches for one, paths in _tested(found, match) for path in paths]
-    known = _place(look, near)
-    for one, path in (*tested, *((one, path) for one in near for path in _NAMES)):
-        value = look.known(one, path)
-        # PCI's device is a number; elsewhere the name is a link to the parent, and no product
-        if value is not None and (path != "device" or value.startswith("0x")):
-            known.setdefault(_NAMES.get(path, path), value)
-    return known
+    # the object and its ancestors up to its place on a bus; for a USB interface also its device, which has the ids
+    on, line = place(look, found.thing), found.thing.line
+    near = line[:1]
+    if on is not None:
+        is_interface = ":" in on.kernel and look.subsystem(on) == "usb"
+        near = line[: line.index(on) + (2 if is_interface else 1)]
 
-
-def _tested(found: Matched, match: Match) -> Sequence[tuple[Object, Iterable[str]]]:
-    return (found.thing, match.attr), (found.ancestor, match.attrs)
-
-
-def _near(look: Look, thing: Object) -> Sequence[Object]:
-    """The object and its ancestors up to its place on a bus; for a USB interface also its device, which has the ids."""
-    on, line = place(look, thing), thing.line
-    if on is None:
-        return line[:1]
-    return line[: line.index(on) + (2 if ":" in on.kernel and look.subsystem(on) == "usb" else 1)]
-
-
-def _place(look: Look, near: Sequence[Object]) -> dict[str, str]:
-    """The bus address, and the nearest driver on the way to it."""
-    known = {}
+    # the bus address, and the nearest driver on the way to it
+    known: dict[str, str] = {}
     for one in near:
         if "driver" not in known and isinstance(driver := look.value(one, "driver"), str):
             known["driver"] = driver
         if look.subsystem(one) in LASTING:
             known["address"] = one.kernel
             break
+
+    # of several attributes with one name the first is shown: those that `matches` test come before the others
+    wanted: list[tuple[Object, str]] = []
+    for match in matches:
+        wanted += [(found.thing, path) for path in match.attr]
+        wanted += [(found.ancestor, path) for path in match.attrs]
+    wanted += [(one, path) for one in near for path in _NAMES]
+    for one, path in wanted:
+        value = look.known(one, path)
+        # PCI's device is a number; elsewhere the name is a link to the parent, and no product
+        if value is not None and (path != "device" or value.startswith("0x")):
+            known.setdefault(_NAMES.get(path, path), value)
     return known

@@ -102,29 +102,19 @@ FIELDS: Mapping[str, Field] = {
 def wrong_argument(name: str, argument: str) -> str | None:
     """The error about a field's argument, without its end (what was found); None if the argument is valid."""
     needed = FIELDS[name].argument if name in FIELDS else ""
-    if needed == _PART:
-        return _wrong_part(argument)
+    if needed == _PART:  # the argument with its fields, or only the end of it that has none
+        _, _, pattern = argument.rpartition("#")
+        if "#" not in argument or not pattern:
+            return f"expected {_PART}, found"
+        try:
+            expression(pattern)
+        except ExpressionError as error:
+            return f"{error} in"
     path = argument.removeprefix("/") if needed == _ENTRY else argument
     if needed in {_ATTR, _ENTRY} and (why := wrong_path(path)):
         return f"{why} in"
-    if needed == _FILE and not _is_place(argument):
+    # PATH#KEY, or an absolute path: for an attribute's whole text there is the field `attr`
+    path, *keys = argument.split("#")
+    if needed == _FILE and not (path and all(keys) and (keys or path.startswith("/"))):
         return f"expected {_FILE}, found"
     return None
-
-
-def _wrong_part(argument: str) -> str | None:
-    """``argument``: with its fields, or only the end of it that has none."""
-    _, mark, pattern = argument.rpartition("#")
-    if not mark or not pattern:
-        return f"expected {_PART}, found"
-    try:
-        expression(pattern)
-    except ExpressionError as error:
-        return f"{error} in"
-    return None
-
-
-def _is_place(text: str) -> bool:
-    """Whether this is PATH#KEY, or an absolute path: for an attribute's whole text there is the field ``attr``."""
-    path, *keys = text.split("#")
-    return bool(path and all(keys)) and (bool(keys) or path.startswith("/"))

@@ -29,12 +29,6 @@ def place(look: Look, thing: Object) -> Object | None:
     return next((one for one in thing.line if look.subsystem(one) in LASTING), None)
 
 
-def address(look: Look, thing: Object) -> str | None:
-    """The bus address: the name of the object's place."""
-    on = place(look, thing)
-    return None if on is None else on.kernel
-
-
 def serial(look: Look, thing: Object) -> str | None:
     """``<vendor>:<product>:<serial number>`` of the object's USB device, followed by the interface (``:1.0``) if the
     object is in one; None without a USB device or a serial number.
@@ -56,7 +50,8 @@ def serial(look: Look, thing: Object) -> str | None:
 
 def identity(look: Look, thing: Object) -> tuple[str, ...]:
     """An object's names, best first: serial number, bus address; its own name if it has neither."""
-    names = (serial(look, thing), address(look, thing))
+    on = place(look, thing)
+    names = (serial(look, thing), None if on is None else on.kernel)
     return tuple(name for name in names if name) or (thing.kernel,)
 
 

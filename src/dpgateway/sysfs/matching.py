@@ -96,24 +96,28 @@ class Match:
     attrs: Mapping[str, Test] = field(default_factory=dict, metadata=_about("the ancestor's attributes"))
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if not re.fullmatch(r"[^/\s]+", self.subsystem) or self.subsystem in {".", ".."}:
-            yield f"subsystem: expected the name of a bus or class, such as usb or tty, found {self.subsystem!r}"
-        yield from _wrong_attributes("attr", self.attr)
-        yield from _wrong_attributes("attrs", self.attrs)
+            expected = "expected the name of a bus or class, such as usb or tty"
+            wrong.append(f"subsystem: {expected}, found {self.subsystem!r}")
+        wrong += _wrong_attributes("attr", self.attr)
+        wrong += _wrong_attributes("attrs", self.attrs)
         for key, test in (("kernel", self.kernel), ("kernels", self.kernels)):
             for text in (*test.glob, *test.exact) if test else ():
                 if text.startswith("/"):
-                    yield f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}"
-        yield from _wrong_links(self.symlink)
+                    wrong.append(f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}")
+        links = self.symlink
+        texts = (*links.glob, *links.exact, *links.none_of) if links else ()
+        for path in [path for text in texts for path in text.split("|")]:
+            if not path.startswith(("/dev/", "*")):
+                wrong.append(f"symlink: expected paths below /dev, such as /dev/serial/by-id/*, found {path!r}")
         for place in self.file:
             try:
                 if why := self.never(template(f"{{file:{place}}}")):
-                    yield f"file: {why}"
+                    wrong.append(f"file: {why}")
             except TemplateError as error:
-                yield f"file: {error}"
+                wrong.append(f"file: {error}")
+        refuse(wrong)
 
     @property
     def asks_ancestors(self) -> bool:
@@ -136,7 +140,14 @@ class Match:
             if nearest is not None:
                 return nearest
             ancestor = thing
-        return _first_failed(self._files(look, Matched(thing, ancestor))) or ancestor
+
+        # last, because a file's path may be about the ancestor
+        for passed, (place, test) in enumerate(self.file.items()):
+            filled = template(f"{{file:{place}}}").fill(look, Matched(thing, ancestor))
+            value = filled.value if isinstance(filled, Unfilled) else filled
+            if not test.passes(value):
+                return Mismatch(f"file.{place}", value, test, passed)
+        return ancestor
 
     def never(self, wanted: Template) -> str | None:
         """Why a template can't be filled for any object that this matches; None if it can."""
@@ -177,11 +188,6 @@ class Match:
         for path, test in self.attrs.items():
             yield f"attrs.{path}", look.value(thing, path), test
 
-    def _files(self, look: Look, matched: Matched) -> Iterator[_Row]:
-        for place, test in self.file.items():
-            filled = template(f"{{file:{place}}}").fill(look, matched)
-            yield f"file.{place}", filled.value if isinstance(filled, Unfilled) else filled, test
-
 
 def _link(look: Look, thing: Object, test: Test) -> Value:
     """Of udev's links to its node the one that decides: that of ``none_of``, else one that passes, else the first."""
@@ -199,13 +205,6 @@ def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
             yield f"{key}: expected the name alone, or none_of for what udev's rules write as !=, found {path!r}"
         elif "{" in path:
             yield f"{key}: expected the name of an attribute without braces, such as idVendor, found {path!r}"
-
-
-def _wrong_links(test: Test | None) -> Iterator[str]:
-    for text in (*test.glob, *test.exact, *test.none_of) if test else ():
-        for path in text.split("|"):
-            if not path.startswith(("/dev/", "*")):
-                yield f"symlink: expected paths below /dev, such as /dev/serial/by-id/*, found {path!r}"
 
 
 _Row = tuple[str, Value, Test]

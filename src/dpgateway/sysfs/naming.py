@@ -87,7 +87,16 @@ def formed(
         if taken.isdisjoint(members) and not present.isdisjoint(members):
             groups.append(Formed(rule.id(members), tuple(members), len(members), proven=present.issuperset(members)))
             taken.update(members)
-    groups += _new([one for one in there if one not in taken], rule)
+
+    # new groups of the free members; the surplus stays free
+    free = [one for one in there if one not in taken]
+    new: Iterable[Sequence[GroupMember]]
+    if rule.size is not None:
+        whole = len(free) - len(free) % rule.size
+        new = (free[start : start + rule.size] for start in range(0, whole, rule.size))
+    else:
+        new = zip(*([one for one in free if one.kind == kind] for kind in rule.kinds), strict=False)
+    groups += [Formed(rule.id(members), tuple(members), len(members)) for members in new]
     taken = {member for one in groups for member in one.members}
 
     # an optional member joins the first group without one of its kind
@@ -111,18 +120,6 @@ def _again(held: Iterable[str], rule: Rule) -> Iterator[Sequence[GroupMember]]:
         if len(names) == len(kinds) and all(names):
             numbers = [names[:place].count(name) if rule.size is not None else 0 for place, name in enumerate(names)]
             yield [GroupMember(*one) for one in zip(kinds, names, numbers, strict=True)]
-
-
-def _new(free: Sequence[GroupMember], rule: Rule) -> Iterator[Formed]:
-    """New groups of free members; the surplus stays free."""
-    if rule.size is not None:
-        whole = len(free) - len(free) % rule.size
-        groups: Iterable[Sequence[GroupMember]] = (
-            free[start : start + rule.size] for start in range(0, whole, rule.size)
-        )
-    else:
-        groups = zip(*([one for one in free if one.kind == kind] for kind in rule.kinds), strict=False)
-    yield from (Formed(rule.id(members), tuple(members), len(members)) for members in groups)
 
 
 class Names:

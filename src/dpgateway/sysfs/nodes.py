@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,7 +87,10 @@ class DevTree(WatchedTree):
         except OutsideError as error:
             return NoNode(str(error))
         except (FileNotFoundError, NotADirectoryError):
-            return NoNode(self._absent(path))
+            text = f"no such device node: {shown}"
+            with suppress(OSError):  # it isn't a link
+                text += f" is a link to {str(self.at(path).readlink())!r}, which is absent"
+            return NoNode(text)
         except OSError as error:
             return NoNode(f"can't look at {shown}: {error.strerror}", unknown=True)
         found = _KINDS.get(stat.S_IFMT(status.st_mode), "file of another kind")
@@ -95,13 +99,6 @@ class DevTree(WatchedTree):
             hint = "; type: any takes both" if kind in _TYPES else ""
             return NoNode(f"expected a {' or '.join(allowed)} device at {shown}, found a {found}{hint}")
         return DevNode(kind, os.major(status.st_rdev), os.minor(status.st_rdev), real)
-
-    def _absent(self, path: str) -> str:
-        text = f"no such device node: {HOST_DEV}/{path}"
-        try:
-            return f"{text} is a link to {str(self.at(path).readlink())!r}, which is absent"
-        except OSError:
-            return text
 
 
 _KINDS = {

@@ -68,7 +68,15 @@ class Expression:
         try:
             self._parsed: Any = re2.compile(text, options)
         except (re2.error, UnicodeEncodeError) as error:
-            raise ExpressionError(_why(text, error)) from error
+            said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+            why = f"expected a regular expression that RE2 takes ({said})"
+            # RE2 doesn't say what to write in place of a construct that it lacks
+            if untaken := next((what for pattern, what in _UNTAKEN if pattern.search(text)), None):
+                why = (
+                    f"expected a regular expression without {untaken}, which no engine without backtracking can match "
+                    f"({said}): say it in several tests, such as regex and none_of"
+                )
+            raise ExpressionError(f"{why}, found {text!r}") from error
 
     @property
     def groups(self) -> int:
@@ -100,14 +108,3 @@ def expression(text: str) -> Expression:
 def _bytes(text: str) -> bytes:
     """The bytes to match. Bytes of a file name that aren't UTF-8 match no character of an expression."""
     return text.encode(errors="surrogateescape")
-
-
-def _why(text: str, error: Exception) -> str:
-    said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-    for pattern, what in _UNTAKEN:
-        if pattern.search(text):
-            return (
-                f"expected a regular expression without {what}, which no engine without backtracking can match "
-                f"({said}): say it in several tests, such as regex and none_of, found {text!r}"
-            )
-    return f"expected a regular expression that RE2 takes ({said}), found {text!r}"

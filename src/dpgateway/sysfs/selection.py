@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -36,15 +36,14 @@ class GroupOption:
     each: bool = field(default=False, metadata={"help": "a device needs an object of each of match's alternatives"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if self.by is None and self.size is None and not self.each:
-            yield "expected by, size or each, found none of them"
+            wrong.append("expected by, size or each, found none of them")
         if self.size is not None and self.size < 2:
-            yield f"size: expected 2 or more, found {self.size}"
+            wrong.append(f"size: expected 2 or more, found {self.size}")
         if self.size is not None and self.each:
-            yield "size: expected it without each, which has one of each kind"
+            wrong.append("size: expected it without each, which has one of each kind")
+        refuse(wrong)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ device. With ``news`` a look reads only the objects that those events touch, and
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Generic
 
@@ -145,10 +145,25 @@ class _OneLook(Generic[D]):
     def find(self) -> bool:
         """Takes the look. False if a device has to be made of an object that an earlier look read."""
         meant = self._meant()
-        parts = [part for thing, kinds in meant.values() for part in self._sighting(thing, kinds).parts]
-        self._group(parts)
+        memory, group = self._memory, self._selection.group
+        parts: list[Part] = []
+        for thing, kinds in meant.values():
+            seen = memory.seen.get(thing.path)
+            if seen is None or seen.kinds != kinds:
+                seen = self._see(thing, kinds)
+            if seen.left is not None:
+                self.left[thing] = seen.left
+            parts += seen.parts
+
+        # memory keeps equal parts identical, so comparing by identity suffices, and is fast for thousands
+        if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
+            if group is not None and group.by is None:
+                memory.names.held = self._held()
+            self._grouping.left = {}
+            memory.grouped = Grouped.of(parts, self._grouping.wholes(parts), self._grouping.left)
+        self.left |= memory.grouped.left
         known = self._list()
-        self._memory.settle(meant.keys(), known or frozenset(), self.look.trace.directories)
+        memory.settle(meant.keys(), known or frozenset(), self.look.trace.directories)
         return known is not None
 
     def _meant(self) -> Mapping[str, tuple[Object, tuple[int, ...]]]:
@@ -168,30 +183,15 @@ class _OneLook(Generic[D]):
                 meant[thing.path] = thing, same.setdefault(more, more)
         return meant
 
-    def _sighting(self, thing: Object, kinds: tuple[int, ...]) -> Sighting:
-        seen = self._memory.seen.get(thing.path)
-        if seen is None or seen.kinds != kinds:
-            notes: set[Asked] = set()
-            with self.look.trace.into(notes):
-                parts = tuple(self._grouping.parts(thing, kinds))
-            self._asked[thing.path] = tuple(notes) if parts else ()  # a tuple is a fifth of a set's size
-            trace = places(notes)
-            self._memory.care(thing.path, trace)
-            left = self._grouping.left.get(thing)
-            seen = self._memory.see(thing.path, Sighting(kinds, parts, left, () if parts else trace))
-        if seen.left is not None:
-            self.left[thing] = seen.left
-        return seen
-
-    def _group(self, parts: Sequence[Part]) -> None:
-        memory, group = self._memory, self._selection.group
-        # memory keeps equal parts identical, so comparing by identity suffices, and is fast for thousands
-        if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
-            if group is not None and group.by is None:
-                memory.names.held = self._held()
-            self._grouping.left = {}
-            memory.grouped = Grouped.of(parts, self._grouping.wholes(parts), self._grouping.left)
-        self.left |= memory.grouped.left
+    def _see(self, thing: Object, kinds: tuple[int, ...]) -> Sighting:
+        notes: set[Asked] = set()
+        with self.look.trace.into(notes):
+            parts = tuple(self._grouping.parts(thing, kinds))
+        self._asked[thing.path] = tuple(notes) if parts else ()  # a tuple is a fifth of a set's size
+        trace = places(notes)
+        self._memory.care(thing.path, trace)
+        left = self._grouping.left.get(thing)
+        return self._memory.see(thing.path, Sighting(kinds, parts, left, () if parts else trace))
 
     def _list(self) -> Set[str] | None:
         """Lists the devices, and returns the ids of those to keep; None if objects have to be read again."""
@@ -199,8 +199,11 @@ class _OneLook(Generic[D]):
         for whole in grouped.wholes:
             kept = kept_before.get(whole.id)
             if whole.id in grouped.claimed:
+                claimants = grouped.claimed[whole.id]
+                paths = " and ".join(sorted(f"/sys/{one.parts[0].found.thing.path}" for one in claimants))
+                why = f"the id is ambiguous: {paths} have it; set `id`, or match fewer"
                 try:
-                    self._list_absent(whole.id, _claimed(grouped.claimed[whole.id]))
+                    self._list_absent(whole.id, why)
                 except ValueError as error:
                     self._leave(whole, error)
                 continue
@@ -243,8 +246,3 @@ class _OneLook(Generic[D]):
         """Lists an Unhealthy device: absent, or with an id that several devices claim. It isn't kept."""
         if id_ not in self.devices:
             self.devices[id_] = self._make(FoundDevice(self.look, self._selection, Whole(id_, (), why)))
-
-
-def _claimed(claimants: Sequence[Whole]) -> str:
-    paths = " and ".join(sorted(f"/sys/{one.parts[0].found.thing.path}" for one in claimants))
-    return f"the id is ambiguous: {paths} have it; set `id`, or match fewer"

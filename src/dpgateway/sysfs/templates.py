@@ -74,8 +74,9 @@ class Template:
         parsed, rest = _parsed(text, inner=False)
         if rest:
             raise TemplateError(f"expected an opening brace before {rest!r}; a brace itself is written twice")
+        known = [*FIELDS, *(others or ())]
         for slot in parsed.fields:
-            _check(slot, [*FIELDS, *(others or ())])
+            _check(slot, known)
         return parsed
 
     def __str__(self) -> str:
@@ -108,9 +109,20 @@ class Template:
         """The text for an object, or the first field without a value. ``others``: the texts of the caller's fields."""
         filled = []
         for part in self.parts:
-            value = part if isinstance(part, str) else _value(look, found, part, others or {})
-            if isinstance(value, Unfilled):
-                return value
+            if isinstance(part, str):
+                filled.append(part)
+                continue
+            if others is not None and part.name in others:
+                filled.append(others[part.name])
+                continue
+            argument = part.argument.fill(look, found, others) if part.argument else ""
+            if isinstance(argument, Unfilled):
+                return argument
+            field = FIELDS[part.name]
+            at = found.ancestor if field.ancestor else found.thing
+            value = field.fill(look, at, argument)
+            if isinstance(value, NoValue):
+                return Unfilled(f"{part.name}:{argument}" if argument else part.name, value, at)
             filled.append(value)
         return "".join(filled)
 
@@ -119,20 +131,6 @@ class Template:
 def template(text: str, others: tuple[str, ...] = ()) -> Template:
     """A template, parsed once for all objects. ``others``: the names of the caller's fields."""
     return Template.parse(text, dict.fromkeys(others, ""))
-
-
-def _value(look: Look, found: Matched, slot: Placeholder, others: Mapping[str, str]) -> str | Unfilled:
-    if slot.name in others:
-        return others[slot.name]
-    argument = slot.argument.fill(look, found, others) if slot.argument else ""
-    if isinstance(argument, Unfilled):
-        return argument
-    field = FIELDS[slot.name]
-    at = found.ancestor if field.ancestor else found.thing
-    value = field.fill(look, at, argument)
-    if isinstance(value, NoValue):
-        return Unfilled(f"{slot.name}:{argument}" if argument else slot.name, value, at)
-    return value
 
 
 def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -41,24 +40,24 @@ class Test:
     or_absent: bool = field(default=False, metadata=_about("if it is absent, that is fine, too"))
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         asks = any(getattr(self, name) not in {None, ()} for name in self.__slots__ if name != "or_absent")
         if not asks:
-            yield "expected a test, found none"
+            wrong.append("expected a test, found none")
         elif self.present is not None and self.or_absent:
-            yield "or_absent: expected it without present, because together they say nothing"
+            wrong.append("or_absent: expected it without present, because together they say nothing")
         for text in self.glob:
             if text.startswith(("==", "!=")):
-                yield f"expected the value alone, or none_of for what udev's rules write as !=, found {text!r}"
+                expected = "expected the value alone, or none_of for what udev's rules write as !="
+                wrong.append(f"{expected}, found {text!r}")
         if self.regex is not None:
             try:
                 expression(self.regex)
             except ExpressionError as error:
-                yield f"regex: {error}"
+                wrong.append(f"regex: {error}")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
+            wrong.append(f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}")
+        refuse(wrong)
 
     def __str__(self) -> str:
         """The expectation, for error messages."""
@@ -75,32 +74,21 @@ class Test:
         return " and ".join(text for wanted, text in said if wanted) + (" or nothing" if self.or_absent else "")
 
     def passes(self, value: Value) -> bool:
+        in_any_range = self.at_least is None and self.at_most is None
         if isinstance(value, NoValue):
-            return self._passes_without(value)
+            if value.absent and self.or_absent:
+                return True
+            # a condition on the value fails without one; an unreadable value counts as present
+            if self.glob or self.exact or self.none_of or self.regex is not None or not in_any_range:
+                return False
+            return self.present is not value.absent
+        number = None if in_any_range else as_number(value)
         return (
             self.present is not False
             and (not self.glob or any(map(partial(value_matches, value), self.glob)))
             and (not self.exact or value in self.exact)
             and (not self.none_of or not any(map(partial(value_matches, value), self.none_of)))
             and (self.regex is None or expression(self.regex).fullmatch(value))
-            and self._in_range(value)
-        )
-
-    def _passes_without(self, value: NoValue) -> bool:
-        if value.absent and self.or_absent:
-            return True
-        # a condition on the value fails without one; an unreadable value counts as present
-        others = self.glob or self.exact or self.none_of
-        if others or not (self.regex is None and self.at_least is None and self.at_most is None):
-            return False
-        return self.present is not value.absent
-
-    def _in_range(self, value: str) -> bool:
-        if self.at_least is None and self.at_most is None:
-            return True
-        number = as_number(value)
-        return (
-            number is not None
-            and (self.at_least is None or number >= self.at_least)
-            and (self.at_most is None or number <= self.at_most)
+            and (self.at_least is None or (number is not None and number >= self.at_least))
+            and (self.at_most is None or (number is not None and number <= self.at_most))
         )

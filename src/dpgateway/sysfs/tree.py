@@ -77,16 +77,12 @@ class Tree:
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if target.startswith("/"):
-                here, target = "", self._within(inner, target)
+                if not target.startswith(f"{self.host}/"):
+                    raise OutsideError(f"{self.host}/{inner} leads outside {self.host}, to {target!r}")
+                here, target = "", target.removeprefix(f"{self.host}/")
             todo.extend(target.split("/")[::-1])
         self.note(here)
         return here
-
-    def _within(self, link: str, target: str) -> str:
-        """The absolute target of the link, relative to the tree. Raises OutsideError."""
-        if not target.startswith(f"{self.host}/"):
-            raise OutsideError(f"{self.host}/{link} leads outside {self.host}, to {target!r}")
-        return target.removeprefix(f"{self.host}/")
 
     def _target(self, directory: str, name: str, path: str) -> str | None:
         """The target of ``path``, which is ``name`` in ``directory``; None if it isn't a link. Raises OSError."""
