@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,26 +36,25 @@ class SimulatedOptions:
     )
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
+        wrong: list[str] = []
+        if self.count < 0:
+            wrong.append(f"count: expected 0 or more, found {self.count}")
+        if "" in self.ids or len(set(self.ids)) < len(self.ids):
+            wrong.append(f"ids: expected texts that differ, found {', '.join(map(repr, self.ids))}")
+        if self.cdi_kind and not _CDI_KIND.fullmatch(self.cdi_kind):
+            wrong.append(f"cdi_kind: expected vendor.example/class, found {self.cdi_kind!r}")
+        if min(self.numa, default=0) < 0:
+            wrong.append(f"numa: expected no node below 0, found {min(self.numa)}")
+        if self.control_file and not self.control_file.is_absolute():
+            wrong.append(f"control_file: expected an absolute path, found {str(self.control_file)!r}")
+        if not self.prepare and any(fault.call == "prepare" for fault in self.faults):
+            wrong.append("faults: 'call: prepare' needs 'prepare: true', because nothing is prepared without it")
+        refuse(wrong)
 
     @property
     def number(self) -> int:
         """The number of devices without faults, which may make some absent or add extra ones."""
         return len(self.ids) or self.count
-
-    def _problems(self) -> Iterator[str]:
-        if self.count < 0:
-            yield f"count: expected 0 or more, found {self.count}"
-        if "" in self.ids or len(set(self.ids)) < len(self.ids):
-            yield f"ids: expected texts that differ, found {', '.join(map(repr, self.ids))}"
-        if self.cdi_kind and not _CDI_KIND.fullmatch(self.cdi_kind):
-            yield f"cdi_kind: expected vendor.example/class, found {self.cdi_kind!r}"
-        if min(self.numa, default=0) < 0:
-            yield f"numa: expected no node below 0, found {min(self.numa)}"
-        if self.control_file and not self.control_file.is_absolute():
-            yield f"control_file: expected an absolute path, found {str(self.control_file)!r}"
-        if not self.prepare and any(fault.call == "prepare" for fault in self.faults):
-            yield "faults: 'call: prepare' needs 'prepare: true', because nothing is prepared without it"
 
 
 class SimulatedDriver:

@@ -34,25 +34,24 @@ class Fault:
     busy: bool = field(default=False, metadata={"help": "the call answers that trying again later helps"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         on_devices = sum(map(bool, (self.unhealthy, self.absent, self.extra)))
         on_call = bool(self.delay or self.hang or self.error or self.busy)
         if on_devices + on_call != 1:
-            yield "a fault is one of unhealthy, absent, extra; or, of a call, any of delay, hang, error, busy"
+            wrong.append("a fault is one of unhealthy, absent, extra; or, of a call, any of delay, hang, error, busy")
         elif on_call != bool(self.call):
-            yield f"call: expected one with delay, hang, error and busy only, found {self.call!r}"
+            wrong.append(f"call: expected one with delay, hang, error and busy only, found {self.call!r}")
         if (self.indexes or self.devices) and (self.call == "list" or self.extra):
             which = "indexes" if self.indexes else "devices"
-            yield f"{which}: no meaning with 'call: list' nor with 'extra'"
+            wrong.append(f"{which}: no meaning with 'call: list' nor with 'extra'")
         least = {"after": self.after / _SECOND, "delay": self.delay / _SECOND, "extra": self.extra}
         numbers = least | {"indexes": min(self.indexes, default=0)}
-        yield from (f"{name}: expected nothing below 0, found {one:g}" for name, one in numbers.items() if one < 0)
+        wrong += [f"{name}: expected nothing below 0, found {one:g}" for name, one in numbers.items() if one < 0]
         if self.lasts is not None and self.lasts <= _ZERO:
-            yield f"lasts: expected more than 0s, found {self.lasts / _SECOND:g}s"
+            wrong.append(f"lasts: expected more than 0s, found {self.lasts / _SECOND:g}s")
         if self.every is not None and not (self.lasts and self.lasts < self.every):
-            yield "every: expected 'lasts' too, shorter than 'every'"
+            wrong.append("every: expected 'lasts' too, shorter than 'every'")
+        refuse(wrong)
 
     def concerns(self, device_id: str) -> bool:
         """Whether the fault affects a device. The driver has replaced ``indexes`` by ids, which only it knows."""
