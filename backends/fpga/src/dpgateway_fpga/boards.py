@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,20 +32,27 @@ class Board:
     port: int = field(default=0, metadata={"help": "with dfl: which port of the board"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if not _BOARD_ID.fullmatch(self.id):
-            yield f"id: expected at most 63 letters, digits and any of ._:- after the first, found {self.id!r}"
+            expected = "expected at most 63 letters, digits and any of ._:- after the first"
+            wrong.append(f"id: {expected}, found {self.id!r}")
         else:
-            yield from _wrong("id", lambda: Device(self.id))
+            try:
+                Device(self.id)
+            except ValueError as error:
+                wrong.append(f"id: {error}")
         if self.numa is not None and self.numa < 0:
-            yield f"numa: expected 0 or more, found {self.numa}"
+            wrong.append(f"numa: expected 0 or more, found {self.numa}")
         if self.address is not None and (not self.address or "/" in self.address):
-            yield f"address: expected a name on a bus, without a slash, found {self.address!r}"
+            wrong.append(f"address: expected a name on a bus, without a slash, found {self.address!r}")
         if self.port < 0:
-            yield f"port: expected 0 or more, found {self.port}"
-        yield from _wrong("nodes", lambda: [DeviceNode(node) for node in self.nodes])
+            wrong.append(f"port: expected 0 or more, found {self.port}")
+        try:
+            for node in self.nodes:
+                DeviceNode(node)
+        except ValueError as error:
+            wrong.append(f"nodes: {error}")
+        refuse(wrong)
 
     @property
     def place(self) -> str:
@@ -110,25 +116,17 @@ class Bitstream:
     max_mib: int = field(default=256, metadata={"help": "a larger file is refused, because it is read into memory"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if not self.path.is_absolute():
-            yield f"path: expected an absolute path, found {str(self.path)!r}"
+            wrong.append(f"path: expected an absolute path, found {str(self.path)!r}")
         if not self.id:
-            yield "id: expected a non-empty string"
+            wrong.append("id: expected a non-empty string")
         if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
-            yield f"sha256: expected 64 lower-case hexadecimal digits, found {self.sha256!r}"
+            wrong.append(f"sha256: expected 64 lower-case hexadecimal digits, found {self.sha256!r}")
         if self.max_mib < 1:
-            yield f"max_mib: expected 1 or more, found {self.max_mib}"
+            wrong.append(f"max_mib: expected 1 or more, found {self.max_mib}")
+        refuse(wrong)
 
     @property
     def max_bytes(self) -> int:
         return self.max_mib * _MIB
-
-
-def _wrong(key: str, make: Callable[[], object]) -> Iterator[str]:
-    try:
-        make()
-    except ValueError as error:
-        yield f"{key}: {error}"

@@ -57,7 +57,16 @@ def list_(settings: Settings, control_socket: Path, output: str) -> None:
     if output == "json":
         packages.print_json({"boards": rows, "holders_unknown": unknown})
         return
-    packages.print_table(COLUMNS, [_cells(row) for row in rows], spare=("verifies", "programmed", "holder"))
+    cells = []
+    for row in rows:
+        entry, holders = row["programmed"], row["holders"]
+        image, at = "-", "-"
+        if isinstance(entry, dict):
+            image = entry["bitstream"] if entry["state"] == "loaded" else f"{entry['state']} {entry['bitstream']}"
+            at = datetime.fromtimestamp(entry["since"], UTC).isoformat().replace("+00:00", "Z")
+        holder = "; ".join(holders) or "-" if isinstance(holders, list) else "?"
+        cells.append((row["board"], row["state"], image, at, holder, row["fault"] or "-", row["verifies"]))
+    packages.print_table(COLUMNS, [tuple(map(str, row)) for row in cells], spare=("verifies", "programmed", "holder"))
     if unknown:
         click.echo(f"the holders aren't known: {unknown}", err=True)
     if not rows:
@@ -225,13 +234,3 @@ def _row(known: Known, held: Mapping[str, Sequence[str]] | None) -> dict[str, ob
         "programmed": None if entry is None else asdict(entry),
         "holders": None if held is None else _holders(known, held),
     }
-
-
-def _cells(row: Mapping[str, object]) -> tuple[str, ...]:
-    entry, holders = row["programmed"], row["holders"]
-    image, at = "-", "-"
-    if isinstance(entry, dict):
-        image = entry["bitstream"] if entry["state"] == "loaded" else f"{entry['state']} {entry['bitstream']}"
-        at = datetime.fromtimestamp(entry["since"], UTC).isoformat().replace("+00:00", "Z")
-    holder = "; ".join(holders) or "-" if isinstance(holders, list) else "?"
-    return (str(row["board"]), str(row["state"]), image, at, holder, str(row["fault"] or "-"), str(row["verifies"]))

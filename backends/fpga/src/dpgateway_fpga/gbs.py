@@ -41,7 +41,14 @@ def parse(content: bytes) -> Gbs:
         raise DriverError(f"expected 1 to {_LONGEST} bytes of metadata in the GBS file, found {length} bytes")
     if len(content) <= start + length:
         raise DriverError(f"expected an image after {length} bytes of metadata in the GBS file, found the end")
-    afu = _metadata(content[start : start + length])
+    text = content[start : start + length]
+    try:
+        afu = json.loads(text.rstrip(b"\0"))["afu-image"]  # OPAE reads it as a C string, which may end with a NUL
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        found = f"{text[:80]!r}: {error!r}"
+        raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {found}") from error
+    if not isinstance(afu, dict):
+        raise DriverError("the GBS file's metadata: expected a mapping as afu-image")
     clusters = afu.get("accelerator-clusters")
     if not isinstance(clusters, list) or len(clusters) != 1 or not isinstance(clusters[0], dict):
         raise DriverError("the GBS file's metadata: expected one accelerator in accelerator-clusters")
@@ -52,17 +59,6 @@ def parse(content: bytes) -> Gbs:
         )
     image = memoryview(content)[start + length :]
     return Gbs(_id(afu, "interface-uuid"), _id(clusters[0], "accelerator-type-uuid"), image)
-
-
-def _metadata(text: bytes) -> Mapping[str, Any]:
-    try:
-        afu = json.loads(text.rstrip(b"\0"))["afu-image"]  # OPAE reads it as a C string, which may end with a NUL
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        found = f"{text[:80]!r}: {error!r}"
-        raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {found}") from error
-    if not isinstance(afu, dict):
-        raise DriverError("the GBS file's metadata: expected a mapping as afu-image")
-    return afu
 
 
 def _id(mapping: Mapping[str, Any], key: str) -> str:

@@ -78,25 +78,41 @@ class FpgaOptions:
     )
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
+        wrong = list(self._wrong_functions())
+
+        # one error is enough: two entries for one board often share its nodes, too
+        for what, names in (
+            ("id", [board.id for board in self.boards]),
+            ("place", [board.key for board in self.boards]),
+            ("node", [node for board in self.boards for node in board.nodes]),
+        ):
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                wrong.append(f"boards: expected each {what} once, found {', '.join(twice)} twice")
+                break
+
+        # the keys that depend on the programmer
+        if self.discover and self.programmer not in DISCOVERS:
+            found = f"found {self.programmer}"
+            wrong.append(f"discover: expected it with the programmer {' or '.join(DISCOVERS)}, {found}")
+        if self.programmer == "command" and not self.command.tool.argv:
+            wrong.append("command: expected preset, or argv, because the programmer is command")
+        if self.programmer == "overlay" and self.overlay.file is None:
+            wrong.append("overlay: expected file, because the programmer is overlay")
+
+        if not timedelta() < self.retry_first <= self.retry_limit:
+            wrong.append("retry_first: expected more than 0s, and no more than retry_limit")
+        for key, duration in (("wait", self.wait), ("patience", self.patience)):
+            if duration <= timedelta():
+                wrong.append(f"{key}: expected more than 0s, found {duration.total_seconds():g}s")
+        for key, path in (("sysfs", self.sysfs), ("dev", self.dev), ("state_dir", str(self.state_dir))):
+            if not path.startswith("/"):
+                wrong.append(f"{key}: expected an absolute path, found {path!r}")
+        refuse(wrong)
 
     @property
     def chosen(self) -> Bitstream:
         """The bitstream that is programmed: another one for each claim that chooses a function."""
         return next((one for one in self.functions if one.id == self.function), self.bitstream)
-
-    def _problems(self) -> Iterator[str]:
-        yield from self._wrong_functions()
-        yield from self._wrong_boards()
-        yield from self._wrong_programmer()
-        if not timedelta() < self.retry_first <= self.retry_limit:
-            yield "retry_first: expected more than 0s, and no more than retry_limit"
-        for key, duration in (("wait", self.wait), ("patience", self.patience)):
-            if duration <= timedelta():
-                yield f"{key}: expected more than 0s, found {duration.total_seconds():g}s"
-        for key, path in (("sysfs", self.sysfs), ("dev", self.dev), ("state_dir", str(self.state_dir))):
-            if not path.startswith("/"):
-                yield f"{key}: expected an absolute path, found {path!r}"
 
     def _wrong_functions(self) -> Iterator[str]:
         ids = [one.id for one in (self.bitstream, *self.functions)]
@@ -109,24 +125,6 @@ class FpgaOptions:
         suffix = self.bitstream.path.suffix
         if self.programmer == "command" and any(one.path.suffix != suffix for one in self.functions):
             yield f"functions: expected files with the suffix {suffix!r} of bitstream, because tools look at it"
-
-    def _wrong_programmer(self) -> Iterator[str]:
-        if self.discover and self.programmer not in DISCOVERS:
-            yield f"discover: expected it with the programmer {' or '.join(DISCOVERS)}, found {self.programmer}"
-        if self.programmer == "command" and not self.command.tool.argv:
-            yield "command: expected preset, or argv, because the programmer is command"
-        if self.programmer == "overlay" and self.overlay.file is None:
-            yield "overlay: expected file, because the programmer is overlay"
-
-    def _wrong_boards(self) -> Iterator[str]:
-        for what, names in (
-            ("id", [board.id for board in self.boards]),
-            ("place", [board.key for board in self.boards]),
-            ("node", [node for board in self.boards for node in board.nodes]),
-        ):
-            if twice := [name for name, count in Counter(names).items() if count > 1]:
-                yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
-                return
 
     @property
     def roots(self) -> Roots:

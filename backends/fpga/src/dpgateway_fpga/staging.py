@@ -35,8 +35,12 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     before = _identity(file)
     try:
         yield file
-        if _identity(file) not in {before, ()} and not _has(file, content):
-            raise DriverError(f"{file} was changed while it was loaded, so the board's image isn't known")
+        if _identity(file) not in {before, ()}:
+            found = None
+            with suppress(DriverError, OSError):  # a link, a pipe, a longer file
+                found = read_file(file, len(content))
+            if found != content:
+                raise DriverError(f"{file} was changed while it was loaded, so the board's image isn't known")
     finally:
         with suppress(OSError):  # it was removed, or the disk is read-only by now
             file.unlink()
@@ -49,10 +53,3 @@ def _identity(file: Path) -> tuple[int, ...]:
     except FileNotFoundError:
         return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _has(file: Path, content: bytes) -> bool:
-    try:
-        return read_file(file, len(content)) == content
-    except (DriverError, OSError):  # a link, a pipe, a longer file
-        return False

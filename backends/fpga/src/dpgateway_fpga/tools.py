@@ -59,7 +59,28 @@ class Command:
     )
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
+        wrong: list[str] = []
+        if self.preset is not None:
+            wrong += [f"{key}: expected it without a preset" for key in ("argv", "read") if getattr(self, key)]
+        elif self.arguments:
+            wrong.append("arguments: expected it with a preset; without one write all of them into argv")
+        if bool(self.read) != bool(self.expect):
+            wrong.append("expect: expected it together with read, because the printed image is compared with it")
+        if not self.files.is_absolute():
+            wrong.append(f"files: expected an absolute path, found {str(self.files)!r}")
+        try:
+            if (groups := expression(self.pattern).groups) != 1:
+                wrong.append(f"pattern: expected one group, found {groups}")
+        except ExpressionError as error:
+            wrong.append(f"pattern: {error}")
+        for key, texts, known in (
+            ("arguments", self.arguments, frozenset(PLACEHOLDERS)),
+            ("argv", self.argv, frozenset(PLACEHOLDERS)),
+            ("read", self.read, PLACEHOLDERS.keys() - _OF_IMAGES),
+            ("expect", [self.expect], PLACEHOLDERS.keys() - {"file"}),
+        ):
+            wrong += _wrong_placeholders(key, texts, known)
+        refuse(wrong)
 
     @property
     def tool(self) -> Command:
@@ -68,28 +89,6 @@ class Command:
             return self
         known = PRESETS[self.preset]
         return replace(known, argv=(known.argv[0], *self.arguments, *known.argv[1:]))
-
-    def _problems(self) -> Iterator[str]:
-        if self.preset is not None:
-            yield from (f"{key}: expected it without a preset" for key in ("argv", "read") if getattr(self, key))
-        elif self.arguments:
-            yield "arguments: expected it with a preset; without one write all of them into argv"
-        if bool(self.read) != bool(self.expect):
-            yield "expect: expected it together with read, because the printed image is compared with it"
-        if not self.files.is_absolute():
-            yield f"files: expected an absolute path, found {str(self.files)!r}"
-        try:
-            if (groups := expression(self.pattern).groups) != 1:
-                yield f"pattern: expected one group, found {groups}"
-        except ExpressionError as error:
-            yield f"pattern: {error}"
-        for key, texts, known in (
-            ("arguments", self.arguments, frozenset(PLACEHOLDERS)),
-            ("argv", self.argv, frozenset(PLACEHOLDERS)),
-            ("read", self.read, PLACEHOLDERS.keys() - _OF_IMAGES),
-            ("expect", [self.expect], PLACEHOLDERS.keys() - {"file"}),
-        ):
-            yield from _wrong_placeholders(key, texts, known)
 
 
 def _wrong_placeholders(key: str, texts: Sequence[str], known: frozenset[str] | set[str]) -> Iterator[str]:

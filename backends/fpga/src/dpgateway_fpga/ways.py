@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -32,15 +31,14 @@ class Simulated:
     fail_first: int = field(default=0, metadata={"help": "this many attempts fail, on each board, before one succeeds"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if not self.state_dir.is_absolute():
-            yield f"state_dir: expected an absolute path, found {str(self.state_dir)!r}"
+            wrong.append(f"state_dir: expected an absolute path, found {str(self.state_dir)!r}")
         if self.duration < timedelta():
-            yield f"duration: expected 0s or more, found {self.duration.total_seconds():g}s"
+            wrong.append(f"duration: expected 0s or more, found {self.duration.total_seconds():g}s")
         if self.fail_first < 0:
-            yield f"fail_first: expected 0 or more, found {self.fail_first}"
+            wrong.append(f"fail_first: expected 0 or more, found {self.fail_first}")
+        refuse(wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +52,12 @@ class FpgaManager:
     )
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if self.flags < 0:
-            yield f"flags: expected 0 or more, found {self.flags}"
+            wrong.append(f"flags: expected 0 or more, found {self.flags}")
         if not self.firmware.is_absolute():
-            yield f"firmware: expected an absolute path, found {str(self.firmware)!r}"
+            wrong.append(f"firmware: expected an absolute path, found {str(self.firmware)!r}")
+        refuse(wrong)
 
 
 @dataclass(frozen=True, slots=True)

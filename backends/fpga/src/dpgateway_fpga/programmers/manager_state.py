@@ -17,7 +17,6 @@ from collections.abc import Collection, Sequence
 
 from dpgateway import DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, NoValue, Object, Roots
-from dpgateway_fpga import places
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Progress
@@ -46,15 +45,6 @@ def reading(look: Look, manager: Object) -> BoardState:
     wrong = state.endswith(" error") and state != UNFOUND
     fault = f"state: {state}; status: {errors}" if errors else f"state: {state}" if wrong else None
     return BoardState(state, operating=state == OPERATING, fault=fault)
-
-
-def read(roots: Roots, board: Board) -> BoardState:
-    """The state of a board's manager; a board without one is absent."""
-    look = Look(roots)
-    try:
-        return reading(look, places.manager(look, board))
-    except (DriverError, OSError) as error:
-        return unplaced(error)
 
 
 def unplaced(error: DriverError | OSError) -> BoardState:

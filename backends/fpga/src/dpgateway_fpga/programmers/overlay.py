@@ -18,7 +18,7 @@ from dpgateway_fpga.bitstream import Image, read_image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
-from dpgateway_fpga.programmers.manager_state import Watched, read
+from dpgateway_fpga.programmers.manager_state import Watched, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
@@ -44,12 +44,24 @@ class OverlayProgrammer:
         return image.sha256
 
     def read(self, board: Board) -> BoardState:
-        found, here = read(self._roots, board), self._place(board.key)
+        look, here = Look(self._roots), self._place(board.key)
+        try:
+            found = reading(look, places.manager(look, board))
+        except (DriverError, OSError) as error:
+            found = unplaced(error)
         try:
             status, path = (read_file(here / name, LONGEST).strip() for name in ("status", "path"))
         except (DriverError, OSError):
             status = path = b""
-        if found.operating and not (status == b"applied" and self._is_ours(path)):
+
+        # an applied overlay is ours if it was made of the file as it is now; of a refused file nobody knows
+        ours = found.operating and status == b"applied"
+        if ours:
+            try:
+                ours = path.startswith(f"{DIRECTORY}/{self._file().sha256}-".encode())
+            except DriverError:
+                ours = bool(path)
+        if found.operating and not ours:
             found = replace(found, state=f"{found.state} without its overlay", operating=False)
         return replace(found, fault=self._processes.left(board) or found.fault or self._lacking())
 
@@ -88,13 +100,6 @@ class OverlayProgrammer:
         if self._options.file is None:
             raise DriverError("expected overlay.file among the options")
         return read_image(self._options.file)
-
-    def _is_ours(self, path: bytes) -> bool:
-        """Whether an applied overlay was made of the configured file as it is now; of a refused one nobody knows."""
-        try:
-            return path.startswith(f"{DIRECTORY}/{self._file().sha256}-".encode())
-        except DriverError:
-            return bool(path)
 
     def _lacking(self) -> str | None:
         """Why no overlay can be applied on this kernel; None if overlays work."""
