@@ -97,8 +97,10 @@ def akri(source: Source) -> Imported:
         not_kept += lost
         if matches:
             warnings = (_ONE_OF_ENV,) if any(len(rule) > 1 for rule in rules) else ()
+            more: dict[str, Any] = {"shares": min(one.capacity, MOST_SHARES)} if one.capacity > 1 else {}
+            more |= {"env": dict(one.brokerProperties)} if one.brokerProperties else {}
             options = _options(one, matches)
-            resources.append(ImportedResource(name, written.place, DRIVER, options, _more(one), warnings))
+            resources.append(ImportedResource(name, written.place, DRIVER, options, more, warnings))
     return Imported(tuple(resources), tuple(not_kept))
 
 
@@ -170,11 +172,6 @@ def _options(one: AkriConfiguration, matches: list[dict[str, Any]]) -> dict[str,
         options["id"] = "{env:DEVNAME}"  # Akri's own, a path in sysfs, ends with the kernel's name, too
         options["env"] = {"UDEV_DEVNODE": "{devnode}"}
     return options
-
-
-def _more(one: AkriConfiguration) -> dict[str, Any]:
-    env: dict[str, Any] = {"env": dict(one.brokerProperties)} if one.brokerProperties else {}
-    return {"shares": min(one.capacity, MOST_SHARES)} | env if one.capacity > 1 else env
 
 
 def _of_ancestor(match: Mapping[str, Any]) -> bool:

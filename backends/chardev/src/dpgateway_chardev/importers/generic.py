@@ -183,7 +183,9 @@ class ResourceOfGroups:
                 self._lose(self._at("groups", number), f"the group of {path.path}", why)
                 del self._groups[number]
         alike = [group.paths[0] for group in self._groups.values()]
-        paths = list(dict.fromkeys(_glob(path.path.strip()) for path in alike))
+        # Go's fs.Glob negates with [^...] and has no **
+        globs = [(path, path.replace("[^", "[!")) for path in (one.path.strip() for one in alike)]
+        paths = list(dict.fromkeys(re.sub(r"\*+", "*", glob) if is_glob(path) else path for path, glob in globs))
         options: dict[str, Any] = {"paths": paths, "permissions": first.permissions or "mrw"} | self._type_of(alike)
         if inside := first.mountPath.strip():
             options["container_path"] = f"{inside}{{name}}" if inside.endswith("/") else inside
@@ -198,10 +200,3 @@ class ResourceOfGroups:
 
 def _why_no_directory(path: Path) -> str:
     return why_no_directory(path.path)
-
-
-def _glob(path: str) -> str:
-    """Converts a pattern of Go's fs.Glob, which negates with ``[^...]`` and has no ``**``."""
-    if not is_glob(path):
-        return path
-    return re.sub(r"\*+", "*", path.replace("[^", "[!"))

@@ -118,7 +118,12 @@ def configured(source: Source) -> GenericFile:
     everywhere = None
     for words in source.commands():
         pairs = list(flags(words))
-        devices = [one for name, value in pairs if name == "device" for one in _of_flag(source, value)]
+        devices: list[Written] = []
+        for value in [value for name, value in pairs if name == "device"]:
+            try:
+                devices += [_digits(one) for one in source.inner(value)]
+            except InvalidConfiguration as error:
+                devices.append(Written(None, value.place, problems=tuple(error.problems)))
         named = [Domain(str(value.value)) for name, value in pairs if name == "domain"]
         flagged += devices
         told |= {_where(one): named[-1] for one in devices if named}
@@ -138,13 +143,6 @@ def configured(source: Source) -> GenericFile:
     default = everywhere or _default(source)
     found = tuple((one, device, told.get(_where(one), default)) for one, device in read.read)
     return GenericFile(found, (*read.not_kept, *outweighed))
-
-
-def _of_flag(source: Source, value: Written) -> list[Written]:
-    try:
-        return [_digits(one) for one in source.inner(value)]
-    except InvalidConfiguration as error:
-        return [Written(None, value.place, problems=tuple(error.problems))]
 
 
 def _of_files(source: Source) -> Iterator[tuple[Written, Domain | None]]:
@@ -184,8 +182,11 @@ def _of_environment(source: Source) -> Domain | None:
 
 def _default(source: Source) -> Domain:
     """The default domain of the chart, or of the image's version."""
-    if any(map(_is_chart, source.everywhere(_CHARTS))):
-        return Domain(_OLD_DOMAIN)
+    # Flux, Argo CD, Kustomizations, Helmfile and a helm command name the chart of gabe565 in different ways
+    for one in source.everywhere(_CHARTS):
+        of_plugin = text(one.below("chart") or one.below("name")) == _IMAGE
+        if f"{_CHARTS}/{_IMAGE}" in text(one) or (of_plugin and any(_CHARTS in text(part) for part in one.parts())):
+            return Domain(_OLD_DOMAIN)
     if written := _WRITTEN.search(source.text):
         return Domain(written[1])
     for one in source.everywhere("image"):
@@ -197,13 +198,6 @@ def _default(source: Source) -> Domain:
         if name.endswith(_IMAGE) and (version := re.match(r"v?(\d+)\.(\d+)\.(\d+)", tag)):
             return Domain(_DOMAIN if tuple(map(int, version.groups())) >= _CHANGED else _OLD_DOMAIN)
     return Domain(_DOMAIN, (_UNKNOWN_VERSION,))
-
-
-def _is_chart(one: Written) -> bool:
-    """Whether it names the chart of gabe565, as Flux, Argo CD, Kustomizations, Helmfile or a helm command do."""
-    named = f"{_CHARTS}/{_IMAGE}" in text(one)
-    of_plugin = text(one.below("chart") or one.below("name")) == _IMAGE
-    return named or (of_plugin and any(_CHARTS in text(part) for part in one.parts()))
 
 
 def _digits(written: Written) -> Written:

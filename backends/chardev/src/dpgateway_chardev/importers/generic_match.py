@@ -40,11 +40,12 @@ def directories(group: DevicePaths, found: Sequence[bool]) -> dict[str, Any]:
     """Options for one device with all nodes in the directories of a group, and its other nodes; ``found``: which of its
     paths are directories. Its id is all of its paths.
     """
-    matches, nodes, more = list[Any](), list[Any](), list[Any]()
+    matches, nodes, mounts, rest = list[Any](), list[Any](), list[Any](), list[Any]()
     for path, is_directory in zip(group.paths, found, strict=True):
         where = path.path.strip().rstrip("/")
         if not is_directory:
-            more.append(_given(path, _literal(where), _literal(_inside(path))))
+            given = _given(path, _literal(where), _literal(_inside(path)))
+            (mounts if path.type == "Mount" else rest).append(given)
             continue
         subsystem = DIRECTORIES.get(directory_of(where), "*")
         inside = path.mountPath.strip()
@@ -52,8 +53,6 @@ def directories(group: DevicePaths, found: Sequence[bool]) -> dict[str, Any]:
         node: dict[str, Any] = {"host_path": "{devnode}"} | ({"container_path": f"{inside}/{{name}}"} if inside else {})
         nodes.append(node | {"permissions": path.permissions or "mrw"})
         matches.append({"subsystem": subsystem, "env": {"DEVNAME": f"{where.removeprefix('/dev/')}/*"}})
-    mounts = [one for one, path in zip(more, _others(group, found), strict=True) if path.type == "Mount"]
-    rest = [one for one, path in zip(more, _others(group, found), strict=True) if path.type != "Mount"]
     name = "".join(path.path.strip().rstrip("/") for path in group.paths).removeprefix("/dev/")
     options: dict[str, Any] = {"match": matches[0] if len(matches) == 1 else matches, "group": _literal(name)}
     if nodes == [{"host_path": "{devnode}", "permissions": "mrw"}] * len(nodes) and not rest:
@@ -63,10 +62,6 @@ def directories(group: DevicePaths, found: Sequence[bool]) -> dict[str, Any]:
     else:
         options["match"] = [match | {"nodes": [node, *rest]} for match, node in zip(matches, nodes, strict=True)]
     return options | ({"mounts": mounts} if mounts else {})
-
-
-def _others(group: DevicePaths, found: Sequence[bool]) -> list[Path]:
-    return [path for path, is_directory in zip(group.paths, found, strict=True) if not is_directory]
 
 
 def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
@@ -106,8 +101,11 @@ def apart(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     """
     if any(is_glob(one.path) or one.type == "Mount" for group in groups for one in group.paths):
         return None
-    anchors = [_anchor(group) for group in groups]
-    found = [path for path in anchors if path]
+    found: list[str] = []
+    for group in groups:
+        named = [one.path.strip() for one in group.paths if _by_name(one)]
+        links = [path for one in group.paths if not one.optional and of_link(path := one.path.strip())]
+        found += (named or links)[:1]
     if len(set(found)) < len(groups):
         return None
     nodes = [
@@ -123,12 +121,6 @@ def apart(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
         "match": [match | {"nodes": given} for match, given in zip(matches, nodes, strict=True)],
         "id": "{env:DEVNAME}",
     }
-
-
-def _anchor(group: DevicePaths) -> str:
-    nodes = (one.path.strip() for one in group.paths if _by_name(one))
-    links = (path for one in group.paths if not one.optional and of_link(path := one.path.strip()))
-    return next(nodes, "") or next(links, "")
 
 
 def of_link(path: str) -> dict[str, Any] | None:
@@ -165,8 +157,12 @@ def beside(group: DevicePaths) -> dict[str, Any] | None:
         return None
     nodes, name = list[Any](), ""
     for one in group.paths:
-        host = _host(one) if one is patterns[0] else _literal(one.path.strip())
-        name += _name(one) if one is patterns[0] else host
+        path = one.path.strip()
+        host = _host(one) if one is patterns[0] else _literal(path)
+        if one is not patterns[0]:
+            name += host
+        else:
+            name += "/dev/{env:DEVNAME}" if of_link(path) is None else f"/dev/{{regex:{_symlink(path)}#/dev/(.*)}}"
         nodes.append(_given(one, host, _inside_of_match(one) if one.mountPath.strip() else host))
     return {
         "match": _matched(patterns[0]),
@@ -214,11 +210,6 @@ def _host(one: Path) -> str:
     if of_link(path) is None:
         return "{devnode}"
     return _symlink(path) if is_glob(path) else _literal(path)
-
-
-def _name(one: Path) -> str:
-    path = one.path.strip()
-    return "/dev/{env:DEVNAME}" if of_link(path) is None else f"/dev/{{regex:{_symlink(path)}#/dev/(.*)}}"
 
 
 def _symlink(pattern: str) -> str:

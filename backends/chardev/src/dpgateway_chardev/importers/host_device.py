@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, Written, in_any_case
+from dpgateway.importing import Entries, Imported, ImportedResource, NotKept, Source, in_any_case
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, TOO_MANY
 from dpgateway_chardev.importers.generic import ResourceOfGroups
@@ -51,26 +51,24 @@ def k8s_host_device_plugin(source: Source) -> Imported:
     found = Entries.of(mappings, HostDevices, source.nothing(_EXPECTED))
     resources, not_kept = list[ImportedResource](), list(found.not_kept)
     for written, one in found.read:
-        resource, lost = _converted(written, one, source)
-        resources += [resource] if resource is not None else []
+        name, at = one.resourceName.strip(), written.at("hostDevices")
+        if patterns := [node.hostPath for node in one.hostDevices if is_glob(node.hostPath)]:
+            not_kept.append(NotKept(at, f"the devices of {patterns[0]}", _PATTERN, name))
+            continue
+        whole = {node.hostPath for node in one.hostDevices if is_directory(node.hostPath, source.dev)}
+        lost = [NotKept(at, f"the directory {path}", _DIRECTORY, name) for path in sorted(whole)]
+        nodes = [node for node in one.hostDevices if node.hostPath not in whole]
+        paths = tuple([Path(node.hostPath, node.containerPath, node.permission) for node in nodes])
+        group = ResourceOfGroups(written, name, [DevicePaths(paths)], source.dev)
+        options = group.options() if one.numDevices > 0 else None
+        lost += group.not_kept
+        if options is None:
+            none = [NotKept(written.at("numDevices"), "the resource", "it offers none of it", name)]
+            not_kept += lost or none
+            continue
+        if one.numDevices > MOST_SHARES:
+            lost.append(NotKept(written.at("numDevices"), f"numDevices of {one.numDevices}", TOO_MANY, name))
         not_kept += lost
+        more = {"shares": {"count": min(one.numDevices, MOST_SHARES), "ids": "{share}"}}
+        resources.append(ImportedResource(name, written.place, DRIVER, options, more))
     return Imported(tuple(resources), tuple(not_kept))
-
-
-def _converted(written: Written, one: HostDevices, source: Source) -> tuple[ImportedResource | None, list[NotKept]]:
-    name = one.resourceName.strip()
-    if patterns := [node.hostPath for node in one.hostDevices if is_glob(node.hostPath)]:
-        return None, [NotKept(written.at("hostDevices"), f"the devices of {patterns[0]}", _PATTERN, name)]
-    whole = {node.hostPath for node in one.hostDevices if is_directory(node.hostPath, source.dev)}
-    lost = [NotKept(written.at("hostDevices"), f"the directory {path}", _DIRECTORY, name) for path in sorted(whole)]
-    nodes = [node for node in one.hostDevices if node.hostPath not in whole]
-    paths = tuple([Path(node.hostPath, node.containerPath, node.permission) for node in nodes])
-    group = ResourceOfGroups(written, name, [DevicePaths(paths)], source.dev)
-    if one.numDevices < 1 or (options := group.options()) is None:
-        none = [NotKept(written.at("numDevices"), "the resource", "it offers none of it", name)]
-        return None, [*lost, *group.not_kept] or none
-    lost += group.not_kept
-    if one.numDevices > MOST_SHARES:
-        lost.append(NotKept(written.at("numDevices"), f"numDevices of {one.numDevices}", TOO_MANY, name))
-    more = {"shares": {"count": min(one.numDevices, MOST_SHARES), "ids": "{share}"}}
-    return ImportedResource(name, written.place, DRIVER, options, more), lost

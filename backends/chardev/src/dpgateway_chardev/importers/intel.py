@@ -37,6 +37,7 @@ _HAS_IT = "intel.feature.node.kubernetes.io/"
 """Labels that a node has with the hardware, whose devices are found anyway."""
 _PREFERENCES = {"balanced": "spread", "packed": "packed"}
 _SET_UP = "it sets the devices up before the plugin starts, and the gateway changes none: do that by other means"
+_OTHER_VERSIONS = "monitoring is one resource since 0.36, and i915_monitoring and xe_monitoring before"
 _BALANCED = "there it takes functions of different PFs, and the gateway doesn't know which belong together"
 
 
@@ -56,7 +57,8 @@ def intel_device_plugins(source: Source) -> Imported:
             more["preference"] = _PREFERENCES[one.preferredAllocationPolicy]
         for name, options, shares in made:
             counts: dict[str, Any] = {"shares": shares} if shares else {}
-            warnings = tuple(_warnings(one))
+            versions = one.enableMonitoring and not one.monitoringMode
+            warnings = (_OTHER_VERSIONS,) if versions else ()
             resources.append(ImportedResource(name, written.place, DRIVER, options, more | counts, warnings, nodes))
         first = made[0][0] if made else ""
         for key, why in _lost(plugin, one):
@@ -232,8 +234,3 @@ def _lost(plugin: str, one: IntelPlugin) -> Iterator[tuple[str, str]]:
         *((plugin, getattr(one, key) > MOST_SHARES, key, TOO_MANY) for key in counted),
     ]
     yield from ((key, why) for plugins, is_so, key, why in lost if is_so and plugin in plugins.split())
-
-
-def _warnings(one: IntelPlugin) -> Iterator[str]:
-    if one.enableMonitoring and not one.monitoringMode:
-        yield "monitoring is one resource since 0.36, and i915_monitoring and xe_monitoring before"

@@ -77,7 +77,9 @@ _KEYS = tuple(IntelPlugin.__dataclass_fields__)
 def settings_of(source: Source) -> Iterator[tuple[str, Written]]:
     """The name of each plugin, with a mapping of its settings, by their names in objects."""
     objects = list(source.objects(*_KINDS))
-    yield from ((_plugin_of_kind(one), _of_version(_known(one.part("spec")), [one.part("spec")])) for one in objects)
+    for one in objects:
+        plugin = text(one.below("kind")).removesuffix("DevicePlugin").lower()
+        yield plugin, _of_version(_known(one.part("spec")), [one.part("spec")])
     specs = {id(one.below("spec")) for one in objects}
     for one in source.everywhere("intel"):
         image = one.below("image")
@@ -162,10 +164,6 @@ def _parameters(parts: Sequence[Written]) -> dict[str, Written]:
     return {
         key: replace(one, value=typed_flag(text(one) or str(one.value))) for key, one in pairs if one and key in _KEYS
     }
-
-
-def _plugin_of_kind(written: Written) -> str:
-    return text(written.below("kind")).removesuffix("DevicePlugin").lower()
 
 
 def _holds(one: Written) -> bool:

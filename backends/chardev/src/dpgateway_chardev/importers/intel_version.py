@@ -6,7 +6,7 @@ Source: intel/intel-device-plugins-for-kubernetes, v0.29.0, v0.30.0, v0.35.0 and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from dpgateway.importing import Source, Written, flags, items, text
 
@@ -30,15 +30,11 @@ def _versions(parts: Iterable[Written]) -> Iterator[tuple[int, int]]:
     for part in parts:
         image = _PLUGIN.fullmatch(text(part.below("image")))
         written = [one for key in _KEYS if (one := part.below(key)) is not None]
-        written += [value for name, value in flags(_words(part)) if name == "version"]
+        words = [one for one in items(part.below("chart")) if isinstance(one.value, str)]  # of a helm command
+        written += [value for name, value in flags(words) if name == "version"]
         for told in (image[1] if image else "", *(text(one) or one.text for one in written)):
             if match := _VERSION.fullmatch(told):
                 yield int(match[1]), int(match[2])
-
-
-def _words(part: Written) -> Sequence[Written]:
-    """The words of the helm command from which a release was read."""
-    return [one for one in items(part.below("chart")) if isinstance(one.value, str)]
 
 
 def chart_of(release: Written, source: Source) -> list[Written]:

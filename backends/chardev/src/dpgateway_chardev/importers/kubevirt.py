@@ -35,6 +35,8 @@ _NO_MODEL = (
     "it isn't one model, and with externalResourceProvider: true another plugin decides what it offers: import that "
     "one's configuration"
 )
+_NO_MATCH = "match takes one of each kind, or a number of one kind"
+_IDS = f"there they are new at each start of virt-handler; {RUNNING}"
 _EXPECTED = "an object of the kind KubeVirt or HyperConverged with permittedHostDevices"
 _LISTS = {
     "pci": ("pciHostDevices",),
@@ -139,7 +141,11 @@ M = TypeVar("M", Pci, Mediated)
 
 def kubevirt(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
-    permitted = _permitted(source)
+    # the mappings with the lists, in an object or in a patch of one
+    holding = (one.below("permittedHostDevices") for one in source.holding("permittedHostDevices"))
+    found = [one for one in holding if one is not None]
+    found += source.holding(*(key for keys in _LISTS.values() for key in keys if key != "usb"))
+    permitted = list({(one.place.line, one.place.column): one for one in found}.values())
     problems: list[InvalidConfiguration] = []
     pci = _entries(source, permitted, "pci", Pci, problems)
     mediated = _entries(source, permitted, "mediated", Mediated, problems)
@@ -153,18 +159,14 @@ def kubevirt(source: Source) -> Imported:
     if problems and not (pci.read or mediated.read or usb.read or not_kept):
         raise problems[0]
     not_kept += [refused(problem) for one in problems for problem in one.problems]
-    sticks = [(_usb(one, at), one, at) for at, one in usb.read]
     resources = [*_functions("PCI_RESOURCE", pci.read), *_functions("MDEV_PCI_RESOURCE", mediated.read)]
-    resources += [resource for resource, _, _ in sticks if resource is not None]
-    return Imported(tuple(resources), (*not_kept, *(_not_kept(*one) for one in sticks)))
-
-
-def _permitted(source: Source) -> list[Written]:
-    """The mappings with the lists, in an object or in a patch of one."""
-    holding = (one.below("permittedHostDevices") for one in source.holding("permittedHostDevices"))
-    found = [one for one in holding if one is not None]
-    found += source.holding(*(key for keys in _LISTS.values() for key in keys if key != "usb"))
-    return list({(one.place.line, one.place.column): one for one in found}.values())
+    for at, stick in usb.read:
+        if (resource := _usb(stick, at)) is None:
+            not_kept.append(NotKept(at.place, "the selectors", _NO_MATCH, stick.resourceName))
+        else:
+            resources.append(resource)
+            not_kept.append(NotKept(at.place, "the ids", _IDS, stick.resourceName))
+    return Imported(tuple(resources), tuple(not_kept))
 
 
 def _entries(
@@ -228,11 +230,3 @@ def _usb(usb: UsbHostDevice, at: Written) -> ImportedResource | None:
     options["access"] = [{"host_path": "{devnode}", "owner": 107, "group": 107}]
     warning = _EXTERNAL if usb.externalResourceProvider else _SAY_SO
     return ImportedResource(usb.resourceName, at.place, DRIVER, options, warnings=(warning,))
-
-
-def _not_kept(resource: ImportedResource | None, usb: UsbHostDevice, at: Written) -> NotKept:
-    if resource is None:
-        why = "match takes one of each kind, or a number of one kind"
-        return NotKept(at.place, "the selectors", why, usb.resourceName)
-    why = f"there they are new at each start of virt-handler; {RUNNING}"
-    return NotKept(at.place, "the ids", why, usb.resourceName)

@@ -72,7 +72,13 @@ class ChartsPool:
 def k8s_rdma_shared_dev_plugin(source: Source) -> Imported:
     """Converts its configuration. Raises InvalidConfiguration."""
     nothing = source.nothing("a mapping with the key configList, or a chart's rdmaSharedDevicePlugin")
-    charts = list(_of_charts(source))
+    # the values of the network operator's chart, and of Spiderpool's
+    charts: list[Written] = []
+    for part in deployed_by_charts(source, "rdmaSharedDevicePlugin"):
+        charts += items(in_any_case(part, "resources"))
+        config = in_any_case(part, "deviceConfig")
+        if config and in_any_case(config, "configList") is None:
+            charts.append(config)
     found = list(source.holding("configList"))
     listed = [one for file in found for one in ([file] if file.problems else items(in_any_case(file, "configList")))]
     pools: list[tuple[Written, RdmaPool]] = []
@@ -93,15 +99,6 @@ def k8s_rdma_shared_dev_plugin(source: Source) -> Imported:
             shares = {"count": min(pool.rdmaHcaMax, MOST_SHARES), "ids": "{share}"}
             resources.append(ImportedResource(name, written.place, DRIVER, _options(pool), {"shares": shares}))
     return Imported(tuple(resources), tuple(not_kept))
-
-
-def _of_charts(source: Source) -> Iterator[Written]:
-    """The resources in the values of the network operator's chart, and of Spiderpool's."""
-    for part in deployed_by_charts(source, "rdmaSharedDevicePlugin"):
-        yield from items(in_any_case(part, "resources"))
-        config = in_any_case(part, "deviceConfig")
-        if config and in_any_case(config, "configList") is None:
-            yield config
 
 
 def deployed_by_charts(source: Source, plugin: str) -> Iterator[Written]:

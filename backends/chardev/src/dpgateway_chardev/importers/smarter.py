@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path as FilePath
-from typing import Any
 
 from dpgateway.importing import (
     Entries,
@@ -80,13 +79,20 @@ def smarter_device_manager(source: Source) -> Imported:
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
             match = _Match(written, f"/dev/{name}", one.nummaxdevices)
+            earlier = last.get(resource)
             # The plugin registers both, and the kubelet then has the later one's list.
-            not_kept += _replaced(resource, last.get(resource), match)
+            if earlier is not None and (earlier.path, earlier.count) != (match.path, match.count):
+                what = earlier.path if earlier.path != match.path else f"nummaxdevices of {earlier.count}"
+                counts = f"{match.path}, nummaxdevices {match.count}, in line {match.written.place.line}"
+                not_kept.append(NotKept(earlier.written.place, what, f"the last match counts: {counts}", resource))
             last[resource] = match
     resources = []
     for resource, match in last.items():
         whole = is_directory(match.path, source.dev)
-        if why := _why_none(match, whole=whole):
+        why = why_no_directory(match.path) if whole else ""
+        if match.count < 1:
+            why = "it offers none of it"
+        if why:
             what = f"the directory {match.path}" if whole else match.path
             not_kept.append(NotKept(match.written.place, what, why, resource))
             continue
@@ -94,7 +100,10 @@ def smarter_device_manager(source: Source) -> Imported:
             what = f"nummaxdevices of {match.count}"
             not_kept.append(NotKept(match.written.at("nummaxdevices"), what, TOO_MANY, resource))
         more = {"shares": {"count": min(match.count, MOST_SHARES), "ids": "{share}"}}
-        options = _options(match.path, source.dev, whole=whole)
+        if whole:
+            options = directories(DevicePaths((Path(match.path, permissions="rw"),)), [True])
+        else:
+            options = {"paths": [match.path]} | ({"type": "block"} if is_block(match.path, source.dev) else {})
         resources.append(ImportedResource(resource, match.written.place, DRIVER, options, more))
     return Imported(tuple(resources), tuple(not_kept))
 
@@ -106,27 +115,6 @@ def _compiled(expression: str) -> re.Pattern[str]:
     for name, of_python in _CLASSES.items():
         expression = expression.replace(f"[:{name}:]", of_python)
     return re.compile(_REPEATED_ANCHOR.sub(r"(?:\1)\2", expression))
-
-
-def _replaced(resource: str, earlier: _Match | None, later: _Match) -> Iterator[NotKept]:
-    """What ``later`` takes from an earlier match of the resource's name."""
-    if earlier is None or (earlier.path, earlier.count) == (later.path, later.count):
-        return
-    what = earlier.path if earlier.path != later.path else f"nummaxdevices of {earlier.count}"
-    why = f"the last match counts: {later.path}, nummaxdevices {later.count}, in line {later.written.place.line}"
-    yield NotKept(earlier.written.place, what, why, resource)
-
-
-def _why_none(match: _Match, *, whole: bool) -> str:
-    if match.count < 1:
-        return "it offers none of it"
-    return why_no_directory(match.path) if whole else ""
-
-
-def _options(path: str, dev: FilePath, *, whole: bool) -> dict[str, Any]:
-    if whole:
-        return directories(DevicePaths((Path(path, permissions="rw"),)), [True])
-    return {"paths": [path]} | ({"type": "block"} if is_block(path, dev) else {})
 
 
 def _found(one: Desired, names: list[str]) -> list[str]:

@@ -79,7 +79,9 @@ def sriov_network_device_plugin(source: Source) -> Imported:
         entries = Entries.of(pools, SriovPool, source.nothing(_EXPECTED))
         not_kept += entries.not_kept
         prefix, warnings = (given[0], ()) if given else (_PREFIX, (_NO_PREFIX,))
-        files_of = list(_files(source))
+        # where the files in ConfigMaps begin, and their names
+        maps = (config_map.part("data").value for config_map in source.objects("ConfigMap"))
+        files_of = [(file.place.line, name) for data in maps if isinstance(data, dict) for name, file in data.items()]
         converted += [
             _SriovResource(pool, written, prefix, warnings, _nodes(files_of, written)) for written, pool in entries.read
         ]
@@ -94,16 +96,14 @@ def _with_selectors(pool: Written) -> Written:
     if roots is None:
         return pool
     mode, kind = in_any_case(pool, "sriovMode"), text(in_any_case(pool, "deviceType"))
-    addresses = [replace(one, value=_with_domain(text(one))) for one in items(roots)]
+    # without a domain the address is one of domain 0
+    full = [(one, f"0000:{text(one)}" if text(one).count(":") == 1 else text(one)) for one in items(roots)]
+    addresses = [replace(one, value=address) for one, address in full]
     of_devices = "rootDevices" if mode is not None and mode.value is True else "pciAddresses"
     drivers = [Written(driver, pool.place) for driver in _TYPES.get(kind, ())]
     selector = {of_devices: replace(roots, value=addresses), "drivers": Written(drivers, pool.place)}
     rest = {key: value for key, value in pool.value.items() if key.lower() not in _BEFORE_SELECTORS}
     return replace(pool, value=rest | {"selectors": Written(selector, roots.place)})
-
-
-def _with_domain(address: str) -> str:
-    return f"0000:{address}" if address.count(":") == 1 else address
 
 
 def _of_charts(source: Source) -> Iterator[Written]:
@@ -118,13 +118,6 @@ def _of_charts(source: Source) -> Iterator[Written]:
             of_rdma = replace(pool, value=selectors | {"isRdma": Written(True, pool.place)})
             named = {"resourceName": pool.part("name"), "resourcePrefix": Written(_CHARTS_PREFIX, pool.place)}
             yield replace(pool, value=named | {"selectors": of_rdma})
-
-
-def _files(source: Source) -> Iterator[tuple[int, str]]:
-    """Where the files in ConfigMaps begin, and their names."""
-    for config_map in source.objects("ConfigMap"):
-        data = config_map.part("data").value
-        yield from ((file.place.line, name) for name, file in data.items()) if isinstance(data, dict) else ()
 
 
 def _nodes(files: Sequence[tuple[int, str]], pool: Written) -> Mapping[str, str]:
@@ -153,7 +146,12 @@ class _SriovResource:
         selectors = list(self._selectors())
         if not selectors:
             return None
-        kinds = list(self._kinds(selectors))
+        kinds: list[dict[str, Any]] = []
+        for one in selectors:
+            if self._auxiliary:
+                kinds += [match | {"nodes": one.nodes(())} for match in sriov_auxiliary.matches(one)]
+            else:
+                kinds += [match | {"nodes": one.nodes(match["driver"])} for match in one.matches(pool.deviceType)]
         # nodes that all alternatives have in common are written once
         nodes = [kind["nodes"] for kind in kinds]
         if all(one == nodes[0] for one in nodes):
@@ -161,21 +159,16 @@ class _SriovResource:
         options: dict[str, Any] = {"match": kinds, "id": ID, "nodes": nodes[0]}
         options["env"] = {self._variable: ID} | self._info(selectors)
         if pool.deviceType == "netDevice":
-            options["device_info"] = self._file(selectors)
+            options["device_info"] = selectors[0].file
+            if any(one.file != selectors[0].file for one in selectors):
+                why = "they hold for all functions, and these need different ones"
+                self._lose("selectors", why, "device-info files")
+                options["device_info"] = {}
         if pool.excludeTopology:
             options["numa"] = ""
         warnings = (*self._warnings, *((_PROC,) if pool.deviceType == "netDevice" else ()))
         more = {} if alone else {"pool": "sriov"}
         return ImportedResource(self._name, self.written.place, DRIVER, options, more, warnings, self._nodes)
-
-    def _kinds(self, selectors: Sequence[FunctionSelector]) -> Iterator[dict[str, Any]]:
-        for one in selectors:
-            if self._auxiliary:
-                yield from (match | {"nodes": one.nodes(())} for match in sriov_auxiliary.matches(one))
-            else:
-                yield from (
-                    match | {"nodes": one.nodes(match["driver"])} for match in one.matches(self.pool.deviceType)
-                )
 
     def _info(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
         """The variable with JSON: one template for all functions, so it is lost if more differs than the driver."""
@@ -193,32 +186,23 @@ class _SriovResource:
             self._lose("additionalInfo", why)
         return {f"{self._variable}_INFO": {ID: whole | extra}}
 
-    def _file(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
-        if any(one.file != selectors[0].file for one in selectors):
-            self._lose("selectors", "they hold for all functions, and these need different ones", "device-info files")
-            return {}
-        return selectors[0].file
-
     def _selectors(self) -> Iterator[FunctionSelector]:
         if not self.pool.selectors:  # {} are selectors, which every function passes
             self._lose("selectors", "without any the plugin offers nothing")
-        for one in map(self._asked, self.pool.selectors):
+        kind = self.pool.deviceType
+        ignored: dict[str, Any] = {
+            one.name: one.default for one in fields(FunctionSelector) if one.name not in _ASKED[kind]
+        }
+        for selector in self.pool.selectors:
+            for key in ignored:
+                if getattr(selector, key):
+                    self._lose("selectors", f"the plugin ignores it for {kind}", key)
+            one = replace(selector, **ignored)
             if reasons := list(sriov_auxiliary.unknown(one) if self._auxiliary else one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
             else:
                 yield one
-
-    def _asked(self, selector: FunctionSelector) -> FunctionSelector:
-        """The selector without the keys that the plugin ignores."""
-        kind = self.pool.deviceType
-        ignored: dict[str, Any] = {
-            one.name: one.default for one in fields(FunctionSelector) if one.name not in _ASKED[kind]
-        }
-        for key in ignored:
-            if getattr(selector, key):
-                self._lose("selectors", f"the plugin ignores it for {kind}", key)
-        return replace(selector, **ignored)
 
     @property
     def _auxiliary(self) -> bool:
