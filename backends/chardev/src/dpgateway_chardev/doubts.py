@@ -22,7 +22,12 @@ def doubts(options: CharDeviceKeys, others: Mapping[str, CharDeviceKeys]) -> Ite
         return
     for number, match in enumerate(options.match):
         if not match.optional and number not in taken.values():
-            yield f"match[{number}]: nothing on this node matches it{_why(Look(options.roots), match.subsystem)}"
+            look, subsystem = Look(options.roots), match.subsystem
+            known = any(look.exists(Object(f"{kind}/{subsystem}")) for kind in ("bus", "class"))
+            why = f", because neither /sys/bus nor /sys/class has {subsystem}"
+            if known or is_glob(subsystem) or "|" in subsystem:
+                why = "; `dpgateway devices --explain` says why"
+            yield f"match[{number}]: nothing on this node matches it{why}"
     if taken:
         yield from _absent(options)
         yield from _ids_of_a_group(options)
@@ -32,13 +37,6 @@ def doubts(options: CharDeviceKeys, others: Mapping[str, CharDeviceKeys]) -> Ite
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
             text = f"{name} takes {both[0]}{more}, too, so that two containers can get it"
             yield f"match[{taken[Object(both[0].removeprefix('/sys/'))]}]: {text}; {POOL}"
-
-
-def _why(look: Look, subsystem: str) -> str:
-    known = any(look.exists(Object(f"{kind}/{subsystem}")) for kind in ("bus", "class"))
-    if known or is_glob(subsystem) or "|" in subsystem:
-        return "; `dpgateway devices --explain` says why"
-    return f", because neither /sys/bus nor /sys/class has {subsystem}"
 
 
 def _taken(options: CharDeviceKeys) -> dict[Object, int]:

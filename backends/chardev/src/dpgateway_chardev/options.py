@@ -32,30 +32,27 @@ class CharDeviceOptions(CharDeviceKeys):
     """Which device nodes are offered, and how a container gets them."""
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
-        yield from not_under_dev("paths", self.paths)
-        yield from not_under_dev("exclude", self.exclude)
+        wrong = [*not_under_dev("paths", self.paths), *not_under_dev("exclude", self.exclude)]
         for key in ("dev", "sysfs", "proc", "udev", "host"):
-            yield from not_absolute(key, getattr(self, key))
+            wrong += not_absolute(key, getattr(self, key))
         if bool(self.paths) == bool(self.match):
-            found = "both" if self.paths else "neither"
-            yield f"expected either paths (device nodes by name) or match (devices by their properties), found {found}"
+            expected = "expected either paths (device nodes by name) or match (devices by their properties)"
+            wrong.append(f"{expected}, found {'both' if self.paths else 'neither'}")
         elif self.match:
-            yield from wrong_templates(self)
+            wrong += wrong_templates(self)
         else:
-            yield from (f"{key}: expected it with match only" for key in _OF_MATCH if getattr(self, key))
+            wrong += [f"{key}: expected it with match only" for key in _OF_MATCH if getattr(self, key)]
         for number, id_ in enumerate(self.expected):
-            yield from no_id(f"expected[{number}]", id_)
+            wrong += no_id(f"expected[{number}]", id_)
         if self.match and self.exclude:
-            yield "exclude: expected it with paths only"
+            wrong.append("exclude: expected it with paths only")
         if self.type not in get_args(NodeType):
-            yield f"type: expected char, block or any, found {self.type!r}"
-        yield from wrong_permissions(self.permissions)
+            wrong.append(f"type: expected char, block or any, found {self.type!r}")
+        wrong += wrong_permissions(self.permissions)
         if self.container_path is not None:
-            yield from not_absolute("container_path", self.container_path)
-        yield from self._wrong_placeholders() if not self.match else ()
+            wrong += not_absolute("container_path", self.container_path)
+        wrong += self._wrong_placeholders() if not self.match else ()
+        refuse(wrong)
 
     def _wrong_placeholders(self) -> Iterator[str]:
         """The errors in texts with paths, which have few fields."""
@@ -74,13 +71,6 @@ class CharDeviceOptions(CharDeviceKeys):
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         """The warnings of ``dpgateway check``: options that probably give containers more than intended, or nothing."""
-        yield from self._doubtful_paths(others)
-        if self.match:
-            yield from doubts(self, {name: other for name, other in others.items() if other.match})
-        if "m" in self.permissions:
-            yield "permissions: m lets a container make the device node itself (mknod), which drivers rarely need"
-
-    def _doubtful_paths(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         for number, path in enumerate(self.paths):
             for memory in _MEMORY if self.type != "block" else ():
                 if self._meet(path, f"{HOST_DEV}/{memory}", ()):
@@ -93,6 +83,10 @@ class CharDeviceOptions(CharDeviceKeys):
                 if shared and same and other.dev == self.dev:
                     text = f"{name} offers it too, through {shared[0]}, so that two containers can get one device"
                     yield f"paths[{number}]: {text}; {POOL}"
+        if self.match:
+            yield from doubts(self, {name: other for name, other in others.items() if other.match})
+        if "m" in self.permissions:
+            yield "permissions: m lets a container make the device node itself (mknod), which drivers rarely need"
 
     def _meet(self, path: str, theirs: str, their_exclude: Sequence[str]) -> bool:
         """Whether both are equal, or one's glob matches the other's text. Two different globs may meet unnoticed."""

@@ -48,18 +48,17 @@ class NodeOption:
     )
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if not self.host_path:
-            yield "host_path: expected a template, found none"
-        for path in self.host_path:
-            if not path.startswith(_AT_DEV):
-                yield f"host_path: expected a template that begins with /dev/ or {{devnode}}, found {path!r}"
+            wrong.append("host_path: expected a template, found none")
+        expected = "expected a template that begins with /dev/ or {devnode}"
+        not_in_dev = [path for path in self.host_path if not path.startswith(_AT_DEV)]
+        wrong += [f"host_path: {expected}, found {path!r}" for path in not_in_dev]
         if self.container_path is not None:
-            yield from _relative("container_path", self.container_path, _AT_DEV)
+            wrong += _relative("container_path", self.container_path, _AT_DEV)
         if self.permissions is not None:
-            yield from wrong_permissions(self.permissions)
+            wrong += wrong_permissions(self.permissions)
+        refuse(wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +79,7 @@ class MountOption:
     read_only: bool = field(default=True, metadata={"help": "whether the container can't write to it"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
-        yield from _relative("host_path", self.host_path)
-        yield from _relative("container_path", self.container_path)
+        refuse([*_relative("host_path", self.host_path), *_relative("container_path", self.container_path)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +105,15 @@ class Access:
     mode: str | None = field(default=None, metadata={"help": "its permissions, in octal: 0660"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
-        yield from _relative("host_path", self.host_path, _AT_DEV)
+        wrong = list(_relative("host_path", self.host_path, _AT_DEV))
         for key, number in (("owner", self.owner), ("group", self.group)):
             if number is not None and not 0 <= number < 2**32 - 1:
-                yield f"{key}: expected a number from 0 to {2**32 - 2}, found {number}"
+                wrong.append(f"{key}: expected a number from 0 to {2**32 - 2}, found {number}")
         if self.mode is not None and not re.fullmatch("0?[0-7]{3}", self.mode):
-            yield f"mode: expected three octal digits, as in 0660, found {self.mode!r}"
+            wrong.append(f"mode: expected three octal digits, as in 0660, found {self.mode!r}")
         if self.owner is None and self.group is None and self.mode is None:
-            yield "expected owner, group or mode, found none of them"
+            wrong.append("expected owner, group or mode, found none of them")
+        refuse(wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +133,16 @@ class Probes:
     deadline: timedelta = field(default=timedelta(seconds=5), metadata={"help": "how long that may take"})
 
     def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
+        wrong: list[str] = []
         if not self.open and not self.attr and not self.command:
-            yield "expected open, attr or command, found none of them"
+            wrong.append("expected open, attr or command, found none of them")
         try:
             Match("any", attr=self.attr)
         except ValueError as error:
-            yield str(error)
+            wrong.append(str(error))
         if self.command and not self.command[0].startswith("/"):
-            yield f"command: expected the absolute path of a program first, found {self.command[0]!r}"
+            wrong.append(f"command: expected the absolute path of a program first, found {self.command[0]!r}")
         for key, time in (("every", self.every), ("deadline", self.deadline)):
             if time <= timedelta():
-                yield f"{key}: expected more than 0s, found {time.total_seconds():g}s"
+                wrong.append(f"{key}: expected more than 0s, found {time.total_seconds():g}s")
+        refuse(wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from dpgateway.sysfs import PART, Match, Template, TemplateError
+from dpgateway.sysfs import PART, Template, TemplateError
 from dpgateway_chardev.jsons import texts_of
 from dpgateway_chardev.keys import CharDeviceKeys
 from dpgateway_chardev.settings import ID, NodeOption
@@ -42,7 +42,15 @@ _PLACES = {"id", "nodes", "match", "container_path", "mounts"}
 def wrong_templates(options: CharDeviceKeys) -> Iterator[str]:
     part = {} if options.parts is None else PART
     for key, text, others in _templates(options):
-        yield from (f"{key}: {why}" for why in _wrong(text, {**others, **part}, options.match))
+        try:
+            parsed = Template.parse(text, {**others, **part})
+        except TemplateError as error:
+            yield f"{key}: {error}"
+        else:
+            # one alternative that can fill it is enough; objects of the others report the reason when they are found
+            reasons = [why for match in options.match if (why := match.never(parsed))]
+            if reasons and len(reasons) == len(options.match):
+                yield f"{key}: {reasons[0]}"
         if key.partition("[")[0] in _PLACES and (found := _ANY_OF_UDEV.search(text)):
             yield f"{key}: expected {_UDEV[found[0]]} in place of {found[0]}, found {text!r}"
         if "{each:" in text and not (others == {} and key.partition("[")[0] in {"nodes", "match"}):
@@ -76,7 +84,11 @@ def _both_at_one_path(options: CharDeviceKeys) -> Iterator[str]:
     kinds += [(f"match[{number}].nodes", kind.nodes) for number, kind in enumerate(options.match) if kind.nodes]
     told = set()
     for key, nodes in kinds:
-        things = {f"{key}[{number}]": _at(one, options) for number, one in enumerate(nodes) if not one.optional}
+        things: dict[str, tuple[str, ...]] = {}
+        for number, one in enumerate(nodes):
+            if not one.optional:
+                host, inside = one.host_path[0], one.container_path or options.container_path
+                things[f"{key}[{number}]"] = (host, one.permissions or "", host if inside is None else inside)
         first: dict[str, tuple[str, object]] = {}
         for where, thing in {**mounts, **things}.items():
             path = thing[-1]
@@ -84,23 +96,6 @@ def _both_at_one_path(options: CharDeviceKeys) -> Iterator[str]:
             if before != thing and (where, other) not in told:
                 told.add((where, other))
                 yield f"{where}: expected another path in the container than that of {other}, found {path!r} for both"
-
-
-def _at(node: NodeOption, options: CharDeviceKeys) -> tuple[str, ...]:
-    """A node's path on the host, its permissions, and its path in the container."""
-    (host, *_), inside = node.host_path, node.container_path or options.container_path
-    return (host, node.permissions or "", host if inside is None else inside)
-
-
-def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> Iterator[str]:
-    try:
-        template = Template.parse(text, others)
-    except TemplateError as error:
-        yield str(error)
-    else:
-        # one alternative that can fill it is enough; objects of the others report the reason when they are found
-        reasons = [why for match in matches if (why := match.never(template))]
-        yield from reasons[:1] if len(reasons) == len(matches) else ()
 
 
 def _templates(options: CharDeviceKeys) -> Iterator[tuple[str, str, Mapping[str, str]]]:
