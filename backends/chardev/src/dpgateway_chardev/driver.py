@@ -39,10 +39,21 @@ class CharDevices:
 
     def devices(self) -> Sequence[Device]:
         devices = self._devices.find()
-        self._tell_changes({id_: one.hardware for id_, one in devices.items() if one.hardware})
+
+        # absent devices stay remembered, so that one that comes back with other hardware is noticed
+        now = {id_: one.hardware for id_, one in devices.items() if one.hardware}
+        for id_, hardware in now.items():
+            if self._last.get(id_, hardware) != hardware:
+                self._context.log.warning(
+                    "%s is %s now, it was %s: containers that have it keep the old device",
+                    id_ if self._options.match else f"{HOST_DEV}/{id_}", *map(", ".join, (hardware, self._last[id_])),
+                )  # fmt: skip
+        away = self._last.keys() - now.keys()
+        self._last = {**self._last, **now} if len(away) <= MOST_AWAY else now
+
+        # probes run in the background, so the list never waits for them: it has their latest results
         if self._prober is None:
             return tuple(devices.values())
-        # probes run in the background, so the list never waits for them: it has their latest results
         self._prober.watch({id_: one.checks for id_, one in devices.items()})
         reasons = {id_: self._prober.reason(id_) for id_, one in devices.items() if one.health.ok}
         return [
@@ -63,14 +74,3 @@ class CharDevices:
         self._devices.close()
         if self._prober:
             self._prober.close()
-
-    def _tell_changes(self, now: Mapping[str, tuple[str, ...]]) -> None:
-        for id_, hardware in now.items():
-            if self._last.get(id_, hardware) != hardware:
-                self._context.log.warning(
-                    "%s is %s now, it was %s: containers that have it keep the old device",
-                    id_ if self._options.match else f"{HOST_DEV}/{id_}", *map(", ".join, (hardware, self._last[id_])),
-                )  # fmt: skip
-        # absent devices stay remembered, so that one that comes back with other hardware is noticed
-        away = self._last.keys() - now.keys()
-        self._last = {**self._last, **now} if len(away) <= MOST_AWAY else now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from dpgateway import Allocation, DeviceNode, DriverError, Mount
@@ -63,17 +63,15 @@ class Contribution:
 def differing(listed: Contribution, now: Contribution) -> str:
     """Describes how a device's contribution differs from the listed one, for people."""
     # dicts as ordered sets, so that the message keeps the order of the configuration
-    before, after = (
-        {(one.name, _words(item)): None for one in fields(given) for item in _items(getattr(given, one.name))}
-        for given in (listed, now)
-    )
+    before, after = dict[tuple[str, str], None](), dict[tuple[str, str], None]()
+    for given, words in ((listed, before), (now, after)):
+        for one in fields(given):
+            value = getattr(given, one.name)
+            items = value if isinstance(value, tuple) else [value] if value else []
+            words.update(((one.name, _words(item)), None) for item in items)
     gone = [f"{name} {text}" for name, text in before if (name, text) not in after]
     new = [f"{name} {text}" for name, text in after if (name, text) not in before]
     return f"it gives {_few(new)} now, it was listed with {_few(gone)}"
-
-
-def _items(value: tuple[object, ...] | str) -> Iterable[object]:
-    return value if isinstance(value, tuple) else [value] if value else []
 
 
 def _words(item: object) -> str:
@@ -138,9 +136,8 @@ def _joined(texts: list[tuple[tuple[str, str | JsonText], ...]], resource: str =
         for name, value in pairs:
             variable = name.replace("{index}", str(index)).replace("{resource}", resource)
             values.setdefault(variable, {})[value] = None
-    return {name: _text(list(each)) for name, each in values.items()}
-
-
-def _text(values: list[str | JsonText]) -> str:
-    objects = [value for value in values if isinstance(value, JsonText)]
-    return merged(objects) if objects else ",".join(value for value in values if isinstance(value, str))
+    joined: dict[str, str] = {}
+    for name, each in values.items():
+        objects = [value for value in each if isinstance(value, JsonText)]
+        joined[name] = merged(objects) if objects else ",".join(value for value in each if isinstance(value, str))
+    return joined

@@ -78,7 +78,10 @@ class Giver:
         own_checks: tuple[Check, ...] = ()
         try:
             given = self._give(found.id, found.parts)
-            own_checks = tuple(self._checks(found, given))
+            first = found.parts[0].found
+            others = {"id": found.id, "part": first.part}
+            probed = [(one.node, one.permissions) for one in given.nodes if not one.constant]
+            own_checks = tuple(checks(self._options, probed, lambda text: self._text(text, first, others)))
         except NothingToGive as error:
             reason = str(error)
         # a missing part explains more than a missing node, and that more than a failed test of health
@@ -137,12 +140,6 @@ class Giver:
             raise without[0]
         return given
 
-    def _checks(self, found: FoundDevice, given: Contribution) -> Iterator[Check]:
-        """The device's health probes. Raises NothingToGive."""
-        first, nodes = found.parts[0].found, ((one.node, one.permissions) for one in given.nodes if not one.constant)
-        others = {"id": found.id, "part": first.part}
-        return checks(self._options, nodes, lambda text: self._text(text, first, others))
-
     def _of_one(self, part: Part, others: Mapping[str, str]) -> Contribution:
         options, found = self._options, part.found
         own = options.match[part.kind].nodes
@@ -197,7 +194,11 @@ class Giver:
         paths = parsed.all(self._look, found, part)
         if isinstance(paths, Unfilled):
             own = paths.field.partition(":")[0] in _OF_ITS_NODE or paths.field == "env:DEVNAME"
-            raise (NoNodeOfItsOwn if own and self._has_none(found) else NothingToGive)(str(paths))
+            # the kernel gives some objects no node; an unreadable file proves nothing
+            said = [self._look.value(found.thing, name) for name in ("dev", "uevent")] if own else []
+            unread = any(isinstance(value, NoValue) and not value.absent for value in said)
+            has_none = own and not unread and self._look.number(found.thing) is None
+            raise (NoNodeOfItsOwn if has_none else NothingToGive)(str(paths))
         nodes: list[GivenNode] = []
         lacks: list[NothingToGive] = []
         for path, thing in zip(paths, self._owners.found(parsed, found, part, len(paths)), strict=True):
@@ -214,12 +215,6 @@ class Giver:
         if lacks and not (nodes and option.optional):
             raise lacks[0]
         return nodes
-
-    def _has_none(self, found: Matched) -> bool:
-        """Whether the kernel gives the object no node. An unreadable file proves nothing."""
-        said = [self._look.value(found.thing, name) for name in ("dev", "uevent")]
-        unread = any(isinstance(value, NoValue) and not value.absent for value in said)
-        return not unread and self._look.number(found.thing) is None
 
     def _node(self, text: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]) -> GivenNode:
         node = self._dev.look(path.removeprefix(f"{HOST_DEV}/"), option.type or self._options.type)

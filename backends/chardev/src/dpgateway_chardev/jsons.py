@@ -37,20 +37,20 @@ def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
     if isinstance(value, str):
         return fill(value)
     if isinstance(value, Mapping):
-        return dict(_pairs(value, fill))
+        pairs: dict[str, Any] = {}
+        for key, inner in value.items():
+            name = str(key)
+            try:
+                name_filled, inner_filled = fill(name.removesuffix("?")), filled(inner, fill)
+            except NoText:
+                if not name.endswith("?"):
+                    raise
+            else:
+                pairs[name_filled] = inner_filled
+        return pairs
     if isinstance(value, list | tuple):
         return [filled(inner, fill) for inner in value]
     return value
-
-
-def _pairs(value: Mapping[str, object], fill: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        name = str(key)
-        try:
-            yield fill(name.removesuffix("?")), filled(inner, fill)
-        except NoText:
-            if not name.endswith("?"):
-                raise
 
 
 def dumped(value: object, *, in_order: bool = True) -> str:

@@ -37,7 +37,20 @@ class MatchedDevices:
         DriverError.
         """
         # verification and merging come before the first change to the host
-        given = [(device.id, self._given(device)) for device in devices]
+        given: list[tuple[str, Contribution]] = []
+        for device in devices:
+            if not isinstance(device, MatchedDevice) or device.given is None:
+                self._survey.doubt()
+                raise DeviceUnavailable(f"{device.id}: it was never listed with what it gives")
+            try:
+                now = self._survey.again(device.id, device.parts)
+            except ChangedError as error:
+                raise DeviceUnavailable(f"{device.id}: {error}") from error
+            if now.given is None or now.given != device.given:
+                self._survey.doubt()
+                why = now.health.reason if now.given is None else differing(device.given, now.given)
+                raise DeviceUnavailable(f"{device.id}: {why}")
+            given.append((device.id, now.given))
         files = HostFiles(self._options.roots, self._options.host)
         allocation = together(given, self._resource)
         for id_, one in given:
@@ -48,21 +61,6 @@ class MatchedDevices:
                 except (OSError, OutsideError) as error:
                     raise DriverError(f"{id_}: can't write its device-info file: {error}") from error
         return allocation
-
-    def _given(self, device: Device) -> Contribution:
-        """The device's contribution. Raises DeviceUnavailable unless it is the listed one."""
-        if not isinstance(device, MatchedDevice) or device.given is None:
-            self._survey.doubt()
-            raise DeviceUnavailable(f"{device.id}: it was never listed with what it gives")
-        try:
-            now = self._survey.again(device.id, device.parts)
-        except ChangedError as error:
-            raise DeviceUnavailable(f"{device.id}: {error}") from error
-        if now.given is None or now.given != device.given:
-            self._survey.doubt()
-            why = now.health.reason if now.given is None else differing(device.given, now.given)
-            raise DeviceUnavailable(f"{device.id}: {why}")
-        return now.given
 
     def preview(self, device: Device) -> Allocation:
         given = device.given if isinstance(device, MatchedDevice) else None

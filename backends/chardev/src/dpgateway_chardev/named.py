@@ -20,7 +20,6 @@ from dpgateway.sysfs import (
     Complaint,
     DevNode,
     DevTree,
-    Interest,
     NoNode,
     OutsideError,
     Watcher,
@@ -55,7 +54,7 @@ class NamedDevices:
 
     def find(self) -> Mapping[str, NamedDevice]:
         look = NamedLook(self._options)
-        if self._watcher.watch(look.directories):
+        if self._watcher.watch(look.tree.directories):
             self._context.changed()  # a change may have come between the look and the new watch
         self._notices.say(*look.notices)
         return look.devices
@@ -103,7 +102,7 @@ class NamedDevices:
 
 
 class NamedLook:
-    """One look at everything: its result is ``devices``, ``notices``, and the ``directories`` to watch."""
+    """One look at everything: its result is ``devices``, ``notices``, and the directories of ``tree``, to watch."""
 
     def __init__(self, options: CharDeviceOptions) -> None:
         self.tree = DevTree(options.dev)
@@ -122,12 +121,18 @@ class NamedLook:
         self._nodes = {path: node for path, node in found.items() if isinstance(node, DevNode)}
         self._owners = self._choose()
         for path, node in found.items():
-            self._offer(path, node)
-
-    @property
-    def directories(self) -> Mapping[str, Interest]:
-        """The names that matter, keyed by the directory's absolute path as this process sees it."""
-        return self.tree.directories
+            same = ""
+            if isinstance(node, DevNode) and (owner := self._owners[node]) != path:
+                same = f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), which is offered already"
+            if isinstance(node, NoNode):
+                if path in self._spelled_out or node.unknown:  # unknown: perhaps still a device, so it is listed
+                    self._add(path, None, Health.unhealthy(node.reason))
+                else:
+                    self.notices[node.reason] = None
+            elif same and path not in self._spelled_out:
+                self.notices[same] = None
+            else:
+                self._add(path, node, Health.unhealthy(same) if same else Health.healthy())
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """The result for each path that the paths and globs name; with ``about`` for that path, named or not."""
@@ -165,37 +170,19 @@ class NamedLook:
                     yield path
 
     def _choose(self) -> dict[DevNode, str]:
-        """The owner path of each node."""
+        """The owner path of each node: the first path, except that a link with a stable name beats the kernel's name,
+        unless both are literal: then the order of the configuration decides.
+        """
         names: dict[DevNode, list[str]] = {}
         for path, node in self._nodes.items():
             names.setdefault(node, []).append(path)
-        return {node: self._best(paths) for node, paths in names.items()}
-
-    def _best(self, paths: Sequence[str]) -> str:
-        """The first path, except that a link with a stable name beats the kernel's name, unless both are literal: then
-        the order of the configuration decides.
-        """
-        first = paths[0]
-        if self._nodes[first].real != first:
-            return first
-        links = (path for path in paths if is_lasting(path) and not {first, path} <= self._spelled_out)
-        return next(links, first)
-
-    def _offer(self, path: str, found: DevNode | NoNode) -> None:
-        if isinstance(found, DevNode):
-            if (owner := self._owners[found]) == path:
-                self._add(path, found, Health.healthy())
-            elif path in self._spelled_out:
-                self._add(path, found, Health.unhealthy(self._same(path, owner, found)))
-            else:
-                self.notices[self._same(path, owner, found)] = None
-        elif path in self._spelled_out or found.unknown:  # unknown: perhaps still a device, so it is listed
-            self._add(path, None, Health.unhealthy(found.reason))
-        else:
-            self.notices[found.reason] = None
-
-    def _same(self, path: str, owner: str, node: DevNode) -> str:
-        return f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), which is offered already"
+        owners: dict[DevNode, str] = {}
+        for node, paths in names.items():
+            owners[node] = first = paths[0]
+            if self._nodes[first].real == first:
+                links = (path for path in paths if is_lasting(path) and not {first, path} <= self._spelled_out)
+                owners[node] = next(links, first)
+        return owners
 
     def _add(self, path: str, node: DevNode | None, health: Health) -> None:
         attributes = {"path": f"{HOST_DEV}/{path}"}
@@ -219,7 +206,10 @@ class NamedLook:
         self.tree.interest(real).globs.add(glob)
         for name, is_directory in self._list(real):
             inner = f"{path}/{name}" if path else name
-            if not name_matches(name, glob) or self._is_excluded(inner):
+            if not name_matches(name, glob):
+                continue
+            if excludes(inner, self._exclude):
+                self._excluded.add(inner)
                 continue
             if here == ANY_DEPTH:  # doesn't follow links, because they may form a loop
                 if is_directory:
@@ -228,11 +218,6 @@ class NamedLook:
                 yield inner
             elif (directory := self._directory(real, name)) is not None:
                 yield from self._walk(inner, directory, rest)
-
-    def _is_excluded(self, path: str) -> bool:
-        if excluded := excludes(path, self._exclude):
-            self._excluded.add(path)
-        return excluded
 
     def _directory(self, real: str, name: str) -> str | None:
         try:

@@ -15,7 +15,7 @@ in particular, unless it is the kernel's name for the object's node.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -80,7 +80,12 @@ class Owners:
             return False
         if _is_in(other, one.thing):
             return True
-        within = any(_is_in(other, device) for device in self._devices(one))
+        # the devices that the object may be a part of: the matched ancestor, the nearest ancestor with a subsystem, and
+        # the one with a bus address
+        devices = [] if one.ancestor == one.thing else [one.ancestor]
+        above = (thing for thing in one.thing.line[1:] if isinstance(self._look.subsystem(thing), str))
+        devices += [parent for parent in (next(above, None), place(self._look, one.thing)) if parent is not None]
+        within = any(_is_in(other, device) for device in devices)
         return within and (by_device or self._name(other) == path)
 
     def _of_number(self, path: str, node: DevNode, thing: Object) -> Object | None:
@@ -94,18 +99,6 @@ class Owners:
         numbered = (one for one in things if one and self._look.number(one) == number)
         blocks = node.type == "block"  # character and block devices are numbered separately
         return next((one for one in numbered if (self._look.subsystem(one) == "block") == blocks), None)
-
-    def _devices(self, one: Matched) -> Iterator[Object]:
-        """The devices that the object may be a part of: the matched ancestor, the nearest ancestor with a subsystem,
-        and the one with a bus address.
-        """
-        if one.ancestor != one.thing:
-            yield one.ancestor
-        above = (thing for thing in one.thing.line[1:] if isinstance(self._look.subsystem(thing), str))
-        if (parent := next(above, None)) is not None:
-            yield parent
-        if (on := place(self._look, one.thing)) is not None:
-            yield on
 
     def _name(self, thing: Object) -> str:
         """The kernel's name for an object's node, as a path."""

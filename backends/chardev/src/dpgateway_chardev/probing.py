@@ -254,17 +254,16 @@ class Prober:
         running = sum(asked.runs and not asked.hung for asked in self._asked.values())
         for asked in self._asked.values():
             if not asked.runs and asked.due <= now and running < AT_ONCE:
-                running += self._begin(asked, now)
+                try:
+                    asked.begin(now + self._deadline)
+                except OSError as error:
+                    program = asked.check.command[0]
+                    why = f"{asked.check.what}: {program} can't be started: {error.strerror}"
+                    asked.rest(why, self._every)
+                running += asked.runs
         # with all places taken, an overdue check waits for a child to end, and mustn't make the thread spin
         may_begin = running < AT_ONCE
         dues = (asked.due for asked in self._asked.values() if not asked.hung and (asked.runs or may_begin))
         first = min(dues, default=None)
         news = before != [asked.reason for asked in self._asked.values()]
         return news, None if first is None else max(0.0, first - now)
-
-    def _begin(self, asked: _Asked, now: float) -> bool:
-        try:
-            asked.begin(now + self._deadline)
-        except OSError as error:
-            asked.rest(f"{asked.check.what}: {asked.check.command[0]} can't be started: {error.strerror}", self._every)
-        return asked.runs
