@@ -30,7 +30,7 @@ from dpgateway_chardev.jsons import JsonText, NoText, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.owners import Owners
 from dpgateway_chardev.probing import Check
-from dpgateway_chardev.settings import MountOption, NodeOption
+from dpgateway_chardev.settings import NodeOption
 
 _VFIO = f"{HOST_DEV}/vfio/"
 _OF_ITS_NODE = frozenset({"devnode", "symlink"})
@@ -146,9 +146,16 @@ class Giver:
         for one in options.requires:
             if lack := self._files.lacks(self._path(one.host_path, found, others), one.text):
                 raise NothingToGive(lack)
+        nodes = tuple(self._nodes(options.nodes if own is None else own, found, others))
+        mounts: list[Mount] = []
+        for mount in options.mounts:
+            host_path = self._path(mount.host_path, found, others)
+            if self._files.sees(host_path) and (lack := self._files.lacks(host_path, None)):
+                raise NothingToGive(f"it can't be given: {lack}, and is to be mounted")
+            mounts.append(Mount(host_path, self._path(mount.container_path, found, others), mount.read_only))
         return Contribution(
-            tuple(self._nodes(options.nodes if own is None else own, found, others)),
-            tuple(self._mount(one, found, others) for one in options.mounts),
+            nodes,
+            tuple(mounts),
             tuple(
                 (name, (self._text if isinstance(value, str) else self._json)(value, found, others))
                 for name, value in options.env.items()
@@ -157,12 +164,6 @@ class Giver:
             tuple(GivenAccess.of(one, self._path(one.host_path, found, others)) for one in options.access),
             self._json(options.device_info, found, others, in_order=False).text if options.device_info else "",
         )
-
-    def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:
-        host_path = self._path(option.host_path, found, others)
-        if self._files.sees(host_path) and (lack := self._files.lacks(host_path, None)):
-            raise NothingToGive(f"it can't be given: {lack}, and is to be mounted")
-        return Mount(host_path, self._path(option.container_path, found, others), option.read_only)
 
     def _json(self, value: object, found: Matched, others: Mapping[str, str], *, in_order: bool = True) -> JsonText:
         def fill(text: str) -> str:

@@ -99,7 +99,13 @@ def akri(source: Source) -> Imported:
             warnings = (_ONE_OF_ENV,) if any(len(rule) > 1 for rule in rules) else ()
             more: dict[str, Any] = {"shares": min(one.capacity, MOST_SHARES)} if one.capacity > 1 else {}
             more |= {"env": dict(one.brokerProperties)} if one.brokerProperties else {}
-            options = _options(one, matches)
+            options: dict[str, Any] = {"match": matches[0] if len(matches) == 1 else matches}
+            options["permissions"] = one.details.permissions
+            if one.details.groupRecursive and all(map(_of_ancestor, matches)):
+                options["group"] = "{kernels}"
+            elif not one.details.groupRecursive:
+                options["id"] = "{env:DEVNAME}"  # Akri's own, a path in sysfs, ends with the kernel's name, too
+                options["env"] = {"UDEV_DEVNODE": "{devnode}"}
             resources.append(ImportedResource(name, written.place, DRIVER, options, more, warnings))
     return Imported(tuple(resources), tuple(not_kept))
 
@@ -161,17 +167,6 @@ def _quoted(written: Written) -> Written:
         for key, one in written.value.items()
     }
     return replace(written, value=values)
-
-
-def _options(one: AkriConfiguration, matches: list[dict[str, Any]]) -> dict[str, Any]:
-    options: dict[str, Any] = {"match": matches[0] if len(matches) == 1 else matches}
-    options["permissions"] = one.details.permissions
-    if one.details.groupRecursive and all(map(_of_ancestor, matches)):
-        options["group"] = "{kernels}"
-    elif not one.details.groupRecursive:
-        options["id"] = "{env:DEVNAME}"  # Akri's own, a path in sysfs, ends with the kernel's name, too
-        options["env"] = {"UDEV_DEVNODE": "{devnode}"}
-    return options
 
 
 def _of_ancestor(match: Mapping[str, Any]) -> bool:

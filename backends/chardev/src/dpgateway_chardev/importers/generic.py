@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from dpgateway.importing import Imported, ImportedResource, NotKept, Place, Source, Written
+from dpgateway.importing import Imported, ImportedResource, NotKept, Source, Written
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, MOST_SHARES, RUNNING, TOO_MANY, generic_match
 from dpgateway_chardev.importers.generic_config import DevicePaths, Path, configured
@@ -60,26 +60,24 @@ class ResourceOfGroups:
     def resource(self) -> ImportedResource | None:
         """With generic-device-plugin's ids, where that can be; None if the driver can't offer the groups."""
         for number in set(range(self._number)) - self._groups.keys():
-            self._lose(self._at("groups", number), f"groups[{number}]", _EMPTY)
+            self._lose(f"groups[{number}]", _EMPTY, "groups", number)
         options = self.options()
         if options is None:
             return None
         counts = {group.count or 1 for group in self._groups.values()}
         if len(counts) > 1:
-            self._lose(
-                self._at("groups"), "different counts", f"shares hold for all devices; {min(counts)} is the least"
-            )
+            self._lose("different counts", f"shares hold for all devices; {min(counts)} is the least", "groups")
         count = min(*counts, MOST_SHARES)
         if min(counts) > MOST_SHARES:
-            self._lose(self._at("groups"), f"a count of {min(counts)}", TOO_MANY)
+            self._lose(f"a count of {min(counts)}", TOO_MANY, "groups")
         if options.get("group") == {"each": True}:
-            self._lose(self._at("groups"), "the order of matches", _ORDER)
+            self._lose("the order of matches", _ORDER, "groups")
         if why := self._other_ids(options):
             more: dict[str, Any] = {"shares": count} if count > 1 else {}
-            self._lose(self._at(), "the ids", f"{why}; {RUNNING}")
+            self._lose("the ids", f"{why}; {RUNNING}")
         else:
             more = {"shares": {"count": count, "ids": _IDS}}
-        return ImportedResource(self._name, self._at(), DRIVER, options, more, self._warnings)
+        return ImportedResource(self._name, self._written.at(), DRIVER, options, more, self._warnings)
 
     def _other_ids(self, options: dict[str, Any]) -> str:
         """Why devices can't keep their ids; empty if they can."""
@@ -100,7 +98,14 @@ class ResourceOfGroups:
         if not (groups := tuple(self._groups.values())):
             return None
         if any(group.sticks for group in groups):
-            return self._usb()
+            for number, group in self._groups.items():
+                if group.paths:
+                    self._lose("paths", "a resource has either paths or USB devices", "groups", number)
+            self._groups = {number: one for number, one in self._groups.items() if one.sticks}
+            options = generic_match.usb(list(self._groups.values()), self._short)
+            if options is None:
+                self._lose("groups of USB devices", "match can't tell these groups apart", "groups")
+            return options
         options = self._of_groups(groups)
         if options is None:
             self._groups = {number: one for number, one in self._groups.items() if self._is_alone(number, one)}
@@ -112,7 +117,7 @@ class ResourceOfGroups:
         found = [is_directory(path.path, self._dev) for path in groups[0].paths]
         if len(groups) == 1 and any(found):
             wrong = (one for one, is_one in zip(groups[0].paths, found, strict=True) if is_one)
-            if any(map(_why_no_directory, wrong)):
+            if any(why_no_directory(one.path) for one in wrong):
                 return None
             beside = [one for one, is_one in zip(groups[0].paths, found, strict=True) if not is_one]
             return generic_match.directories(groups[0], found) | self._type_of(beside, {"char"})
@@ -120,7 +125,9 @@ class ResourceOfGroups:
             return None
         options = generic_match.together(groups)
         if options is None and len(groups) == 1:
-            options = generic_match.alone(groups[0], self._short)
+            only = groups[0]
+            options = generic_match.optional_paths(only, self._short)
+            options = options or generic_match.beside(only) or generic_match.combined(only)
         if options is None and not any(is_directory(path.path, self._dev) for group in groups for path in group.paths):
             options = generic_match.apart(groups)
         return options and options | self._type_of([path for group in groups for path in group.paths])
@@ -129,16 +136,6 @@ class ResourceOfGroups:
         """The option for nodes at these paths, beside those of other types."""
         found = {"block" if is_block(one.path, self._dev) else "char" for one in paths if one.type != "Mount"} | more
         return {} if found <= {"char"} else {"type": "block" if found == {"block"} else "any"}
-
-    def _usb(self) -> dict[str, Any] | None:
-        for number, group in self._groups.items():
-            if group.paths:
-                self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
-        self._groups = {number: one for number, one in self._groups.items() if one.sticks}
-        options = generic_match.usb(list(self._groups.values()), self._short)
-        if options is None:
-            self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
-        return options
 
     def _is_alone(self, number: int, group: DevicePaths) -> bool:
         """Whether ``paths`` can offer the group. Else it is lost, with the reason."""
@@ -153,14 +150,14 @@ class ResourceOfGroups:
         elif is_directory(first.path, self._dev):
             what, why = f"the directory {first.path}", why_no_directory(first.path) or _DIRECTORY_BESIDE
         if why:
-            self._lose(self._at("groups", number), what, why)
+            self._lose(what, why, "groups", number)
         return not why
 
     def _why_not_together(self, group: DevicePaths) -> str:
         paths, patterns = group.paths, [path for path in group.paths if is_glob(path.path)]
         whole = [path for path in paths if is_directory(path.path, self._dev)]
         reasons: Sequence[tuple[object, str]] = (
-            (whole, "; ".join(filter(None, map(_why_no_directory, whole))) or _DIRECTORY_BESIDE),
+            (whole, "; ".join(why for one in whole if (why := why_no_directory(one.path))) or _DIRECTORY_BESIDE),
             (len(patterns) > 1, _SEVERAL_PATTERNS),
             (patterns, "there a path joins as many matches as it has a limit, and here none or all of them"),
             (
@@ -180,7 +177,7 @@ class ResourceOfGroups:
             path = group.paths[0]
             if (path.permissions, path.mountPath.strip()) != (first.permissions, first.mountPath.strip()):
                 why = "permissions and container_path hold for all devices; those of the first group are kept"
-                self._lose(self._at("groups", number), f"the group of {path.path}", why)
+                self._lose(f"the group of {path.path}", why, "groups", number)
                 del self._groups[number]
         alike = [group.paths[0] for group in self._groups.values()]
         # Go's fs.Glob negates with [^...] and has no **
@@ -191,12 +188,6 @@ class ResourceOfGroups:
             options["container_path"] = f"{inside}{{name}}" if inside.endswith("/") else inside
         return options
 
-    def _at(self, *steps: object) -> Place:
-        return self._written.at(*steps)
-
-    def _lose(self, place: Place, what: str, why: str) -> None:
-        self.not_kept.append(NotKept(place, what, why, self._name))
-
-
-def _why_no_directory(path: Path) -> str:
-    return why_no_directory(path.path)
+    def _lose(self, what: str, why: str, *steps: object) -> None:
+        """``steps``: the keys and numbers that lead to it in what was written."""
+        self.not_kept.append(NotKept(self._written.at(*steps), what, why, self._name))

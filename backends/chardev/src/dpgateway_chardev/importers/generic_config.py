@@ -135,7 +135,10 @@ def configured(source: Source) -> GenericFile:
         if wanted := everywhere or domain:
             told[_where(one)] = wanted
     known = {_where(one) for one in (*flagged, *listed)}
-    listed += [_digits(one) for one in source.holding("groups") if _is_device(one) and _where(one) not in known]
+    for one in source.holding("groups"):
+        keys = [key for group in items(one.below("groups")) for key in ("paths", "usb", "usbs") if group.below(key)]
+        if keys and _where(one) not in known:
+            listed.append(_digits(one))
     read = Entries.of(flagged or listed, GenericDevice, source.nothing(_EXPECTED))
     outweighed = [
         NotKept(one.place, text(one.below("name")), "a --device flag outweighs the file") for one in listed if flagged
@@ -157,10 +160,6 @@ def _of_files(source: Source) -> Iterator[tuple[Written, Domain | None]]:
             for one in items(config.below(key)):
                 if one.below("groups"):
                     yield (_digits(one) if microshift else one), Domain(name, warnings) if name else None
-
-
-def _is_device(one: Written) -> bool:
-    return any(group.below(key) for group in items(one.below("groups")) for key in ("paths", "usb", "usbs"))
 
 
 def _where(one: Written) -> tuple[int, int]:

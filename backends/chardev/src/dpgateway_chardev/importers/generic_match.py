@@ -132,11 +132,6 @@ def of_link(path: str) -> dict[str, Any] | None:
     return {"subsystem": subsystem, "symlink": path.replace("[^", "[!") if is_glob(path) else {"exact": path}}
 
 
-def alone(group: DevicePaths, name: str) -> dict[str, Any] | None:
-    """Options for the only group of a resource, whose paths are patterns or optional; None for another one."""
-    return optional_paths(group, name) or beside(group) or combined(group)
-
-
 def optional_paths(group: DevicePaths, name: str) -> dict[str, Any] | None:
     """Options for one device with its present paths, if all are optional; None otherwise."""
     if not all(one.optional and has_object(one, optional=True) and not is_glob(one.path) for one in group.paths):

@@ -6,6 +6,7 @@ Source: intel/intel-device-plugins-for-kubernetes, cmd/*_plugin.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -100,16 +101,14 @@ def _gpu(one: IntelPlugin) -> Iterator[_Made]:
 
 
 def _card(one: IntelPlugin, kernel: Any) -> dict[str, Any]:  # noqa: ANN401  a driver or several
-    allowed, denied = (_ids(text) for text in (one.allowIDs, one.denyIDs))
+    allowed, denied = (
+        [id_.strip().lower() for id_ in text.split(",") if id_.strip()] for text in (one.allowIDs, one.denyIDs)
+    )
     models = ({"glob": allowed} if allowed else {}) | ({"none_of": denied} if denied else {})
     attr: dict[str, Any] = {"device/vendor": "0x8086", "device/driver": kernel}
     attr |= {"device/device": models} if models else {}
     attr["device/sriov_numvfs"] = {"glob": "0", "or_absent": True}  # no PF that has VFs
     return {"subsystem": "drm", "kernel": {"regex": "card[0-9]+"}, "attr": attr}
-
-
-def _ids(text: str) -> list[str]:
-    return [one.strip().lower() for one in text.split(",") if one.strip()]
 
 
 def _monitoring(one: IntelPlugin, kernels: list[str]) -> dict[str, Any]:
@@ -175,10 +174,6 @@ def _dsa(one: IntelPlugin) -> Iterator[_Made]:
     yield "dsa.intel.com/vfio", {"match": match, "nodes": nodes, "env": {"VFIO_BDF{index}": "{kernel}"}}, None
 
 
-def _iaa(one: IntelPlugin) -> Iterator[_Made]:
-    yield from _idxd(one, "iaa.intel.com", "iax")
-
-
 def _dlb(_: IntelPlugin) -> Iterator[_Made]:
     kinds: dict[str, dict[str, Any]] = {
         "pf": {"device/sriov_numvfs": "0"},
@@ -205,7 +200,7 @@ _TRANSLATORS: Mapping[str, Callable[[IntelPlugin], Iterator[_Made]]] = {
     "qat": _qat,
     "sgx": _sgx,
     "dsa": _dsa,
-    "iaa": _iaa,
+    "iaa": partial(_idxd, domain="iaa.intel.com", devices="iax"),
     "dlb": _dlb,
     "npu": _npu,
     "fpga": _fpga,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dpgateway.sysfs import is_glob
@@ -67,13 +68,7 @@ def is_block(path: str, dev: Path) -> bool:
     """Whether it is a block device: as on this node, else by its name."""
     name = path.strip().removeprefix("/dev/")
     if not is_glob(name):
-        here = dev / name
-        try:
-            return here.is_block_device() if here.exists() else _named_block(name)
-        except OSError:
-            pass
-    return _named_block(name)
-
-
-def _named_block(name: str) -> bool:
+        with suppress(OSError):
+            if (dev / name).exists():
+                return (dev / name).is_block_device()
     return _BLOCK.fullmatch(name) is not None and _CHAR.fullmatch(name) is None

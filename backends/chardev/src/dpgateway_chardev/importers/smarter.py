@@ -32,6 +32,8 @@ MOST_NAMES = 100_000
 """Limit of names below /dev, because links may form a loop."""
 _DEEPEST = 10
 _GPU = "nvidia-gpu"
+_NO_NODE = "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES"
+_ON_EACH = "do this on each kind of node"
 _EXPECTED = "a list of mappings with the keys devicematch, nummaxdevices"
 _CLASSES = {"digit": r"\d", "alpha": "A-Za-z", "alnum": "0-9A-Za-z", "lower": "a-z", "upper": "A-Z", "word": r"\w"}
 _REPEATED_ANCHOR = re.compile(r"(?<![\\[])([$^])([*+?])")
@@ -75,7 +77,11 @@ def smarter_device_manager(source: Source) -> Imported:
     not_kept = list(desired.not_kept)
     last: dict[str, _Match] = {}
     for written, one in desired.read:
-        not_kept += _unknown(written, one, source.dev)
+        if one.devicematch == _GPU:
+            not_kept.append(NotKept(written.place, _GPU, _NO_NODE))
+        elif not _literal(one):
+            why = f"each device is a resource of its own, and these are the ones in {source.dev} now: {_ON_EACH}"
+            not_kept.append(NotKept(written.place, f"devices that {one.devicematch} will find", why))
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
             match = _Match(written, f"/dev/{name}", one.nummaxdevices)
@@ -132,14 +138,6 @@ def _literal(one: Desired) -> str:
     """The only name that is meant; empty for several names."""
     found = _LITERAL.fullmatch(one.devicematch) or _LINK.fullmatch(one.devicematch)
     return re.sub(r"\\(.)", r"\1", found[1]) if found else ""
-
-
-def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[NotKept]:
-    if one.devicematch == _GPU:
-        yield NotKept(written.place, _GPU, "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES")
-    elif not _literal(one):
-        why = f"each device is a resource of its own, and these are the ones in {dev} now: do this on each kind of node"
-        yield NotKept(written.place, f"devices that {one.devicematch} will find", why)
 
 
 def _names(directory: FilePath, above: str, depth: int = 0) -> Iterator[str]:

@@ -108,6 +108,16 @@ class FunctionSelector:
 
     def matches(self, kind: str) -> Iterator[dict[str, Any]]:
         """The alternatives of ``match``."""
+        common: dict[str, Any] = {"class": _CLASSES[kind]}
+        if kind == "netDevice":
+            common["sriov_numvfs"] = {"glob": "0", "or_absent": True}
+        common |= dict(self.ids)
+        if self.acpiIndexes:
+            common["acpi_index"] = list(self.acpiIndexes)
+        if self.isRdma:
+            common[HAS_RDMA] = {"present": True}
+        if self.vdpaType:
+            common["vdpa*/driver"] = _VDPA[self.vdpaType]
         for drivers in self.by_driver:
             match: dict[str, Any] = {"subsystem": "pci", "driver": drivers}
             if self.pciAddresses:
@@ -115,8 +125,7 @@ class FunctionSelector:
             if kind == "netDevice":
                 match["file"] = {route: {"present": False} for route in _ROUTES}
             for attr, vf in self._places():
-                whole = {"class": _CLASSES[kind]} | dict(self._attributes(kind)) | attr
-                yield match | {"attr": whole} | ({"vf": vf} if vf else {})
+                yield match | {"attr": common | attr} | ({"vf": vf} if vf else {})
 
     @property
     def by_driver(self) -> list[Any]:
@@ -139,17 +148,6 @@ class FunctionSelector:
             yield attr | more | of_pf, both(vf, other)
         if self.linkTypes and not names and not roots:
             yield {"physfn": {"present": False}, "net/*/type": links}, None
-
-    def _attributes(self, kind: str) -> Iterator[tuple[str, Any]]:
-        if kind == "netDevice":
-            yield "sriov_numvfs", {"glob": "0", "or_absent": True}
-        yield from self.ids
-        if self.acpiIndexes:
-            yield "acpi_index", list(self.acpiIndexes)
-        if self.isRdma:
-            yield HAS_RDMA, {"present": True}
-        if self.vdpaType:
-            yield "vdpa*/driver", _VDPA[self.vdpaType]
 
     @property
     def ids(self) -> Iterator[tuple[str, list[str]]]:
