@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from dpgateway.drivers.contract import REQUIRED, Context, abilities
+from dpgateway.drivers.parameters import per_claim
 from dpgateway.model import Candidate, Device, Health
 from dpgateway.testing import doubts, package
 from dpgateway.testing.calls import Caller, ContractBroken, broken, doubt
@@ -61,8 +62,12 @@ class DriverContract:
 
     def test_options_explain_themselves(self) -> None:
         with self._driver() as caller:
-            package.check_options(type(caller.driver))
-            package.check_per_claim(type(caller.driver))
+            driver = type(caller.driver)
+            package.check_options(driver)
+            # options that a claim may choose are of no use without the method that takes them
+            if (chosen := per_claim(driver.Options)) and not callable(getattr(driver, "with_options", None)):
+                expected = "expected a method with_options(), because a claim may choose"
+                raise broken(driver, f": {expected} {', '.join(chosen)}")
 
     def test_nothing_happens_at_import(self) -> None:
         with self._driver() as caller:

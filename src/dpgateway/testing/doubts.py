@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from dpgateway.drivers.contract import ABILITIES, abilities
 from dpgateway.model import Allocation
@@ -28,10 +28,14 @@ def check_names(driver: object) -> None:
 def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
     """Warns of an allocation with devices that weren't asked for. ``alone``: each device's allocation alone, by id."""
     for asked, allocation in alone.items():
-        for what, value in _texts(allocation):
-            if found := [
-                other for other in alone if other not in asked and asked not in other and _names(value, other)
-            ]:
+        others = [other for other in alone if other not in asked and asked not in other]
+        texts = [("device node", node.host_path) for node in allocation.device_nodes]
+        texts += [("mount", mount.host_path) for mount in allocation.mounts]
+        texts += [("CDI device", name) for name in allocation.cdi_devices]
+        texts += [(f"env {name}", value) for name, value in allocation.env.items()]
+        texts += [(f"annotation {name}", value) for name, value in allocation.annotations.items()]
+        for what, value in texts:
+            if found := [other for other in others if _names(value, other)]:
                 doubt(driver, f".allocate([{asked}]): it gives {found[0]}, which wasn't asked for: {what} {value!r}")
                 return
 
@@ -42,14 +46,6 @@ def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
         doubt(
             driver, f".allocate: each of {ids} alone is given all of {given}; expected the nodes of what was asked for"
         )
-
-
-def _texts(allocation: Allocation) -> Iterator[tuple[str, str]]:
-    yield from (("device node", node.host_path) for node in allocation.device_nodes)
-    yield from (("mount", mount.host_path) for mount in allocation.mounts)
-    yield from (("CDI device", name) for name in allocation.cdi_devices)
-    yield from ((f"env {name}", value) for name, value in allocation.env.items())
-    yield from ((f"annotation {name}", value) for name, value in allocation.annotations.items())
 
 
 def _names(value: str, device: str) -> bool:

@@ -14,7 +14,6 @@ import typing
 from collections.abc import Iterator
 
 from dpgateway.drivers import discovery
-from dpgateway.drivers.parameters import per_claim
 from dpgateway.drivers.points import GROUP, Point, look
 from dpgateway.testing.calls import broken
 
@@ -36,12 +35,6 @@ def entry_point(driver: type) -> Point:
         f": expected an entry point of the group {GROUP!r} whose hook dpgateway_driver() returns this "
         f"class (is its package installed?), found {'; '.join(leads) or 'no entry point at all'}",
     )
-
-
-def check_per_claim(driver: type) -> None:
-    """A driver with options for claims needs ``with_options``."""
-    if (chosen := per_claim(driver.Options)) and not callable(getattr(driver, "with_options", None)):  # type: ignore[attr-defined]
-        raise broken(driver, f": expected a method with_options(), because a claim may choose {', '.join(chosen)}")
 
 
 def check_options(driver: type) -> None:
