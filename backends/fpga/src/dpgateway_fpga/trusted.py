@@ -19,11 +19,19 @@ def trusted_directory(path: Path) -> Iterator[int]:
     OpenSSH, misc.c, safe_path), and the next one is opened relative to the checked one.
     """
     with ExitStack() as opened:
-        shown = Path(path.anchor)
-        here = _enter(opened, shown, None)
-        for name in path.parts[1:]:
+        here, shown = -1, Path()
+        for name in path.parts:  # the first one is /
             shown /= name
-            here = _enter(opened, shown, here)
+            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+            here = os.open(name, flags, dir_fd=None if here < 0 else here)
+            opened.callback(os.close, here)
+            status = os.fstat(here)
+            if stat.S_ISLNK(status.st_mode):
+                why = "found a symbolic link: name the path that it leads to"
+                raise DriverError(f"expected a directory at {shown}, {why}")
+            if not stat.S_ISDIR(status.st_mode):
+                raise DriverError(f"expected a directory at {shown}")
+            check_owner_alone(f"a directory {shown}", status)
         yield here
 
 
@@ -76,15 +84,3 @@ def check_owner_alone(what: str, status: os.stat_result) -> None:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         raise DriverError(f"expected {what} that only its owner can write (chmod go-w), found mode {mode}")
-
-
-def _enter(opened: ExitStack, shown: Path, above: int | None) -> int:
-    here = os.open(shown.name or "/", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    opened.callback(os.close, here)
-    status = os.fstat(here)
-    if stat.S_ISLNK(status.st_mode):
-        raise DriverError(f"expected a directory at {shown}, found a symbolic link: name the path that it leads to")
-    if not stat.S_ISDIR(status.st_mode):
-        raise DriverError(f"expected a directory at {shown}")
-    check_owner_alone(f"a directory {shown}", status)
-    return here
