@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from dpgateway.sysfs.identity import identity
 from dpgateway.sysfs.matching import Mismatch
-from dpgateway.sysfs.naming import Formed, GroupMember, Names, Rule
+from dpgateway.sysfs.naming import GroupMember, Names, Rule
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.selection import PART, GroupOption, Selection
 from dpgateway.sysfs.templates import Matched, Unfilled, template
@@ -208,8 +208,14 @@ class Grouping:
 
         groups = self._names.form(list(members), rule)
         for one in groups:
+            lacking, missing = one.lacking(members), None
+            if lacking:
+                missing = f"there is no object for match[{lacking[0].kind}]"
+                if rule.size is not None:
+                    missing = _number(rule.size, one.needed - len(lacking))
+                missing += f": {' and '.join(member.name for member in lacking)} is missing"
             if parts := [members[member] for member in one.members if member in members]:
-                yield Whole(one.id, tuple(parts), _lacking(one, members, rule))
+                yield Whole(one.id, tuple(parts), missing)
 
         # the rest: too few for a group, listed as an Unhealthy device; or without a counterpart, left
         taken = {member for one in groups for member in one.members}
@@ -226,17 +232,6 @@ class Grouping:
 
 _ALONE = Unoffered("optional", "nothing that it belongs to", "an object that isn't optional")
 _NO_COUNTERPART = Unoffered("group.each", "no counterpart", "one object of each kind")
-
-
-def _lacking(one: Formed, there: Collection[GroupMember], rule: Rule) -> str | None:
-    """Describes the members that a group has lost; None if it is complete."""
-    lacking = one.lacking(there)
-    if not lacking:
-        return None
-    names = " and ".join(member.name for member in lacking)
-    if rule.size is not None:
-        return f"{_number(rule.size, one.needed - len(lacking))}: {names} is missing"
-    return f"there is no object for match[{lacking[0].kind}]: {names} is missing"
 
 
 def _number(expected: int, found: int) -> str:

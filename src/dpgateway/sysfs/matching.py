@@ -174,7 +174,11 @@ class Match:
         for key, test in self.env.items():
             yield f"env.{key}", look.env(thing, key), test
         if self.symlink:
-            yield "symlink", _link(look, thing, self.symlink), self.symlink
+            # of several links one decides: that of none_of, else one that passes, else the first
+            links, test = look.symlinks(thing), self.symlink
+            refused = (one for one in links if any(value_matches(one, glob) for glob in test.none_of))
+            nothing = NoValue("isn't there: udev knows no link to it", absent=True)
+            yield "symlink", next(chain(refused, filter(test.passes, links), links), nothing), test
         if self.vf:
             yield "vf", virtual_function(look, thing), self.vf
 
@@ -187,14 +191,6 @@ class Match:
             yield "drivers", look.value(thing, "driver"), self.drivers
         for path, test in self.attrs.items():
             yield f"attrs.{path}", look.value(thing, path), test
-
-
-def _link(look: Look, thing: Object, test: Test) -> Value:
-    """Of udev's links to its node the one that decides: that of ``none_of``, else one that passes, else the first."""
-    links = look.symlinks(thing)
-    refused = (one for one in links if any(value_matches(one, glob) for glob in test.none_of))
-    decisive = chain(refused, filter(test.passes, links), links)
-    return next(decisive, NoValue("isn't there: udev knows no link to it", absent=True))
 
 
 def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
