@@ -214,20 +214,20 @@ class NamedLook:
             if here == ANY_DEPTH:  # doesn't follow links, because they may form a loop
                 if is_directory:
                     yield from self._walk(inner, f"{real}/{name}" if real else name, parts)
-            elif not rest:
+                continue
+            if not rest:
                 yield inner
-            elif (directory := self._directory(real, name)) is not None:
+                continue
+            try:
+                directory = self.tree.follow(name, real)
+                leads_on = self.tree.at(directory).is_dir()
+            except FileNotFoundError:
+                continue
+            except (OutsideError, OSError) as error:
+                self.notices[str(error)] = None
+                continue
+            if leads_on:
                 yield from self._walk(inner, directory, rest)
-
-    def _directory(self, real: str, name: str) -> str | None:
-        try:
-            directory = self.tree.follow(name, real)
-            return directory if self.tree.at(directory).is_dir() else None
-        except FileNotFoundError:
-            return None
-        except (OutsideError, OSError) as error:
-            self.notices[str(error)] = None
-            return None
 
     def _list(self, real: str) -> list[tuple[str, bool]]:
         """The names in a real directory, each with whether it is a directory. Cached for this look."""

@@ -134,15 +134,13 @@ class _About:
 def _about(template: Template) -> _About:
     slots = {slot.name: slot for slot in template.fields}
     patterns = [slots[name].argument for name in ("each", "entry") if name in slots]
-    device = all(map(_is_above, template.fields))
+    device = True
+    for slot in template.fields:
+        name, _, argument = str(slot).partition(":")
+        about_above = name in {"attr", "file"} and argument.partition("/")[0] in _UP
+        device &= about_above or name in _ABOVE | _NEUTRAL
     return _About(next(iter(patterns), None), "part" in slots, device, not slots)
 
 
 def _is_in(thing: Object, other: Object) -> bool:
     return thing == other or thing.path.startswith(f"{other.path}/")
-
-
-def _is_above(slot: object) -> bool:
-    """Whether a field refers only to an object's ancestors."""
-    name, _, argument = str(slot).partition(":")
-    return name in _ABOVE | _NEUTRAL or (name in {"attr", "file"} and argument.partition("/")[0] in _UP)

@@ -173,11 +173,6 @@ def _of_ancestor(match: Mapping[str, Any]) -> bool:
     return bool({"subsystems", "kernels", "drivers", "attrs"} & match.keys())
 
 
-def _may_have_no_node(match: Mapping[str, Any]) -> bool:
-    named = "kernel" in match or match.get("env", {}).get("DEVNAME") != {"present": True}
-    return not named and match["subsystem"] not in _WITH_NODES
-
-
 def _matches(rule: str) -> list[dict[str, Any]]:
     """Converts a rule to alternatives of match: one per ENV, because libudev demands only one of them. None if match
     can't express the rule. Only objects with a node are devices.
@@ -232,7 +227,9 @@ def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, 
             yield "details", f"the rule {rule}", "it has a field or a comparison that match hasn't"
     if one.details.groupRecursive and not all(map(_of_ancestor, matches)):
         yield "details", "groupRecursive", _RECURSIVE
-    if any(map(_may_have_no_node, matches)):
+    # a rule with the kernel's name, or with a test of DEVNAME, is about objects that have nodes
+    unnamed = [one for one in matches if "kernel" not in one and one.get("env", {}).get("DEVNAME") == {"present": True}]
+    if any(match["subsystem"] not in _WITH_NODES for match in unnamed):
         yield "details", "objects without a node", _PARENTS_NODE
     if one.capacity > MOST_SHARES:
         yield "capacity", f"a capacity of {one.capacity}", TOO_MANY

@@ -51,7 +51,7 @@ def intel_device_plugins(source: Source) -> Imported:
     resources, not_kept = list[ImportedResource](), list(entries.not_kept)
     for written, one in entries.read:
         plugin = plugins[id(written)]
-        made = list(_TRANSLATORS[plugin](one))
+        made = list(_TRANSLATORS[plugin](one)) if plugin in _TRANSLATORS else []
         more: dict[str, Any] = {}
         nodes = {key: value for key, value in one.nodeSelector.items() if not key.startswith(_HAS_IT)}
         if plugin == "gpu" and one.preferredAllocationPolicy in _PREFERENCES:
@@ -191,10 +191,6 @@ def _npu(one: IntelPlugin) -> Iterator[_Made]:
     yield "npu.intel.com/accel", options, _shares(one.sharedDevNum)
 
 
-def _fpga(_: IntelPlugin) -> Iterator[_Made]:
-    yield from ()
-
-
 _TRANSLATORS: Mapping[str, Callable[[IntelPlugin], Iterator[_Made]]] = {
     "gpu": _gpu,
     "qat": _qat,
@@ -203,8 +199,8 @@ _TRANSLATORS: Mapping[str, Callable[[IntelPlugin], Iterator[_Made]]] = {
     "iaa": partial(_idxd, domain="iaa.intel.com", devices="iax"),
     "dlb": _dlb,
     "npu": _npu,
-    "fpga": _fpga,
 }
+"""Of the plugin for FPGAs nothing is kept."""
 
 
 # the losses

@@ -95,7 +95,11 @@ def settings_of(source: Source) -> Iterator[tuple[str, Written]]:
 def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
     """The settings of charts: in releases, which contain the chart's name, and in files of values."""
     alone = list(_of_values(source))
-    for one in _releases(source):
+    # of Flux, Argo CD and k3s, of Kustomizations, and of Helmfile
+    releases = list(source.objects("HelmRelease", "Application", "ApplicationSet", "HelmChart"))
+    for one in source.holding("helmCharts", "releases"):
+        releases += (*items(one.below("helmCharts")), *items(one.below("releases")))
+    for one in releases:
         own = [part for part in one.parts() if "dependsOn" not in part.place.key]
         chart = next((found for part in own if (found := _CHART.fullmatch(text(part)))), None)
         inside = replace(source, documents=(one,))
@@ -104,8 +108,12 @@ def _of_charts(source: Source) -> Iterator[tuple[str, Written]]:
             chart = _OWN_NAME.fullmatch(text(values.below("name")))
         elsewhere = next((value for part in own for key in _FILES if (value := part.below(key))), None)
         if chart is not None and not (elsewhere and any(plugin == chart[1] for plugin, _ in alone)):
-            more = {"otherValues": replace(elsewhere, value=True)} if elsewhere else {}
-            plugin, settings = _rendered(chart[1], values or Written({}, one.place), _parameters(own) | more)
+            # the parameters of a release, in the form of Argo CD and Helmfile
+            pairs = ((text(part.below("name")), part.below("value")) for part in own)
+            given = {key: value for key, value in pairs if value and key in _KEYS}
+            more = {key: replace(at, value=typed_flag(text(at) or str(at.value))) for key, at in given.items()}
+            more |= {"otherValues": replace(elsewhere, value=True)} if elsewhere else {}
+            plugin, settings = _rendered(chart[1], values or Written({}, one.place), more)
             yield plugin, _of_version(settings, [*own, *chart_of(one, source)])
         elif chart is None and _is_chart_of_flags(own):
             flagged = next((part for part in own if items(part.below("args"))), Written({}, one.place))
@@ -120,13 +128,6 @@ def _is_chart_of_flags(release: Sequence[Written]) -> bool:
     names = [text(name) for chart in charts if chart for name in (chart, *items(chart))]
     images = (text(one.part("image", "repository")) or text(one.below("image")) for one in release)
     return any(map(_CHART_OF_FLAGS.fullmatch, names)) and not any(map(_IMAGE.fullmatch, images))
-
-
-def _releases(source: Source) -> Iterator[Written]:
-    """The releases of Flux, Argo CD and k3s, of Kustomizations, and of Helmfile."""
-    yield from source.objects("HelmRelease", "Application", "ApplicationSet", "HelmChart")
-    for one in source.holding("helmCharts", "releases"):
-        yield from (*items(one.below("helmCharts")), *items(one.below("releases")))
 
 
 def _of_values(source: Source) -> Iterator[tuple[str, Written]]:
@@ -156,14 +157,6 @@ def _of_version(settings: Written, parts: Iterable[Written]) -> Written:
     """Adds the settings that follow from the plugin's version, unless they are written."""
     decided = {key: Written(value, settings.place) for key, value in of_version(parts).items()}
     return replace(settings, value=decided | settings.value)
-
-
-def _parameters(parts: Sequence[Written]) -> dict[str, Written]:
-    """The parameters of a release, in the form of Argo CD and Helmfile."""
-    pairs = ((text(part.below("name")), part.below("value")) for part in parts)
-    return {
-        key: replace(one, value=typed_flag(text(one) or str(one.value))) for key, one in pairs if one and key in _KEYS
-    }
 
 
 def _holds(one: Written) -> bool:

@@ -6,7 +6,7 @@ Source: intel/intel-device-plugins-for-kubernetes, v0.29.0, v0.30.0, v0.35.0 and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from dpgateway.importing import Source, Written, flags, items, text
 
@@ -20,13 +20,6 @@ _KEYS = ("version", "targetRevision", "tag", "newTag")
 
 def of_version(parts: Iterable[Written]) -> dict[str, object]:
     """The settings that follow from the version; none if no part has one."""
-    version = next(_versions(parts), None)
-    if version is None:
-        return {}
-    return {"monitoringMode": "single" if version >= _SINGLE else "split", "knowsXe": version >= _XE}
-
-
-def _versions(parts: Iterable[Written]) -> Iterator[tuple[int, int]]:
     for part in parts:
         image = _PLUGIN.fullmatch(text(part.below("image")))
         written = [one for key in _KEYS if (one := part.below(key)) is not None]
@@ -34,7 +27,9 @@ def _versions(parts: Iterable[Written]) -> Iterator[tuple[int, int]]:
         written += [value for name, value in flags(words) if name == "version"]
         for told in (image[1] if image else "", *(text(one) or one.text for one in written)):
             if match := _VERSION.fullmatch(told):
-                yield int(match[1]), int(match[2])
+                version = int(match[1]), int(match[2])
+                return {"monitoringMode": "single" if version >= _SINGLE else "split", "knowsXe": version >= _XE}
+    return {}
 
 
 def chart_of(release: Written, source: Source) -> list[Written]:

@@ -92,6 +92,7 @@ def smarter_device_manager(source: Source) -> Imported:
                 counts = f"{match.path}, nummaxdevices {match.count}, in line {match.written.place.line}"
                 not_kept.append(NotKept(earlier.written.place, what, f"the last match counts: {counts}", resource))
             last[resource] = match
+
     resources = []
     for resource, match in last.items():
         whole = is_directory(match.path, source.dev)
