@@ -147,8 +147,14 @@ class FpgaOptions:
         further = (("fallback", self.fallback), ("blank", self.blank), ("overlay", self.overlay.file))
         functions = (("functions", one) for one in self.functions)
         for key, one in (("bitstream", self.bitstream), *functions, *further):
-            if one is not None and _is_absent(one.path):
+            if one is None:
+                continue
+            try:
+                one.path.lstat()
+            except (FileNotFoundError, NotADirectoryError):
                 yield f"{key}: there is no {one.path} on this node"
+            except OSError:  # it is hidden from this user
+                pass
         unused = (
             ("command", self.command, Command()),
             ("fpga_manager", self.fpga_manager, FpgaManager()),
@@ -164,13 +170,3 @@ class FpgaOptions:
                     f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because a "
                     "board of both has its lock, and the entry of its image, there"
                 )
-
-
-def _is_absent(path: Path) -> bool:
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:  # it is hidden from this user
-        return False
-    return False

@@ -38,7 +38,7 @@ class OverlayProgrammer:
         self._processes = Processes(options.patience)
 
     def expected(self, board: Board, image: Image) -> str:
-        dtbo.naming(self._file().content, _firmware(board, image))
+        dtbo.naming(self._file().content, f"{DIRECTORY}/{_image_name(board, image)}")
         if why := self._lacking():
             raise DriverError(why)
         return image.sha256
@@ -71,7 +71,7 @@ class OverlayProgrammer:
         look = Look(self._roots)
         manager = places.manager(look, board)
         here, directory, file = self._place(board.key), self._options.firmware / DIRECTORY, self._file()
-        overlay = dtbo.naming(file.content, _firmware(board, image))
+        overlay = dtbo.naming(file.content, f"{DIRECTORY}/{_image_name(board, image)}")
         # the file's digest comes first: ``read`` tells by it whether the overlay is still the configured one
         name = f"{file.sha256}-{image.sha256}-{board.id}.dtbo"
         with staged(directory, _image_name(board, image), image.content), staged(directory, name, overlay):
@@ -116,8 +116,3 @@ class OverlayProgrammer:
 
 def _image_name(board: Board, image: Image) -> str:
     return f"{image.sha256}-{board.id}.bin"
-
-
-def _firmware(board: Board, image: Image) -> str:
-    """The image's name for the kernel."""
-    return f"{DIRECTORY}/{_image_name(board, image)}"
