@@ -50,9 +50,11 @@ def shown(arguments: Iterable[object]) -> str:
 class Caller:
     """Calls one driver, each method with the same deadline."""
 
-    def __init__(self, driver: Any, seconds: float) -> None:  # noqa: ANN401  perhaps no driver
+    def __init__(self, driver: Any, seconds: float, *, direct: bool = False) -> None:  # noqa: ANN401  perhaps no driver
+        """``direct``: calls on the current thread, without the deadline, for tests with threads of their own."""
         self.driver, self.seconds = driver, seconds
-        self._threads = Threads(idle=0)  # the contract looks for threads that outlive the driver
+        # idle=0, because the contract looks for threads that outlive the driver
+        self._threads = None if direct else Threads(idle=0)
 
     def broken(self, call: str, what: str) -> ContractBroken:
         return broken(self.driver, f".{call}: {what}")
@@ -60,7 +62,13 @@ class Caller:
     def outcome(self, method: str, *arguments: object) -> Outcome:
         """The method's result, or the DriverError that it raises. Any other exception breaks the contract."""
         call = f"{method}({shown(arguments)})"
-        found = self._run(call, method, arguments)
+        if self._threads is None:
+            found = _run(self.driver, method, arguments)
+        else:
+            try:
+                found = self._threads.run(call, lambda: _run(self.driver, method, arguments), self.seconds)
+            except TimeoutError:  # the driver's own would be returned
+                raise self.broken(call, f"hasn't returned after {self.seconds:g} s") from None
         if isinstance(found, BaseException) and not isinstance(found, DriverError):
             where = "".join(traceback.format_exception(found))
             # The text of a ValueError or TypeError of our values is enough: "DeviceNode.host_path: expected ..."
@@ -68,12 +76,6 @@ class Caller:
             kind = type(found).__name__
             raise self.broken(call, f"{said}\n(expected DriverError, DeviceUnavailable or Busy, found {kind})\n{where}")
         return found
-
-    def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
-        try:
-            return self._threads.run(call, lambda: _run(self.driver, method, arguments), self.seconds)
-        except TimeoutError:  # the driver's own would be returned
-            raise self.broken(call, f"hasn't returned after {self.seconds:g} s") from None
 
     def result(self, method: str, *arguments: object) -> Any:  # noqa: ANN401  the caller looks at it
         """The method's result. Retries a Busy driver until the deadline; any other error breaks the contract."""
@@ -114,13 +116,6 @@ class Caller:
         """Calls a method that must succeed and return None."""
         if (found := self.result(method, *arguments)) is not None:
             raise self.broken(f"{method}({shown(arguments)})", f"expected None, found {found!r}")
-
-
-class DirectCaller(Caller):
-    """Calls on the current thread, for tests with threads of their own."""
-
-    def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
-        return _run(self.driver, method, arguments)
 
 
 def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # noqa: ANN401  or an exception

@@ -10,7 +10,7 @@ from functools import partial
 
 from dpgateway.drivers.contract import abilities
 from dpgateway.model import Device
-from dpgateway.testing.calls import Caller, DirectCaller, broken
+from dpgateway.testing.calls import Caller, broken
 
 _SECONDS = 0.5
 _ROUNDS = range(2, 2000)  # at least and at most, whatever the time
@@ -20,7 +20,7 @@ _PREPARERS = 4
 def check_concurrency(caller: Caller, devices: list[Device]) -> None:
     """One thread lists, one allocates, and up to four prepare a device each; their answers mustn't change."""
     # The work has threads of its own, so the calls need none.
-    caller = DirectCaller(caller.driver, caller.seconds)
+    caller = Caller(caller.driver, caller.seconds, direct=True)
     ids = sorted(device.id for device in caller.devices())
     alone = [caller.allocate([device]) for device in devices]
 
