@@ -76,7 +76,23 @@ class Template:
             raise TemplateError(f"expected an opening brace before {rest!r}; a brace itself is written twice")
         known = [*FIELDS, *(others or ())]
         for slot in parsed.fields:
-            _check(slot, known)
+            shown = f"{{{slot}}}"
+            if slot.name not in known:
+                close = get_close_matches(slot.name, known, n=1)
+                attribute = f"; attributes are written {{attr:{slot.name}}}, or {{attrs:{slot.name}}} of the ancestor"
+                hint = f"; did you mean {close[0]}?" if close else attribute if slot.name else ""
+                raise TemplateError(f"expected one of the fields {', '.join(known)}, found {shown}{hint}")
+            needed = FIELDS[slot.name].argument if slot.name in FIELDS else ""
+            if needed and not slot.argument:
+                raise TemplateError(f"expected {needed}, as in {{{slot.name}:...}}, found {shown}")
+            if slot.argument and not needed:
+                raise TemplateError(f"expected {{{slot.name}}}, found {shown}")
+            if slot.argument is None or (slot.argument.fields and slot.name != REGEX):
+                continue
+            # the expression comes last, and has to be literal: a device's own text must be no expression
+            end = slot.argument.parts[-1]
+            if why := wrong_argument(slot.name, end if isinstance(end, str) else ""):
+                raise TemplateError(f"{why} {shown}")
         return parsed
 
     def __str__(self) -> str:
@@ -158,23 +174,3 @@ def _slot(text: str) -> tuple[Placeholder, str]:
     if match is None or not rest:
         raise TemplateError(f"expected a closing brace, found {text!r}; a brace itself is written twice")
     return Placeholder(match[1], argument if argument.parts else None), rest[1:]
-
-
-def _check(slot: Placeholder, known: list[str]) -> None:
-    shown = f"{{{slot}}}"
-    if slot.name not in known:
-        close = get_close_matches(slot.name, known, n=1)
-        attribute = f"; attributes are written {{attr:{slot.name}}}, or {{attrs:{slot.name}}} of the ancestor"
-        hint = f"; did you mean {close[0]}?" if close else attribute if slot.name else ""
-        raise TemplateError(f"expected one of the fields {', '.join(known)}, found {shown}{hint}")
-    needed = FIELDS[slot.name].argument if slot.name in FIELDS else ""
-    if needed and not slot.argument:
-        raise TemplateError(f"expected {needed}, as in {{{slot.name}:...}}, found {shown}")
-    if slot.argument and not needed:
-        raise TemplateError(f"expected {{{slot.name}}}, found {shown}")
-    if slot.argument is None or (slot.argument.fields and slot.name != REGEX):
-        return
-    # the expression comes last, and has to be literal: a device's own text must be no expression
-    end = slot.argument.parts[-1]
-    if why := wrong_argument(slot.name, end if isinstance(end, str) else ""):
-        raise TemplateError(f"{why} {shown}")
