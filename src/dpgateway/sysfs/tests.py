@@ -74,15 +74,15 @@ class Test:
         return " and ".join(text for wanted, text in said if wanted) + (" or nothing" if self.or_absent else "")
 
     def passes(self, value: Value) -> bool:
-        in_any_range = self.at_least is None and self.at_most is None
+        unbounded = self.at_least is None and self.at_most is None
         if isinstance(value, NoValue):
             if value.absent and self.or_absent:
                 return True
             # a condition on the value fails without one; an unreadable value counts as present
-            if self.glob or self.exact or self.none_of or self.regex is not None or not in_any_range:
+            if self.glob or self.exact or self.none_of or self.regex is not None or not unbounded:
                 return False
             return self.present is not value.absent
-        number = None if in_any_range else as_number(value)
+        number = None if unbounded else as_number(value)
         return (
             self.present is not False
             and (not self.glob or any(map(partial(value_matches, value), self.glob)))
