@@ -121,18 +121,19 @@ class NamedLook:
         self._nodes = {path: node for path, node in found.items() if isinstance(node, DevNode)}
         self._owners = self._choose()
         for path, node in found.items():
-            same = ""
-            if isinstance(node, DevNode) and (owner := self._owners[node]) != path:
-                same = f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), which is offered already"
             if isinstance(node, NoNode):
                 if path in self._spelled_out or node.unknown:  # unknown: perhaps still a device, so it is listed
                     self._add(path, None, Health.unhealthy(node.reason))
                 else:
                     self.notices[node.reason] = None
-            elif same and path not in self._spelled_out:
-                self.notices[same] = None
+            elif (owner := self._owners[node]) == path:
+                self._add(path, node, Health.healthy())
             else:
-                self._add(path, node, Health.unhealthy(same) if same else Health.healthy())
+                same = f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), which is offered already"
+                if path in self._spelled_out:
+                    self._add(path, node, Health.unhealthy(same))
+                else:
+                    self.notices[same] = None
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """The result for each path that the paths and globs name; with ``about`` for that path, named or not."""

@@ -82,11 +82,12 @@ class Owners:
             return True
         # the devices that the object may be a part of: the matched ancestor, the nearest ancestor with a subsystem, and
         # the one with a bus address
-        devices = [] if one.ancestor == one.thing else [one.ancestor]
-        above = (thing for thing in one.thing.line[1:] if isinstance(self._look.subsystem(thing), str))
-        devices += [parent for parent in (next(above, None), place(self._look, one.thing)) if parent is not None]
-        within = any(_is_in(other, device) for device in devices)
-        return within and (by_device or self._name(other) == path)
+        if one.ancestor == one.thing or not _is_in(other, one.ancestor):
+            above = (thing for thing in one.thing.line[1:] if isinstance(self._look.subsystem(thing), str))
+            devices = (next(above, None), place(self._look, one.thing))
+            if not any(_is_in(other, device) for device in devices if device is not None):
+                return False
+        return by_device or self._name(other) == path
 
     def _of_number(self, path: str, node: DevNode, thing: Object) -> Object | None:
         """The object with the node's number: by /sys/dev, by the node's name in the thing's class, or among the thing's

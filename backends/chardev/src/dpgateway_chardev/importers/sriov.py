@@ -96,9 +96,10 @@ def _with_selectors(pool: Written) -> Written:
     if roots is None:
         return pool
     mode, kind = in_any_case(pool, "sriovMode"), text(in_any_case(pool, "deviceType"))
-    # without a domain the address is one of domain 0
-    full = [(one, f"0000:{text(one)}" if text(one).count(":") == 1 else text(one)) for one in items(roots)]
-    addresses = [replace(one, value=address) for one, address in full]
+    addresses: list[Written] = []
+    for one in items(roots):  # an address without a domain is one of domain 0
+        domain = "0000:" if text(one).count(":") == 1 else ""
+        addresses.append(replace(one, value=f"{domain}{text(one)}"))
     of_devices = "rootDevices" if mode is not None and mode.value is True else "pciAddresses"
     drivers = [Written(driver, pool.place) for driver in _TYPES.get(kind, ())]
     selector = {of_devices: replace(roots, value=addresses), "drivers": Written(drivers, pool.place)}
