@@ -158,7 +158,10 @@ class ClaimEnds:
             version = store.served.version
             untold = None if one.resource in store.expected else store.untold(record, one.resource)
             if untold is not None:
-                self._say_untold(one, untold)
+                if ids := sorted(untold.intersection(one.ids)):
+                    text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
+                    extra = {"resource": one.resource, "devices": ids}
+                    self._log.warning(text, one.resource, ", ".join(ids), extra=extra)
                 return
             with contextlib.suppress(TimeoutError):  # nobody tells when a driver of another front begins
                 async with asyncio.timeout(LOOK):
@@ -167,8 +170,3 @@ class ClaimEnds:
             await offering.usage.wait_for(
                 lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
             )
-
-    def _say_untold(self, one: Given, untold: frozenset[str]) -> None:
-        if ids := sorted(untold.intersection(one.ids)):
-            text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
-            self._log.warning(text, one.resource, ", ".join(ids), extra={"resource": one.resource, "devices": ids})

@@ -173,15 +173,12 @@ class DraFront:
                 await self.instance.until_given()
                 for one in working:
                     one.cancel()
-            await self._give()
-
-    async def _give(self) -> None:
-        """Has all resources free their locks, then frees the driver's. What is published stays."""
-        self.loaded.clear()
-        self.claims.ends.rest()  # first: an end mustn't take a resource that is given for one that isn't offered
-        await self.members.give()
-        self.claims.rest()
-        self.instance.give()
+            # All resources free their locks, then the driver is given. What is published stays.
+            self.loaded.clear()
+            self.claims.ends.rest()  # first: an end mustn't take a resource that is given for one that isn't offered
+            await self.members.give()
+            self.claims.rest()
+            self.instance.give()
 
     async def look_at_left(self) -> None:
         """Called before a resource is granted on any front. Claims without a record may have its devices until the

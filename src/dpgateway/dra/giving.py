@@ -33,22 +33,24 @@ class ClaimGrants:
         if one.admin and offering is not None:
             devices = [offering.id_of(one.pool, device) or device for device, _ in one.devices]
             return (await granting.show(devices, deliver)).cdi_devices
+
+        # Class and claim choose options of the driver's type.
+        options: object = None
+        if one.parameters:
+            config = granting.config.value
+            if config.options is None:
+                raise RequestError(f"resource {one.resource}: its driver {config.driver} isn't running; see the log")
+            try:
+                options = await self._store.disk.run(partial(with_parameters, config.options, one.parameters))
+            except ValueError as error:
+                text = f"{claim}: parameters of request {one.request} for {one.resource}: {error}"
+                raise RequestError(text) from error
+
         # The claim's own record holds the ids already: that is no obstacle.
-        options = await self._options(granting, one, claim) if one.parameters else None
         terms = Terms(API, deliver, repeats=True, prepares=True, options=options)
         if offering is None:
             return (await granting.again(self._store.behind(one), terms)).cdi_devices
         return (await granting.grant(one.ids, terms)).cdi_devices
-
-    async def _options(self, granting: Granting, one: Given, claim: ClaimRecord) -> object:
-        """The options that class and claim choose, of the driver's type. Raises GatewayError."""
-        config = granting.config.value
-        if config.options is None:
-            raise RequestError(f"resource {one.resource}: its driver {config.driver} isn't running; see the log")
-        try:
-            return await self._store.disk.run(partial(with_parameters, config.options, one.parameters))
-        except ValueError as error:
-            raise RequestError(f"{claim}: parameters of request {one.request} for {one.resource}: {error}") from error
 
     async def _deliver(self, granting: Granting, one: Given, uid: str, allocation: Allocation) -> Allocation:
         """Puts all that a container gets into a CDI spec, which is kept for the ids of the claim."""

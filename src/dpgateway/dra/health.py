@@ -156,7 +156,9 @@ class HealthStreams:
                 found = []
                 every = self._pace.soon if now < stream.fresh_until else self._pace.repeat
                 if now >= stream.all_at + every:
-                    stream.all_at, found = now, self._all(devices)
+                    if self._built[0] != devices:  # written anew only for other devices: there may be thousands
+                        self._built = (devices, _written(devices))
+                    stream.all_at, found = now, self._built[1]
                 elif changed := set(devices).difference(stream.said):
                     found = _written(one for one in devices if one in changed)
                 stream.said = devices
@@ -167,12 +169,6 @@ class HealthStreams:
                 await _within(stream.all_at + every - time.monotonic(), stream.woken)
         finally:
             self._streams.discard(stream)
-
-    def _all(self, devices: tuple[SaidHealth, ...]) -> list[bytes]:
-        """Written anew only for other devices: there may be thousands."""
-        if self._built[0] != devices:
-            self._built = (devices, _written(devices))
-        return self._built[1]
 
 
 class _HealthStream:

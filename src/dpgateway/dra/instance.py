@@ -88,7 +88,13 @@ class DriverInstance:
 
     async def serve(self) -> None:
         """Serves, and registers. Raises KubeletError, OSError."""
-        await self._drop_removed()
+        # What the kubelet can't find any more ends, and with the service its registration: that names the service.
+        service = self._service
+        if not all(path.exists() for path in self._sockets):
+            await self._leave()
+        if service is not None and not service.socket.exists():
+            self._service = None
+            await service.close(0)
         if self._service is None:
             made = Service(self._root, self._driver, self._claims, self._health, _log)
             await made.open()
@@ -119,18 +125,15 @@ class DriverInstance:
             await asyncio.sleep(aligned(LOOK))
             if self._ends or self._handover.asked.is_set():
                 continue
+            # Whether no kubelet has said anything since the last one seemed to be gone, LOOK ago.
+            unheard = None if self.answer.value is not None else self._unheard
+            silent = unheard is not None and asyncio.get_running_loop().time() - unheard >= LOOK
             if not all(path.exists() for path in self._sockets):
                 _log.warning("a socket of %s was removed, so it is registered again", self._driver)
                 await self._again()
-            elif self._silent or self._registration is None:
+            elif silent or self._registration is None:
                 await self._leave()  # first: a kubelet refuses a second registration of one service
                 await self._again()
-
-    @property
-    def _silent(self) -> bool:
-        """Whether no kubelet has said anything since the last one seemed to be gone, LOOK ago."""
-        unheard = self.answer.value is None and self._unheard is not None
-        return unheard and asyncio.get_running_loop().time() - (self._unheard or 0.0) >= LOOK
 
     async def _again(self) -> None:
         try:
@@ -149,15 +152,6 @@ class DriverInstance:
         service = () if self._service is None else (self._service.socket,)
         return service if self._registration is None else (*service, self._registration.path)
 
-    async def _drop_removed(self) -> None:
-        """Ends what the kubelet can't find any more, and with its service its registration: that names the service."""
-        service = self._service
-        if not all(path.exists() for path in self._sockets):
-            await self._leave()
-        if service is not None and not service.socket.exists():
-            self._service = None
-            await service.close(0)
-
     async def until_given(self) -> None:
         """Returns once a newer gateway has asked, and nothing is under way here: from then on calls wait."""
         await self.answer.wait_for(lambda answer: answer is not None and answer.accepted)
@@ -167,24 +161,18 @@ class DriverInstance:
         while True:
             self._handover.busy = False
             await self._handover.asked.wait()
-            if await self._rests():
+            # New calls are held back until the others have ended.
+            self._answer_from(NOBODY)
+            self._claims.waits.ask(asked=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RESTING):
+                    await self._claims.idle()
                 return
             self._claims.waits.ask(asked=False)
             self._answer_from(HERE)
             _log.warning("a newer gateway has asked for %s, but a claim is under way for long", self._driver)
             self._handover.refuse()
             await self._claims.turned_over()  # calls go on meanwhile: a driver, or the disk, may hang for hours
-
-    async def _rests(self) -> bool:
-        """Holds new calls back, and waits for the others' end."""
-        self._answer_from(NOBODY)
-        self._claims.waits.ask(asked=True)
-        try:
-            async with asyncio.timeout(RESTING):
-                await self._claims.idle()
-        except TimeoutError:
-            return False
-        return True
 
     def give(self) -> None:
         """Frees the lock. All resources have freed theirs."""

@@ -39,8 +39,7 @@ _log = bind(__name__)
 class PublishedResource(Offering, Protocol):
     """A resource on this front."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     @property
     def pool(self) -> str: ...
@@ -156,12 +155,11 @@ class Members:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WARMING):
-                while not all(self._lists(name) for name in self._expected):
+                while True:
+                    running = [self._drivers.get(name) for name in self._expected]
+                    if all(it is not None and it.state.value.devices is not None for it in running):
+                        return
                     await self._listed.wait(self._listed.version)
-
-    def _lists(self, name: str) -> bool:
-        driver = self._drivers.get(name)
-        return driver is not None and driver.state.value.devices is not None
 
     async def give(self) -> None:
         """Has all resources free their locks, within GIVING."""

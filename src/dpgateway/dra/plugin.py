@@ -23,7 +23,7 @@ from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
-from dpgateway.model import Device, hardware
+from dpgateway.model import hardware
 from dpgateway.node.incarnation import Change
 from dpgateway.resource.resource import Resource
 
@@ -53,7 +53,7 @@ class DraPlugin:
         self._said: tuple[tuple[object, ...], tuple[SaidHealth, ...]] = (), ()
         """The last health of all devices, and what it was made of."""
         front.runs(name, driver, self.standing)
-        config.subscribe(self._configured)
+        config.subscribe(front.members.look)
 
     @property
     def values(self) -> tuple[Signal, ...]:
@@ -99,24 +99,18 @@ class DraPlugin:
         if self._front.claims.store.doubts.why.value:  # no claim gets devices, so no pod should be sent here for one
             return [] if self._front.claims.store.doubts.compared else None
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
-        self._moved = self._held_elsewhere()
-        return [
-            Offered(
-                one,
-                self.name,
-                self._key(one.id),
-                hardware(one),
-                failure or one.health.reason or "",
-                config.shares.count,
-            )
-            for one in ledger.devices.values()
-            if one.id not in self._moved and (not ledger.excluded(one.id) or self._is_counted(one))
-        ]
-
-    def _is_counted(self, device: Device) -> bool:
-        """Whether the scheduler knows of all uses that exclude the device. The ledger may not know of an end yet."""
-        found = self.resource.inventory.exclusion.excluders(device)
-        return found is not None and all(self._front.members.counts(self.pool, *one) for one in found)
+        self._moved, offered = self._held_elsewhere(), []
+        for one in ledger.devices.values():
+            if one.id in self._moved:
+                continue
+            # The scheduler has to know of all uses that exclude it. The ledger may not know of an end yet.
+            if ledger.excluded(one.id):
+                found = resource.inventory.exclusion.excluders(one)
+                if found is None or not all(self._front.members.counts(self.pool, *use) for use in found):
+                    continue
+            unhealthy = failure or one.health.reason or ""
+            offered.append(Offered(one, self.name, self._key(one.id), hardware(one), unhealthy, config.shares.count))
+        return offered
 
     def counts(self, pool: str, id_: str) -> bool:
         """Whether only claims have the id, and by a device of this pool that is in the slices with its hardware."""
@@ -165,9 +159,6 @@ class DraPlugin:
         given = [one for record in records for one in record.given if one.resource == self.name]
         self._said = since, said(reasons, names, given, ledger.means)
         return self._said[1]
-
-    def _configured(self) -> None:
-        self._front.members.look()
 
     # life cycle
 

@@ -84,9 +84,10 @@ class Reconciling:
         self._claims, self._store, self._log = claims, claims.store, claims.parts.log
         self._pod_resources, self._pods, self._pauses = pod_resources, pods, pauses
         # By default the device plugin's holdings watch the same folder: for the kernel that is one watch (kit/inotify).
-        self._directories = PodDirectories(pods, self._hint)
-        self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
         self._wake, self._hinted = asyncio.Event(), asyncio.Event()
+        """``_hinted``: the directory of a pod has come or gone."""
+        self._directories = PodDirectories(pods, self._hinted.set)
+        self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
         self._abandoned = AbandonedClaims(claims, pauses.doubtful, pauses.ending)
         self._again = 0
         """The number of looks in a row that failed, or found the same records so."""
@@ -105,10 +106,6 @@ class Reconciling:
         """A resource has begun: claims whose records are lost may have devices of it."""
         if self._store.doubts.lost:
             self._wake.set()
-
-    def _hint(self) -> None:
-        """The directory of a pod has come or gone."""
-        self._hinted.set()
 
     async def run(self) -> None:
         """Never returns. Begins once the records were read."""
@@ -196,7 +193,11 @@ class Reconciling:
                 refused = error
         # Whatever driver they are of: the records may be of an earlier driver's name.
         listed = {(one.namespace, one.name): one for one in found.claims}
-        await self._go_on()
+        # Goes on with the ends that the disk refused to record: only the kubelet's would be asked for again.
+        ends, records = self._claims.ends, self._store.records.items()
+        await self._abandoned.end_all(
+            {uid: (one, "") for uid, one in records if one.phase is Phase.ENDING and not ends.goes_on(uid)}
+        )
         await self._follow_pods(listed, directories)
         await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
         if refused is not None:  # only now: a full disk holds up no end
@@ -293,9 +294,3 @@ class Reconciling:
         # Also after an answer from the record: that is news only for who would end the claim.
         if self._store.records.get(record.uid) == record and pods != record.pods:
             await self._store.write(replace(record, pods=pods))
-
-    async def _go_on(self) -> None:
-        """Goes on with the ends that the disk refused to record: only the kubelet's would be asked for again."""
-        ends, records = self._claims.ends, self._store.records.items()
-        refused = {uid: (one, "") for uid, one in records if one.phase is Phase.ENDING and not ends.goes_on(uid)}
-        await self._abandoned.end_all(refused)

@@ -124,32 +124,30 @@ class Reporting:
         return DraFigures(status, published, dict(parts.publisher.writer.writes), parts.claims.calls.read())
 
     def _slices(self, failure: Failure | None) -> SlicesStatus:
-        parts, state = self._parts, self._parts.publisher.state.value
-        found = parts.seen.objects.value or {}
-        pools = _pools(found.values(), parts.publisher.wanted.value or {}, state.refused or {}, parts.left_out)
+        parts, state, waits = self._parts, self._parts.publisher.state.value, None
+        wanted, seen = parts.publisher.wanted.value or {}, parts.seen.objects.value
+        pools = _pools((seen or {}).values(), wanted, state.refused or {}, parts.left_out)
+        # Why they aren't right yet, if nothing has failed.
+        if not state.right and failure is None:
+            unknown = ", ".join(sorted(name for name, content in wanted.items() if content is None))
+            if not parts.standing.value.registered:
+                waits = "the kubelet has to register the driver first"
+            elif seen is None:
+                waits = "the API server hasn't said yet which slices it has"
+            else:
+                waits = f"the devices of {unknown} aren't known yet" if unknown else "they are being written"
         return SlicesStatus(
-            len(found),
+            len(seen or ()),
             sum(one.devices for one in pools),
             state.right,
             parts.publisher.writer.written_at,
             parts.publisher.writer.deleted,
             state.contested,
-            None if state.right or failure is not None else self._waits(),
+            waits,
             failure,
             state.code or None,
             pools,
         )
-
-    def _waits(self) -> str | None:
-        parts = self._parts
-        if not parts.standing.value.registered:
-            return "the kubelet has to register the driver first"
-        if parts.seen.objects.value is None:
-            return "the API server hasn't said yet which slices it has"
-        unknown = sorted(name for name, content in (parts.publisher.wanted.value or {}).items() if content is None)
-        if unknown:
-            return f"the devices of {', '.join(unknown)} aren't known yet"
-        return "they are being written"
 
 
 def _pools(

@@ -78,7 +78,20 @@ class Service:
                 path.unlink(missing_ok=True)
         self._address = unix.Address(self.socket)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers(tuple(map(self._handlers, SERVICES.values())))
+        method = grpc.unary_unary_rpc_method_handler
+        for service in SERVICES.values():
+            prepare = method(
+                partial(self._counted, self._prepare, f"/{service}/NodePrepareResources"),
+                wire.NodePrepareResourcesRequest.FromString,
+                wire.NodePrepareResourcesResponse.SerializeToString,
+            )
+            unprepare = method(
+                partial(self._counted, self._unprepare, f"/{service}/NodeUnprepareResources"),
+                wire.NodeUnprepareResourcesRequest.FromString,
+                wire.NodeUnprepareResourcesResponse.SerializeToString,
+            )
+            rows = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, rows),))
         self._server.add_generic_rpc_handlers(tuple(map(self._health.handlers, HEALTH_SERVICES.values())))
         try:
             self._server.add_insecure_port(str(self._address))
@@ -108,21 +121,6 @@ class Service:
             except TimeoutError:
                 return
 
-    def _handlers(self, service: str) -> grpc.GenericRpcHandler:
-        method = grpc.unary_unary_rpc_method_handler
-        prepare = method(
-            partial(self._counted, self._prepare, f"/{service}/NodePrepareResources"),
-            wire.NodePrepareResourcesRequest.FromString,
-            wire.NodePrepareResourcesResponse.SerializeToString,
-        )
-        unprepare = method(
-            partial(self._counted, self._unprepare, f"/{service}/NodeUnprepareResources"),
-            wire.NodeUnprepareResourcesRequest.FromString,
-            wire.NodeUnprepareResourcesResponse.SerializeToString,
-        )
-        rows = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
-        return grpc.method_handlers_generic_handler(service, rows)
-
     async def _counted(self, answer: Callable[[str, Any], Awaitable[Any]], path: str, request: Any, _: object) -> Any:  # noqa: ANN401  untyped
         self._calls.set(self._calls.value + 1)
         try:
@@ -150,19 +148,34 @@ class Service:
         while True:
             if (answer := await self._elsewhere(path, request)) is not None:
                 return wire.NodePrepareResourcesResponse.FromString(answer)
-            answers = await self._claims.prepare(map(_asked, request.claims))
+            answers = await self._claims.prepare([Asked(one.namespace, one.name, one.uid) for one in request.claims])
             # A newer gateway may have asked for the claims meanwhile, and have what this one lacks.
             if self.answering.value == HERE or not any(isinstance(one, str) for one in answers.values()):
                 break
         self._say("prepare", request, answers, began)
-        found = {uid: _prepared(one) for uid, one in answers.items()}
+        found = {}
+        for uid, given in answers.items():
+            if isinstance(given, str):
+                found[uid] = wire.NodePrepareResourceResponse(error=encodable(given[:LONGEST_TEXT]))
+                continue
+            devices = [
+                wire.Device(
+                    request_names=[one.request],
+                    pool_name=one.pool,
+                    device_name=one.device,
+                    cdi_device_ids=one.cdi,
+                    share_id=one.share_id or None,
+                )
+                for one in given
+            ]
+            found[uid] = wire.NodePrepareResourceResponse(devices=devices)
         return wire.NodePrepareResourcesResponse(claims=found)
 
     async def _unprepare(self, path: str, request: wire.NodeUnprepareResourcesRequest) -> Any:  # noqa: ANN401  untyped
         if (answer := await self._elsewhere(path, request)) is not None:
             return wire.NodeUnprepareResourcesResponse.FromString(answer)
         began = time.monotonic()
-        answers = await self._claims.unprepare(map(_asked, request.claims))
+        answers = await self._claims.unprepare([Asked(one.namespace, one.name, one.uid) for one in request.claims])
         self._say("unprepare", request, answers, began)
         texts = {uid: one if isinstance(one, str) else "" for uid, one in answers.items()}
         found = {
@@ -188,23 +201,3 @@ class Service:
             elif what == "prepare" or (refused is not None and f" {names[uid]}: " in refused[0]):
                 refused = None
         self._claims.refused.set(refused)
-
-
-def _asked(one: wire.Claim) -> Asked:
-    return Asked(one.namespace, one.name, one.uid)
-
-
-def _prepared(answer: tuple[Prepared, ...] | str) -> wire.NodePrepareResourceResponse:
-    if isinstance(answer, str):
-        return wire.NodePrepareResourceResponse(error=encodable(answer[:LONGEST_TEXT]))
-    devices = [
-        wire.Device(
-            request_names=[one.request],
-            pool_name=one.pool,
-            device_name=one.device,
-            cdi_device_ids=one.cdi,
-            share_id=one.share_id or None,
-        )
-        for one in answer
-    ]
-    return wire.NodePrepareResourceResponse(devices=devices)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.dra.claims.choosing import NotYet, all_known, chosen, same
@@ -75,32 +75,21 @@ class ClaimWaits:
         attempt that failed, as its ``record`` says, it has again, wherever that is served now. None if the claim has
         another record by then. Raises RequestError.
         """
+        store, end = self._store, asyncio.get_running_loop().time() + self._patience
         if record is not None and same(record.given, wanted):
-            await self._served(wanted, record.given)
+            while unserved := next((one.resource for one in record.given if not store.serves(one.resource)), ""):
+                refusal = RequestError(f"{wanted}: {unserved} isn't served yet")
+                if self.asked:
+                    raise refusal
+                try:
+                    async with asyncio.timeout_at(end):
+                        await store.served.wait(store.served.version)
+                except TimeoutError:
+                    raise refusal from None
             return record.given
         for one in wanted.results:
             if why := self.gone(one.pool):
                 raise RequestError(f"{wanted}: {why}")
-        return await self._free(wanted, record)
-
-    async def _served(self, wanted: Allocated, given: Iterable[Given]) -> None:
-        """Returns once the resources of these are served. Raises RequestError."""
-        end = asyncio.get_running_loop().time() + self._patience
-        while missing := next((one.resource for one in given if not self._store.serves(one.resource)), ""):
-            refusal = RequestError(f"{wanted}: {missing} isn't served yet")
-            if self.asked:
-                raise refusal
-            try:
-                async with asyncio.timeout_at(end):
-                    await self._store.served.wait(self._store.served.version)
-            except TimeoutError:
-                raise refusal from None
-
-    async def _free(self, wanted: Allocated, record: ClaimRecord | None) -> tuple[Given, ...] | None:
-        """The ids for each request of the claim, once they are free; None if the claim has another record than this one
-        by then. Raises RequestError.
-        """
-        store, end = self._store, asyncio.get_running_loop().time() + self._patience
         while store.records.get(wanted.uid) is record:
             try:
                 missing = store.expected - store.offerings.keys()
