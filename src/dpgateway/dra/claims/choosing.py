@@ -76,8 +76,12 @@ def chosen(
     """
     by_request: dict[tuple[str, str, str, bool], list[tuple[Result, str]]] = {}
     for one in wanted.results:
-        resource, id_ = _offered(wanted, one, offerings)
-        by_request.setdefault((one.request, resource, one.pool, one.admin), []).append((one, id_))
+        for resource, offering in offerings.items():
+            if (id_ := offering.id_of(one.pool, one.device)) is not None:
+                by_request.setdefault((one.request, resource, one.pool, one.admin), []).append((one, id_))
+                break
+        else:
+            raise RequestError(f"{wanted}: no resource here has a device {one.device} in pool {one.pool}")
     found, taken = [], dict[str, set[str]]()  # two resources may have the same ids
     for (request, resource, pool, admin), some in by_request.items():
         own, ids = {id_ for one in before if one.resource == resource for id_ in one.ids}, list[str]()
@@ -93,14 +97,6 @@ def chosen(
 def all_known(wanted: Allocated, offerings: Offerings) -> bool:
     """Whether each device of the claim is one of these resources'."""
     return all(any(it.id_of(one.pool, one.device) is not None for it in offerings.values()) for one in wanted.results)
-
-
-def _offered(wanted: Allocated, one: Result, offerings: Offerings) -> tuple[str, str]:
-    """The resource of a result, and the id of its device there."""
-    for name, offering in offerings.items():
-        if (id_ := offering.id_of(one.pool, one.device)) is not None:
-            return name, id_
-    raise RequestError(f"{wanted}: no resource here has a device {one.device} in pool {one.pool}")
 
 
 def _free(

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,14 +109,6 @@ class ClaimDisk:
     def changing(self) -> frozenset[asyncio.Future[Any]]:
         """The changes of files under way, also those that nobody waits for any more."""
         return self._changes.running
-
-    async def write(self, one: ClaimRecord) -> None:
-        """Raises GatewayError, OSError."""
-        await self.change(one.uid, partial(self.files.write, one))
-
-    async def remove(self, uid: str) -> None:
-        """Raises GatewayError, OSError."""
-        await self.change(uid, partial(self.files.remove, uid))
 
     async def change(self, uid: str, work: Callable[[], T]) -> T:
         """What ``work`` returns, on a thread: it changes the claim's record or specs, after what is under way there.

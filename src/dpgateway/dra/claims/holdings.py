@@ -121,12 +121,12 @@ class ClaimHoldings(InUse):
         if not recalled:
             return new
         # The driver of an earlier gateway may have worked on these; the journal may be gone.
-        missing = {id_: self._from(new.by_id[id_][0]) for id_ in new.by_id if id_ not in self.unreleased}
+        missing = {}
+        for id_, (one, *_) in new.by_id.items():
+            if id_ not in self.unreleased:
+                pods = frozenset(uid for uid, _ in one.pods)
+                missing[id_] = Unreleased(self.kubelet, pods, since=one.since or None, driver=None, boot=one.boot)
         return replace(new, unreleased={**self.unreleased, **missing})
-
-    def _from(self, one: ClaimRecord) -> Unreleased:
-        pods = frozenset(uid for uid, _ in one.pods)
-        return Unreleased(self.kubelet, pods, since=one.since or None, driver=None, boot=one.boot)
 
     def prepared(self, hardware: Behind) -> Self:
         new = {

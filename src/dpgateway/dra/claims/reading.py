@@ -92,17 +92,13 @@ def allocated(claim: Mapping[str, Any] | None, driver: str, asked: Asked) -> All
     configs = [one for one in devices.get("config") or () if (one.get("opaque") or {}).get("driver") == driver]
     users = status.get("reservedFor") or ()
     pods = [(str(one["uid"]), str(one["name"])) for one in users if one.get("resource") == "pods"]
-    extended = (claim["metadata"].get("annotations") or {}).get(EXTENDED) == "true"
-    classes = _classes(claim) if extended else NO_CLASSES
+    classes = NO_CLASSES
+    if (claim["metadata"].get("annotations") or {}).get(EXTENDED) == "true":
+        requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
+        # such a claim has no alternatives
+        by_request = ((one, (one.get("exactly") or {}).get("deviceClassName")) for one in requests)
+        classes = {str(one["name"]): str(class_) for one, class_ in by_request if class_}
     return Allocated(uid, namespace, name, tuple(results), tuple(pods), tuple(configs), classes)
-
-
-def _classes(claim: Mapping[str, Any]) -> Mapping[str, str]:
-    """The class of each request of a claim for a pod's extended resources."""
-    requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
-    # such a claim has no alternatives
-    found = ((one, (one.get("exactly") or {}).get("deviceClassName")) for one in requests)
-    return {str(one["name"]): str(name) for one, name in found if name}
 
 
 def _result(one: Mapping[str, Any]) -> Result:

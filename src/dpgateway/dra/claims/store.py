@@ -195,7 +195,7 @@ class ClaimStore:
     async def _write(self, one: ClaimRecord) -> None:
         """Raises GatewayError, OSError."""
         self._unwritten.add(one.uid)
-        await self.disk.write(one)
+        await self.disk.change(one.uid, partial(self.disk.files.write, one))
         if self.records.get(one.uid) == one:
             self._unwritten.discard(one.uid)
         self.doubts.written(one.uid)
@@ -206,7 +206,7 @@ class ClaimStore:
         self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
         self._tell(old.resources)
         try:
-            await self.disk.remove(old.uid)
+            await self.disk.change(old.uid, partial(self.disk.files.remove, old.uid))
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self.disk.files.folder, error)
 

@@ -44,28 +44,6 @@ class SaidAttributes(NamedTuple):
 def attributes(device: Device, resource: str, roots: Mapping[str, str], *, room: int = MOST) -> SaidAttributes:
     """The attributes of a device. ``roots``: the PCIe root complex of each address; ``room``: attributes at most."""
     # The gateway's own and the standard ones first: classes depend on them, so they never give way to a driver's.
-    found = _standard(device, resource, roots)
-
-    # Nothing is cut short: a selector that compares with the whole value would never match.
-    left_out = []
-    for name, value in device.attributes.items():
-        own, said = identifier(name), _value(value)
-        if not own:
-            why = f"expected a name of at most {LONGEST_IDENTIFIER} characters, found {len(name)}"
-        elif own in found:
-            why = f"another attribute has the name {own} already"
-        elif said is None:
-            why = _unsayable(value)
-        elif len(found) >= room:
-            why = f"a device has at most {room} attributes beside its capacity"
-        else:
-            found[own] = said
-            continue
-        left_out.append(f"attribute {name!r}: {why}")
-    return SaidAttributes(found, tuple(left_out))
-
-
-def _standard(device: Device, resource: str, roots: Mapping[str, str]) -> dict[str, Value]:
     found: dict[str, Value] = {RESOURCE: {"string": resource_value(resource)}}
     if _fits(device.id):
         found["id"] = {"string": device.id}
@@ -75,7 +53,26 @@ def _standard(device: Device, resource: str, roots: Mapping[str, str]) -> dict[s
         found[PCI_ADDRESS] = {"string": address}
         if (root := roots.get(address)) is not None:
             found[PCIE_ROOT] = {"string": root}
-    return found
+
+    # Nothing is cut short: a selector that compares with the whole value would never match.
+    left_out = []
+    for name, value in device.attributes.items():
+        own, said = identifier(name), _value(value)
+        if not own:
+            why = f"expected a name of at most {LONGEST_IDENTIFIER} characters, found {len(name)}"
+        elif own in found:
+            why = f"another attribute has the name {own} already"
+        elif said is None and isinstance(value, str):
+            why = f"expected at most {LONGEST_VALUE} bytes, found {len(value.encode())}"
+        elif said is None:
+            why = f"expected a number of 64 bits, found {value!r}"
+        elif len(found) >= room:
+            why = f"a device has at most {room} attributes beside its capacity"
+        else:
+            found[own] = said
+            continue
+        left_out.append(f"attribute {name!r}: {why}")
+    return SaidAttributes(found, tuple(left_out))
 
 
 def resource_value(resource: str) -> str:
@@ -97,12 +94,6 @@ def _value(value: str | int | float | bool) -> Value | None:
     # There are no fractions in the API.
     text = repr(value) if isinstance(value, float) and math.isfinite(value) else str(value)
     return {"string": text} if _fits(text, LONGEST_VALUE) else None
-
-
-def _unsayable(value: object) -> str:
-    if isinstance(value, str):
-        return f"expected at most {LONGEST_VALUE} bytes, found {len(value.encode())}"
-    return f"expected a number of 64 bits, found {value!r}"
 
 
 def _fits(text: str, most: int = LONGEST_LABEL) -> bool:

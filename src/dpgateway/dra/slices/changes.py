@@ -128,15 +128,12 @@ def _says(seen: Object) -> Mapping[str, Any]:
     """The spec without what the server adds, and with the empty list that it omits."""
     spec = {key: value for key, value in seen["spec"].items() if value not in (None, [])}
     if "sharedCounters" not in spec:
-        spec["devices"] = [_without_times(device) for device in spec.get("devices", ())]
+        spec["devices"] = devices = list(spec.get("devices", ()))
+        for number, device in enumerate(devices):
+            if device.get("taints"):
+                taints = [{name: it for name, it in taint.items() if name != "timeAdded"} for taint in device["taints"]]
+                devices[number] = {**device, "taints": taints}
     return spec
-
-
-def _without_times(device: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not device.get("taints"):
-        return device
-    taints = [{key: value for key, value in taint.items() if key != "timeAdded"} for taint in device["taints"]]
-    return {**device, "taints": taints}
 
 
 def _is_others(seen: Object, identity: Identity) -> bool:

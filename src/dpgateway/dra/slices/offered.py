@@ -7,7 +7,7 @@ tainted device (seen on 1.37). A taint says the driver's own verdict, Unhealthy,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,38 +64,28 @@ def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> P
     # The scheduler must never see devices that exclude each other without the counters that say so.
     said = counters({one.key: one.hardware for one in offered if one.key in names})
     texts += said.obstacles
-    published, unsaid = [], list[str]()
+    published, unsaid = list[Published](), list[str]()
     for one in offered:
-        if one.key in names and one.key not in said.withheld:
-            what, left_out = _published(one, names[one.key], driver, roots, said.consumed.get(one.key, ()))
-            unsaid += [f"device {one.key}: {text}" for text in left_out]
-            published.append(what)
+        if one.key not in names or one.key in said.withheld:
+            continue
+        known = attributes(one.device, one.resource, roots, room=MOST - (one.shares > 1))
+        unsaid += [f"device {one.key}: {text}" for text in known.left_out]
+        what: dict[str, object] = {"name": names[one.key], "attributes": dict(known.values)}
+        if one.shares > 1:
+            policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+            what["allowMultipleAllocations"] = True
+            what["capacity"] = {SHARES: {"value": quantity(one.shares), "requestPolicy": policy}}
+        if consumes := list(said.consumed.get(one.key, ())):
+            what["consumesCounters"] = consumes
+        if one.unhealthy:
+            taint = {"key": f"{driver}/{UNHEALTHY}", "effect": "NoSchedule"}
+            # A label value of at most 63 characters (IsValidLabelValue).
+            value = re.sub(r"[^A-Za-z0-9_.]+", "-", one.unhealthy)[:LONGEST_LABEL].strip("-_.")
+            what["taints"] = [{**taint, "value": value} if value else taint]
+        published.append(what)
     return PoolContent(tuple(published), said.sets, names, tuple(texts), tuple(unsaid))
-
-
-def _published(
-    one: Offered, name: str, driver: str, roots: Mapping[str, str], consumes: Iterable[Mapping[str, object]]
-) -> tuple[Published, tuple[str, ...]]:
-    said = attributes(one.device, one.resource, roots, room=MOST - (one.shares > 1))
-    what: dict[str, object] = {"name": name, "attributes": dict(said.values)}
-    if one.shares > 1:
-        policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
-        what["allowMultipleAllocations"] = True
-        what["capacity"] = {SHARES: {"value": quantity(one.shares), "requestPolicy": policy}}
-    if consumes := list(consumes):
-        what["consumesCounters"] = consumes
-    if one.unhealthy:
-        taint = {"key": f"{driver}/{UNHEALTHY}", "effect": "NoSchedule"}
-        value = _label_value(one.unhealthy)
-        what["taints"] = [{**taint, "value": value} if value else taint]
-    return what, said.left_out
 
 
 def quantity(number: int) -> str:
     """As the API server writes a number: 1000 is 1k, and another text would be written again and again."""
     return f"{number // 1000}k" if number and number % 1000 == 0 else str(number)
-
-
-def _label_value(reason: str) -> str:
-    """A reason as a taint's value: a label value of at most 63 characters (IsValidLabelValue)."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", reason)[:LONGEST_LABEL].strip("-_.")
