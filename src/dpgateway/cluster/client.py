@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from dpgateway.cluster.account import Account
@@ -25,7 +24,7 @@ class RenewedClient:
         self._account, self._answered, self._deadline = account, answered, deadline
         self._client: Any = None
         self._ca_read: object = None
-        """The file of the certificates that the client has, as :func:`_version` tells it."""
+        """The version of the file with the certificates that the client has: time, inode and size."""
         self._retired: tuple[Any, ...] = ()
         """The client before it, with the certificates that were replaced last."""
 
@@ -34,7 +33,10 @@ class RenewedClient:
         ImportError without the library, OSError for certificates that can't be read, ConfigurationError for such a
         token.
         """
-        read = _version(self._account.ca)
+        read: object = None
+        if self._account.ca is not None:
+            file = self._account.ca.stat()
+            read = file.st_mtime_ns, file.st_ino, file.st_size
         if self._client is None or read != self._ca_read:
             # Requests are under way with the one before; those of the one before it ended long ago.
             made, gone = self._made(), self._retired
@@ -65,14 +67,6 @@ class RenewedClient:
         config = KubeConfig.from_one(cluster=cluster, user=User(token_file=str(account.token)), namespace="default")
         # The transport has the certificates and the limits. The client's own deadline is for what ours doesn't see.
         return AsyncClient(config=config, timeout=Timeout(2 * self._deadline), trust_env=False, transport=transport)
-
-
-def _version(path: Path | None) -> object:
-    """Changes with the file. Raises OSError."""
-    if path is None:
-        return None
-    found = path.stat()
-    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 async def _closed(*clients: Any) -> None:  # noqa: ANN401  of a library that is loaded late

@@ -113,7 +113,7 @@ class ApiServer:
         failures = 0
         while True:
             try:
-                return await self._object(what, lambda it: it.get(_of(kind), name, **options))
+                found: Object = await self._ask(what, lambda it: it.get(_of(kind), name, **options), dict)
             except ClusterError as error:
                 if error.status == NOT_FOUND:
                     return None
@@ -121,6 +121,8 @@ class ApiServer:
                 pause = max(error.after, backoff(failures, LONGEST_PAUSE, FIRST_PAUSE)) * random.uniform(1.0, 1.5)  # noqa: S311
                 if error.status not in AWAY or loop.time() + pause >= end:
                     raise
+            else:
+                return found
             await asyncio.sleep(pause)
 
     async def list(
@@ -153,15 +155,18 @@ class ApiServer:
     async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
         """The object as the server has it. ``dry_run``: as it would have it. Raises ClusterError."""
         check = partial(_sound, kind=kind, stored=not dry_run) if kind is ObjectKind.SLICE else dict
-        return await self._object(
+        made: Object = await self._ask(
             f"create {kind.plural}", lambda it: it.create(_of(kind)(what), dry_run=dry_run), check
         )
+        return made
 
     async def replace(self, kind: ObjectKind, what: Object) -> Object:
         """The object as the server has it. Raises ClusterError: CONFLICT if it isn't that of ``resourceVersion``."""
         name = what["metadata"]["name"]
-        check = partial(_sound, kind=kind)
-        return await self._object(f"update {kind.plural} {name}", lambda it: it.replace(_of(kind)(what), name), check)
+        made: Object = await self._ask(
+            f"update {kind.plural} {name}", lambda it: it.replace(_of(kind)(what), name), partial(_sound, kind=kind)
+        )
+        return made
 
     async def delete(self, kind: ObjectKind, name: str) -> None:
         """Harmless if there is none. Raises ClusterError."""
@@ -196,24 +201,24 @@ class ApiServer:
         self.requests[verb, plural, str(status or NO_ANSWER)] += 1
         self.up = status != 0
 
-    async def _object(
-        self, what: str, ask: Callable[[Any], Awaitable[Any]], check: Callable[[Any], Object] = dict
-    ) -> Object:
-        async def checked(client: Any) -> Object:  # noqa: ANN401  of a library that is loaded late
-            return check(await ask(client))
-
-        found: Object = await self._ask(what, checked)
-        return found
-
-    async def _ask(self, what: str, ask: Callable[[Any], Awaitable[Any]], *, watch: bool = False) -> Any:  # noqa: ANN401
-        """What the client answers to ``ask``. Raises ClusterError. ``watch``: the next change may come at any time (the
-        transport has its deadline), and after an error ``ask`` can't be called again.
+    async def _ask(
+        self,
+        what: str,
+        ask: Callable[[Any], Awaitable[Any]],
+        check: Callable[[Any], Object] | None = None,
+        *,
+        watch: bool = False,
+    ) -> Any:  # noqa: ANN401  of a library that is loaded late
+        """What the client answers to ``ask``, as JSON if it is an object to ``check``. Raises ClusterError. ``watch``:
+        the next change may come at any time (the transport has its deadline), and after an error ``ask`` can't be
+        called again.
         """
         where, end = f"{what} at {self._account.server}", asyncio.get_running_loop().time() + self._deadline
         while True:
             try:
                 async with asyncio.timeout_at(None if watch else end):
                     answer = await ask(await self._connected())
+                    answer = answer if check is None else check(answer)
             except ClusterError as error:
                 self._heard(error)
                 raise

@@ -62,7 +62,14 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
-        verb, plural = _asked(request)
+        # The path is /api/v1/... or /apis/GROUP/VERSION/..., in a namespace or not.
+        parts = request.url.path.strip("/").split("/")
+        parts = parts[2:] if parts[0] == "api" else parts[3:]
+        if parts[:1] == ["namespaces"] and len(parts) > 2:
+            parts = parts[2:]
+        plural, name, *_ = (*parts, "", "")
+        reads = "get" if name else "watch" if "watch" in request.url.params else "list"
+        verb = _VERBS.get(request.method, reads)
         lasts, began = int(request.url.params.get("timeoutSeconds") or 0), asyncio.get_running_loop().time()
         if verb == "watch":
             request.extensions["timeout"] = {**request.extensions["timeout"], "read": lasts + self._deadline}
@@ -127,14 +134,3 @@ def certificates(server: str, ca: Path | None) -> SSLContext:
 def is_plain(server: str) -> bool:
     """Whether ``server``, a URL, is asked without TLS."""
     return server.startswith("http://")
-
-
-def _asked(request: httpx2.Request) -> tuple[str, str]:
-    """The verb and the plural of a request to ``/api/v1/...`` or ``/apis/GROUP/VERSION/...``, in a namespace or not."""
-    parts = request.url.path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    if parts[:1] == ["namespaces"] and len(parts) > 2:
-        parts = parts[2:]
-    plural, name, *_ = (*parts, "", "")
-    one = "get" if name else "watch" if "watch" in request.url.params else "list"
-    return _VERBS.get(request.method, one), plural

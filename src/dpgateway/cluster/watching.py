@@ -55,7 +55,8 @@ class WatchedObjects:
                     settling = asyncio.get_running_loop().call_later(SETTLING, self._up_to_date)
                 else:
                     failures = 0
-                    self._publish(found)
+                    self._up_to_date()
+                    self.objects.set(found)
                 seconds = random.choice(WATCHED)  # noqa: S311
                 async for change, one in self._server.changes(self._kind, self._fields, listing.version, seconds):
                     self._changed(change, one)
@@ -92,11 +93,8 @@ class WatchedObjects:
         if change == "DELETED":
             self.removed(name)
         elif name not in found or _version(found[name]) < _version(one):
-            self._publish({**found, name: one})
-
-    def _publish(self, found: Mapping[str, Object]) -> None:
-        self._up_to_date()
-        self.objects.set(found)
+            self._up_to_date()
+            self.objects.set({**found, name: one})
 
     def _up_to_date(self) -> None:
         self.status = 0
