@@ -105,7 +105,9 @@ def choose(facts: DraFacts, group: Group, front: ChosenFront, now: float, change
 
     earlier = sorted(at for at in changes if at <= now)
     allowed = earlier[-1] + BETWEEN if earlier else now
-    held = _held_until(earlier)
+    # After too many changes the group is held on the device plugin.
+    several = zip(earlier, earlier[MOST - 1 :], strict=False)
+    held = max((last + HOLD for first, last in several if last - first <= WITHIN), default=0.0)
     flaps = now < held
 
     if front == "dra" and facts.node.value is False:  # containers would run without their devices
@@ -172,9 +174,3 @@ def _needs(facts: DraFacts, group: Group) -> Iterator[_Need]:
     if group.pool in facts.fields:
         yield _Need(facts.fields[group.pool], f"all that the slices of {group.pool} need at the API server")
     yield _Need(facts.registered, "the kubelet's registration of the DRA driver", REGISTRATION_LASTS)
-
-
-def _held_until(changes: Sequence[float]) -> float:
-    """The end of the hold after too many changes, in seconds of the monotonic clock."""
-    several = zip(changes, changes[MOST - 1 :], strict=False)
-    return max((last + HOLD for first, last in several if last - first <= WITHIN), default=0.0)

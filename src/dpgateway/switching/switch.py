@@ -155,8 +155,17 @@ class FrontSwitch:
     async def _step(self, now: float) -> float | None:
         record, group = self.record, self.group
         view = self._resources.view(group, record.state.front)
+        # Another gateway has the resources, or they haven't begun.
         if not view.serves:
-            return await self._stand_by(view, now)
+            other = f"; until then their front is the other gateway's to change: {view.elsewhere}"
+            self.waits_for = f"{', '.join(group.names)} to be served here{other if view.elsewhere else ''}"
+            self._began = now
+            if now - self._read >= LOOK:
+                if self.saved:
+                    await self.refresh()
+                self._read = now  # what isn't on disk isn't written: the disk may be another gateway's by now
+                await self._resources.move(group.names)
+            return LOOK
         if not self.saved and not record.state.leaving:
             if now - self._read < LOOK:
                 return LOOK
@@ -207,18 +216,6 @@ class FrontSwitch:
             self.begun.set()
         return 0.0
 
-    async def _stand_by(self, view: GroupView, now: float) -> float:
-        """While another gateway has the resources, or they haven't begun."""
-        names, other = self.group.names, view.elsewhere
-        why = f"; until then their front is the other gateway's to change: {other}" if other else ""
-        self.waits_for, self._began = f"{', '.join(names)} to be served here{why}", now
-        if now - self._read >= LOOK:
-            if self.saved:
-                await self.refresh()
-            self._read = now  # what isn't on disk isn't written: the disk may be another gateway's by now
-            await self._resources.move(names)
-        return LOOK
-
     async def _quit_plugin(self, view: GroupView, choice: FrontChoice, now: float) -> float:
         self.waits_for = view.kept
         if self.waits_for:
@@ -231,14 +228,16 @@ class FrontSwitch:
     async def _leave_plugin(self, view: GroupView, choice: FrontChoice, now: float) -> float:
         if choice.front != "dra":
             return await self._enter(P, choice.because, now)
-        waited = self._lasts(now)
+        # A gateway before this one waited a part of it, and a clock that is set back makes that look shorter.
+        waited = max(self._clock.time() - self.record.since, now - self._began)
         shown = self._facts.value.allocatable
         devices = None if shown is None else {name: shown[name] for name in self.group.names if shown.get(name)}
         missing = (*choice.obstacles, *choice.unknown, *filter(None, [view.kept]))
         if missing or devices is None or devices or view.in_flight:
             self._settled = None
-            no_device = "the Node to show no device of the device plugin" + _listed(devices or {})
-            self.waits_for = missing[0] if missing else no_device
+            found = ", ".join(f"{count} of {name}" for name, count in (devices or {}).items())
+            no_device = "the Node to show no device of the device plugin"
+            self.waits_for = missing[0] if missing else f"{no_device}: found {found}" if found else no_device
             if waited > PATIENCE:
                 return await self._enter(P, f"for {PATIENCE:g} s it waited for {self.waits_for}", now)
             return LOOK if view.kept or view.in_flight else max(1.0, PATIENCE - waited)
@@ -305,12 +304,6 @@ class FrontSwitch:
         self.record, self._settled, self._began = record, None, self._clock.monotonic()
         self._spread = SPREAD * self._resources.jitter
 
-    def _lasts(self, now: float) -> float:
-        """The seconds for which the present state has lasted. A gateway before this one had a part of it, and a clock
-        that is set back makes that look shorter.
-        """
-        return max(self._clock.time() - self.record.since, now - self._began)
-
     def _changes(self, now: float) -> tuple[float, ...]:
         """Those of this boot: the monotonic clock begins anew at each, and passes the times of an earlier one."""
         booted = self._clock.time() - now
@@ -351,7 +344,3 @@ _WORDS: Mapping[SwitchState, str] = {
     D: "DRA offers it",
     LD: "it leaves DRA for the device plugin",
 }
-
-
-def _listed(devices: Mapping[str, int]) -> str:
-    return f": found {', '.join(f'{count} of {name}' for name, count in devices.items())}" if devices else ""

@@ -95,6 +95,5 @@ class SwitchedResources(Protocol):
         in seconds of the monotonic clock, may lack some. Raises GatewayError.
         """
 
-    @property
-    def jitter(self) -> float:
-        """A random number from 0 to 1, the same for all groups of a node."""
+    jitter: float
+    """A random number from 0 to 1, the same for all groups of a node."""

@@ -113,27 +113,21 @@ class WatchedFacts:
     def _look(self) -> None:
         """Makes the facts anew."""
         self._fields.look()
+        before, fields = self.facts.value, dict[str, Fact]()
         try:
-            made = self._made(self.facts.value)
+            registered, node = self._registered(before.registered), self._suits(before.node)
+            slices, rights = self._slices(before.slices), self._rights(before.rights)
+            for name in self._pools:
+                fields[name] = self._known(before.fields.get(name, UNKNOWN), *self._fields.result(name))
+            classes = self._selected(before.classes)
+            allocatable = before.allocatable if (own := self._own) is None else extended(own)
         except (AttributeError, KeyError, TypeError) as error:
             return self._complaint.say(repr(error))
         self._complaint.over()
+        made = DraFacts(registered, node, slices, rights, fields, classes, allocatable)
         if made != self.facts.value:
             self.facts.set(made)
         return None
-
-    def _made(self, before: DraFacts) -> DraFacts:
-        return DraFacts(
-            registered=self._registered(before.registered),
-            node=self._suits(before.node),
-            slices=self._slices(before.slices),
-            rights=self._rights(before.rights),
-            fields={
-                name: self._known(before.fields.get(name, UNKNOWN), *self._fields.result(name)) for name in self._pools
-            },
-            classes=self._selected(before.classes),
-            allocatable=before.allocatable if (node := self._own) is None else extended(node),
-        )
 
     def _fact(self, before: Fact, value: bool | None, text: str = "") -> Fact:
         return before.now(value, text, self._clock.monotonic())
