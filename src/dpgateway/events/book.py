@@ -15,7 +15,7 @@ says how it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
@@ -165,13 +165,12 @@ class EventBook:
         found = json.loads(text)
         if not isinstance(found, dict) or not isinstance(said := found.get("said"), list):
             raise TypeError(f"expected a mapping with the list `said`, found {str(text)[:60]!r}")
-        for subject, condition in list(_said(said)):
-            self._entries[subject] = _Entry(None, now, said=condition, tokens=self._pace.burst, filled=now)
-
-
-def _said(rows: Iterable[object]) -> Iterable[tuple[Subject, Condition]]:
-    for row in rows:
-        if not isinstance(row, list) or len(row) != 7 or not all(isinstance(one, str) for one in row):
-            raise TypeError(f"expected seven texts, found {row!r}")
-        if row[5] in get_args(Reason):  # a later version may have others
-            yield Subject(*row[:5]), Condition(row[5], row[6])
+        recalled = {}
+        for row in said:
+            if not isinstance(row, list) or len(row) != 7 or not all(isinstance(one, str) for one in row):
+                raise TypeError(f"expected seven texts, found {row!r}")
+            if row[5] in get_args(Reason):  # a later version may have others
+                condition = Condition(row[5], row[6])
+                entry = _Entry(None, now, said=condition, tokens=self._pace.burst, filled=now)
+                recalled[Subject(*row[:5])] = entry
+        self._entries |= recalled

@@ -151,31 +151,27 @@ class EventWriter:
 
     async def _tell(self, subject: Subject, condition: Condition) -> None:
         """Writes the event, or counts it once more if it is there. Raises ClusterError."""
+        node, where = self._about.node, namespace(subject)
         for _ in range(ATTEMPTS):
-            if await self._wrote(subject, condition):
+            try:
+                await self.server.create(ObjectKind.EVENT, event(subject, condition, node, time.time()))
+            except ClusterError as error:
+                if error.status != CONFLICT:
+                    raise
+            else:
+                return
+            # It may be dropped, or counted by another gateway, at this moment.
+            before = await self.server.get(ObjectKind.EVENT, name(subject, condition, node), where)
+            if before is None:
+                continue
+            try:
+                await self.server.replace(ObjectKind.EVENT, repeated(before, time.time()))
+            except ClusterError as error:
+                if error.status not in (CONFLICT, NOT_FOUND):
+                    raise
+            else:
                 return
         raise ClusterError(f"an event of {subject.name} changes each time that it is read", CONFLICT)
-
-    async def _wrote(self, subject: Subject, condition: Condition) -> bool:
-        """False if the event was dropped, or counted by another gateway, at that moment. Raises ClusterError."""
-        node, where = self._about.node, namespace(subject)
-        try:
-            await self.server.create(ObjectKind.EVENT, event(subject, condition, node, time.time()))
-        except ClusterError as error:
-            if error.status != CONFLICT:
-                raise
-        else:
-            return True
-        before = await self.server.get(ObjectKind.EVENT, name(subject, condition, node), where)
-        if before is None:
-            return False
-        try:
-            await self.server.replace(ObjectKind.EVENT, repeated(before, time.time()))
-        except ClusterError as error:
-            if error.status not in (CONFLICT, NOT_FOUND):
-                raise
-            return False
-        return True
 
     # over a restart
 
