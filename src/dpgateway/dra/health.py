@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import grpc
@@ -171,16 +172,17 @@ class HealthStreams:
             self._streams.discard(stream)
 
 
+@dataclass(eq=False, slots=True)
 class _HealthStream:
     """One stream of the kubelet."""
 
-    def __init__(self, fresh_until: float) -> None:
-        self.fresh_until = fresh_until
-        self.woken, self.ended = asyncio.Event(), asyncio.Event()
-        self.said: tuple[SaidHealth, ...] = ()
-        """What it was told last."""
-        self.all_at = float("-inf")
-        """When it was told everything, in seconds of the monotonic clock."""
+    fresh_until: float
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    said: tuple[SaidHealth, ...] = ()
+    """What it was told last."""
+    all_at: float = float("-inf")
+    """When it was told everything, in seconds of the monotonic clock."""
 
 
 def _written(devices: Iterable[SaidHealth]) -> list[bytes]:

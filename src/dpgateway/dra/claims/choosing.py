@@ -85,9 +85,25 @@ def chosen(
     found, taken = [], dict[str, set[str]]()  # two resources may have the same ids
     for (request, resource, pool, admin), some in by_request.items():
         own, ids = {id_ for one in before if one.resource == resource for id_ in one.ids}, list[str]()
-        for one, id_ in () if admin else some:
-            served, mine = (resource, offerings[resource], own), taken.setdefault(resource, set())
-            ids += _free(wanted, (id_, one.shares), served, mine, had=had)
+        offering, known = offerings[resource], taken.setdefault(resource, set())
+        in_use, inventory = offering.usage.value, offering.granting.inventory
+        for one, device in () if admin else some:
+            if not in_use.remembers:
+                raise NotYet(f"{wanted}: {resource} isn't served yet: its journal hasn't been read", offering.usage)
+            # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
+            used = ((in_use.held or frozenset()) if had else in_use.taken) - own
+            all_ = inventory.ledger.ids(device)
+            free = [id_ for id_ in all_ if id_ not in used and id_ not in known][: one.shares]
+            if len(free) < one.shares:
+                who = in_use.last_holder(next(iter(all_), ""))
+                text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
+                raise NotYet(f"{wanted}: {text}", offering.usage)
+            # Another resource of the pool may have its hardware: the scheduler gives it away before the claim of a pod
+            # that was deleted by force has ended.
+            if not had and (why := inventory.ledger.excluded(device)):
+                raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusion)
+            known.update(free)
+            ids += free
         devices = tuple([(one.device, one.share_id) for one, _ in some])
         asked = dict(parameters(wanted, some[0][0]))
         found.append(Given(request, resource, pool, devices, tuple(ids), parameters=asked, admin=admin))
@@ -97,30 +113,6 @@ def chosen(
 def all_known(wanted: Allocated, offerings: Offerings) -> bool:
     """Whether each device of the claim is one of these resources'."""
     return all(any(it.id_of(one.pool, one.device) is not None for it in offerings.values()) for one in wanted.results)
-
-
-def _free(
-    wanted: Allocated, asked: tuple[str, int], served: tuple[str, Offering, set[str]], taken: set[str], *, had: bool
-) -> list[str]:
-    """As many free ids of the device as the claim gets shares of it (``asked``); marks them as ``taken``."""
-    (device, shares), (resource, offering, own), in_use = asked, served, served[1].usage.value
-    inventory = offering.granting.inventory
-    if not in_use.remembers:
-        raise NotYet(f"{wanted}: {resource} isn't served yet: its journal hasn't been read", offering.usage)
-    # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
-    used = ((in_use.held or frozenset()) if had else in_use.taken) - own
-    all_ = inventory.ledger.ids(device)
-    free = [id_ for id_ in all_ if id_ not in used and id_ not in taken][:shares]
-    if len(free) < shares:
-        who = in_use.last_holder(next(iter(all_), ""))
-        text = f"device {device} of {resource} has {len(free)} of {shares} shares free: {who}"
-        raise NotYet(f"{wanted}: {text}", offering.usage)
-    # Another resource of the pool may have its hardware: the scheduler gives it away before the claim of a pod that was
-    # deleted by force has ended.
-    if not had and (why := inventory.ledger.excluded(device)):
-        raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusion)
-    taken.update(free)
-    return free
 
 
 def same(given: tuple[Given, ...], wanted: Allocated) -> bool:

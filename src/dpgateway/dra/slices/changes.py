@@ -145,20 +145,17 @@ def _is_others(seen: Object, identity: Identity) -> bool:
 
 def _updated(seen: Object, spec: Mapping[str, Any], identity: Identity) -> Object:
     metadata = {key: seen["metadata"].get(key) for key in ("name", "uid", "resourceVersion")}
-    return _object({**metadata, "ownerReferences": [_owner(identity)]}, spec)
+    return _object(metadata, spec, identity)
 
 
 def _created(number: int, spec: Mapping[str, Any], identity: Identity) -> Object:
     # generateName adds five characters; the server cuts what is over 58 (names.maxGeneratedNameLength). A part of the
     # name that ended in a dot or a dash would be refused.
     name = f"{number:04}-{identity.node}-{identity.driver}"[:57].rstrip(".-") + "-"
-    return _object({"generateName": name, "ownerReferences": [_owner(identity)]}, spec)
+    return _object({"generateName": name}, spec, identity)
 
 
-def _object(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
+def _object(metadata: Mapping[str, Any], spec: Mapping[str, Any], identity: Identity) -> Object:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": identity.node, "uid": identity.node_uid, "controller": True}
+    metadata = {**metadata, "ownerReferences": [owner]}
     return {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
-
-
-def _owner(identity: Identity) -> Mapping[str, object]:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": identity.node, "uid": identity.node_uid}
-    return {**owner, "controller": True}

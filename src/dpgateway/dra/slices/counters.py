@@ -65,7 +65,14 @@ def counters(behind: Mapping[str, frozenset[str]]) -> Counters:
     # A set's name is that of its first counter, so that it stays when other groups come and go.
     sets = tuple({"name": label(piece[0]), "counters": {label(name): _ONE for name in piece}} for piece in pieces)
     place = {name: str(made["name"]) for made, piece in zip(sets, pieces, strict=True) for name in piece}
-    return Counters(sets, _consumed(behind, place), tuple(obstacles), frozenset(withheld))
+    consumed: dict[str, list[Mapping[str, object]]] = {}
+    for id_, names in behind.items():
+        by_set: dict[str, dict[str, object]] = {}
+        for name in sorted(names & place.keys()):
+            by_set.setdefault(place[name], {})[label(name)] = _ONE
+        if by_set:
+            consumed[id_] = [{"counterSet": set_, "counters": used} for set_, used in by_set.items()]
+    return Counters(sets, consumed, tuple(obstacles), frozenset(withheld))
 
 
 def _connected(shared: Mapping[str, Sequence[str]], behind: Mapping[str, frozenset[str]]) -> Iterable[list[str]]:
@@ -81,14 +88,3 @@ def _connected(shared: Mapping[str, Sequence[str]], behind: Mapping[str, frozens
                 todo += [other for id_ in shared[name] for other in behind[id_] if other in shared]
         if group:
             yield sorted(group)
-
-
-def _consumed(behind: Mapping[str, frozenset[str]], place: Mapping[str, str]) -> dict[str, list[Mapping[str, object]]]:
-    found: dict[str, list[Mapping[str, object]]] = {}
-    for id_, names in behind.items():
-        by_set: dict[str, dict[str, object]] = {}
-        for name in sorted(names & place.keys()):
-            by_set.setdefault(place[name], {})[label(name)] = _ONE
-        if by_set:
-            found[id_] = [{"counterSet": set_, "counters": used} for set_, used in by_set.items()]
-    return found
