@@ -248,7 +248,18 @@ class ApiServer:
 
     def _refused(self, where: str, error: Exception) -> ClusterError:
         text = cut(str(error) or "no answer", LONGEST_REASON)  # a timeout of the library has no text
-        status, after = _status(error)
+        # The status is behind an error of the library, where an answer of a proxy fails, in place of the API server's.
+        status, after = 0, 0.0
+        cause: BaseException | None = error
+        while cause is not None and not status:
+            response = getattr(cause, "response", None)
+            status = (
+                getattr(getattr(cause, "status", None), "code", None) or getattr(response, "status_code", None) or 0
+            )
+            if response is not None and status in TURNED_AWAY:
+                said = response.headers.get("retry-after", "")
+                after = min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
+            cause = cause.__cause__ or cause.__context__
         if status == UNAUTHORIZED:
             text = f"the token in {self._account.token} isn't accepted: {text}"
         if status:
@@ -289,17 +300,3 @@ def _sound(one: Any, kind: ObjectKind, *, stored: bool = True) -> Object:  # noq
         if not isinstance(text, str):
             raise TypeError(f"{where}: expected a text, found {text!r}")
     return found
-
-
-def _status(error: BaseException | None) -> tuple[int, float]:
-    """The status of HTTP behind an error of the library, 0 if there is none, and the seconds after which the server may
-    be asked again, 0 if it didn't say. An answer that isn't the API server's, but a proxy's, fails in the library.
-    """
-    while error is not None:
-        response = getattr(error, "response", None)
-        code: int = getattr(getattr(error, "status", None), "code", None) or getattr(response, "status_code", None) or 0
-        if code:
-            said = "" if response is None or code not in TURNED_AWAY else response.headers.get("retry-after", "")
-            return code, min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
-        error = error.__cause__ or error.__context__
-    return 0, 0.0
