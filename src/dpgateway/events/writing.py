@@ -108,7 +108,13 @@ class EventWriter:
             version = self._about.changed.version
             while not self._about.look():
                 version = await self._about.changed.wait(version)
-            await self._recall()
+            try:
+                text = await self._threads.call_within("events", partial(files.read, self._file, LARGEST), DISK)
+                self._book.recall(text.content, time.monotonic())
+            except FileNotFoundError:
+                pass
+            except (GatewayError, OSError, ValueError, TypeError) as error:
+                _log.warning("which events were written isn't known: %s: %s", self._file, error)
             await self._follow()
         finally:
             if self._owned:
@@ -172,17 +178,6 @@ class EventWriter:
             else:
                 return
         raise ClusterError(f"an event of {subject.name} changes each time that it is read", CONFLICT)
-
-    # over a restart
-
-    async def _recall(self) -> None:
-        try:
-            text = await self._threads.call_within("events", partial(files.read, self._file, LARGEST), DISK)
-            self._book.recall(text.content, time.monotonic())
-        except FileNotFoundError:
-            return
-        except (GatewayError, OSError, ValueError, TypeError) as error:
-            _log.warning("which events were written isn't known: %s: %s", self._file, error)
 
     async def _save(self) -> None:
         text = self._book.to_json().encode()
