@@ -214,7 +214,7 @@ class NodeFronts:
         if change is Change.NEW:
             self.client.new_kubelet()  # the old channel leads to the previous kubelet's socket
         if change is Change.GONE and self.dra is not None:
-            self.dra.kubelet_gone()
+            self.dra.instance.kubelet_gone()
 
     def handed_over(self, config: ResourceConfig) -> bool:
         """Whether another gateway has the DRA driver of the resource, and thus the resource."""

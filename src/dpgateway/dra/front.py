@@ -202,10 +202,6 @@ class DraFront:
         _log.error("DRA can't be served: %s", error)
         self.claims.store.doubts.kubelet_is_mute()
 
-    def kubelet_gone(self) -> None:
-        """The kubelet ended: nothing is published before the next one has registered the driver."""
-        self.instance.kubelet_gone()
-
     def told_to_end(self) -> None:
         """The process was told to end; it may serve on until another gateway has taken over."""
         self.claims.waits.end()
@@ -228,13 +224,6 @@ class DraFront:
     def abandon(self) -> None:
         """Leaves the kubelet and lets go of the ownership at once. May be called from any thread."""
         self.instance.abandon()
-
-    def published(self, pool: str) -> int | None:
-        """The number of devices in slices of this pool, as last seen; None while that isn't known."""
-        if (seen := self.seen.objects.value) is None:
-            return None
-        specs = [one["spec"] for one in seen.values()]
-        return sum(len(spec.get("devices") or ()) for spec in specs if spec["pool"]["name"] == pool)
 
     # its standing
 

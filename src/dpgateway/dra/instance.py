@@ -113,7 +113,9 @@ class DriverInstance:
                 registration.leave()
 
     def kubelet_gone(self) -> None:
-        """The kubelet's socket of the device plugins is gone: the next kubelet has to register the driver."""
+        """The kubelet's socket of the device plugins is gone: nothing is published before the next kubelet has
+        registered the driver.
+        """
         self.answer.set(None)
         self._unheard = asyncio.get_running_loop().time()
 

@@ -115,16 +115,26 @@ def choose(facts: DraFacts, group: Group, front: ChosenFront, now: float, change
     elif unknown:
         decided = _Decided(front, f"it stays on {_NAMES[front]}: {unknown[0]}")
     elif front == "dra":
+        # Each reason with the time from which on it counts.
         reasons = [(now, _FLAPS)] if flaps else []
         reasons += [(now, text) for text in group.obstacles]
         reasons += [(one.fact.since + one.lasts, one.text) for one in false]
-        decided = _leave(reasons, allowed, now)
+        since, why = min(reasons, key=lambda one: one[0], default=(now, ""))
+        leaves = max(since, allowed)
+        if not reasons:
+            decided = _Decided("dra", _COMPLETE)
+        elif now < leaves:
+            decided = _Decided("dra", f"it stays on {_NAMES['dra']} for a moment: {why}", leaves)
+        else:
+            decided = _Decided("deviceplugin", why)
     elif texts:
         decided = _Decided(front, texts[0])
     elif flaps:
         decided = _Decided(front, _FLAPS, held)
     else:
-        decided = _begin(max(one.fact.since for one in needs), allowed, now)
+        begins = max(allowed, *[one.fact.since + SETTLED for one in needs])
+        last = f"{_COMPLETE}, and has to last for a moment"
+        decided = _Decided("deviceplugin", last, begins) if now < begins else _Decided("dra", _COMPLETE)
     return FrontChoice(decided.front, decided.because, texts, unknown, decided.again, flaps)
 
 
@@ -134,25 +144,6 @@ class _Decided(NamedTuple):
     front: ChosenFront
     because: str
     again: float | None = None
-
-
-def _begin(since: float, allowed: float, now: float) -> _Decided:
-    """From the device plugin to DRA. ``since``: when all became true; ``allowed``: when the front may change."""
-    begins = max(since + SETTLED, allowed)
-    if now < begins:
-        return _Decided("deviceplugin", f"{_COMPLETE}, and has to last for a moment", begins)
-    return _Decided("dra", _COMPLETE)
-
-
-def _leave(reasons: Sequence[tuple[float, str]], allowed: float, now: float) -> _Decided:
-    """From DRA to the device plugin. ``reasons``: each with the time from which on it counts."""
-    if not reasons:
-        return _Decided("dra", _COMPLETE)
-    since, why = min(reasons, key=lambda one: one[0])
-    leaves = max(since, allowed)
-    if now < leaves:
-        return _Decided("dra", f"it stays on {_NAMES['dra']} for a moment: {why}", leaves)
-    return _Decided("deviceplugin", why)
 
 
 _NAMES = {"deviceplugin": "the device plugin", "dra": "DRA"}

@@ -29,11 +29,6 @@ class _Listed:
     """`claims` contains namespace and name of each claim, and its pools, keyed by uid."""
     error: GatewayError | None = None
 
-    def counts(self, since: float) -> bool:
-        """Whether it is new enough for a pool whose claims are all allocated ``since``."""
-        late = self.error is not None and time.monotonic() - self.began >= LIST_AGAIN / 2
-        return self.began >= since and not late
-
 
 class AllocatedClaims:
     """Used from the event loop."""
@@ -53,7 +48,9 @@ class AllocatedClaims:
         """
         if pool not in self._allocated:
             async with self._listing:
-                if not self._listed.counts(since):
+                before = self._listed
+                late = before.error is not None and time.monotonic() - before.began >= LIST_AGAIN / 2
+                if before.began < since or late:
                     self._listed = await self._list({pool, *pools()})
             if self._listed.error is not None:
                 raise self._listed.error

@@ -42,7 +42,9 @@ def why_not(classes: Iterable[Mapping[str, Any]], resource: str, value: str, dri
             f"no DeviceClass has the extendedResourceName {resource}: expected one with the selector {expected}, as "
             "the chart makes it with dra.deviceClasses"
         )
-    name, expressions = one["metadata"]["name"], list(_expressions(one))
+    # A selector of another kind is text that matches no known term.
+    name, selectors = one["metadata"]["name"], (one.get("spec") or {}).get("selectors") or ()
+    expressions = [str((it.get("cel") or {}).get("expression") or it) for it in selectors]
     terms = [term for text in expressions for term in _terms(text)]
     drivers = {found["driver"] for term in terms if (found := _DRIVER.fullmatch(term))}
     if others := sorted(drivers - {driver}):
@@ -53,12 +55,6 @@ def why_not(classes: Iterable[Mapping[str, Any]], resource: str, value: str, dri
         return ""
     shown = cut(" && ".join(expressions) or "no selector", LONGEST_EXPRESSION)
     return f"DeviceClass {name} of {resource} may select other devices: found {shown}, expected the selector {expected}"
-
-
-def _expressions(one: Mapping[str, Any]) -> Iterator[str]:
-    """The CEL expressions of all selectors; a selector of another kind as text, which matches no known term."""
-    for selector in (one.get("spec") or {}).get("selectors") or ():
-        yield str((selector.get("cel") or {}).get("expression") or selector)
 
 
 def _terms(expression: str) -> Iterator[str]:

@@ -258,7 +258,10 @@ class NodeSwitch:
         self.changed.notify()
 
     def published(self, pool: str) -> int | None:
-        return self._front.published(pool)
+        if (seen := self._front.seen.objects.value) is None:
+            return None
+        specs = [one["spec"] for one in seen.values()]
+        return sum(len(spec.get("devices") or ()) for spec in specs if spec["pool"]["name"] == pool)
 
     async def pending(self, pool: str, since: float) -> Collection[str]:
         return await self._claims.pending(pool, lambda: [one.group.pool for one in self.switches.values()], since)
