@@ -83,9 +83,9 @@ class Reconciling:
         self._allocating = allocating
         self._claims, self._store, self._log = claims, claims.store, claims.parts.log
         self._pod_resources, self._pods, self._pauses = pod_resources, pods, pauses
-        # By default the device plugin's holdings watch the same folder: for the kernel that is one watch (kit/inotify).
         self._wake, self._hinted = asyncio.Event(), asyncio.Event()
         """``_hinted``: the directory of a pod has come or gone."""
+        # By default the device plugin's holdings watch the same folder: for the kernel that is one watch (kit/inotify).
         self._directories = PodDirectories(pods, self._hinted.set)
         self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
         self._abandoned = AbandonedClaims(claims, pauses.doubtful, pauses.ending)
