@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 SLOW = 5.0
 """Seconds from which a call is slow."""
@@ -34,8 +34,8 @@ class Calls:
 
 @dataclass(slots=True)
 class _Counting:
-    outcomes: Counter[str] = field(default_factory=Counter)
-    durations: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    outcomes: Counter[str]
+    durations: list[int]
     seconds: float = 0.0
 
 
@@ -50,7 +50,7 @@ class CallStats:
         seconds = time.monotonic() - began
         counted = self._counted.get(name)
         if counted is None:
-            counted = self._counted[name] = _Counting()
+            counted = self._counted[name] = _Counting(Counter(), [0] * (len(BOUNDS) + 1))
         counted.outcomes[outcome] += 1
         counted.durations[bisect_left(BOUNDS, seconds)] += 1
         counted.seconds += seconds

@@ -163,8 +163,14 @@ class Subscription:
         self._reading = threading.Lock()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable while there are events."""
+        # The shared instance is created if there is none, or it has just ended.
+        global _shared  # noqa: PLW0603  one per process
         try:
-            self._instance = _joined(self)
+            with _joining:
+                if _shared is None or not _shared.join(self):
+                    _shared = _Instance()
+                    _shared.join(self)
+                self._instance = _shared
         except OSError:
             os.close(self.descriptor)
             raise
@@ -233,16 +239,6 @@ class Subscription:
 
 _joining = threading.Lock()
 _shared: _Instance | None = None
-
-
-def _joined(subscriber: Subscription) -> _Instance:
-    """The shared instance, created if necessary. Raises OSError."""
-    global _shared  # noqa: PLW0603  one per process
-    with _joining:
-        if _shared is None or not _shared.join(subscriber):
-            _shared = _Instance()
-            _shared.join(subscriber)
-        return _shared
 
 
 class Watch:

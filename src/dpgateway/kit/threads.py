@@ -26,6 +26,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dpgateway.errors import NoThread, describe
@@ -42,45 +43,33 @@ MOST_REFUSED = 20
 """Refusals of a thread by the system after which a job fails; until then it waits for an existing thread."""
 
 
+@dataclass(eq=False, slots=True)
 class _Job:
     """A function, and the future of its outcome, which an event loop awaits, or without one a thread.
 
     Neither the job nor an error keeps references longer than needed: a driver's object, or a traceback, can be large.
     """
 
-    __slots__ = ("error", "function", "future", "loop", "name", "refused", "result")
-    result: Any
-    error: BaseException | None
-
-    def __init__(
-        self,
-        name: str,
-        function: Callable[[], Any],
-        future: asyncio.Future[Any] | Future[Any],
-        loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self.name, self.future, self.loop = name, future, loop
-        self.function = function
-        self.refused = 0
+    name: str
+    function: Callable[[], Any]
+    future: asyncio.Future[Any] | Future[Any]
+    loop: asyncio.AbstractEventLoop | None = None
+    refused: int = 0
+    """The number of times that the system had no thread for it."""
+    result: Any = None
+    error: BaseException | None = None
 
     def run(self) -> None:
         """Runs the function once, unless the future was cancelled, and drops it."""
         function = self.function
         del self.function
-        self.result, self.error = (None, None) if self.future.cancelled() else _outcome(function)
-
-    def deliver(self) -> None:
-        """Passes the outcome on; runs on the thread that ran the function."""
-        if self.loop is None:
-            self.settle()
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
-                self.loop.call_soon_threadsafe(self.settle)
-
-    def fail(self, error: Exception, cause: Exception) -> None:
-        error.__cause__ = cause
-        self.result, self.error = None, error
-        self.settle()
+        try:
+            if not self.future.cancelled():
+                self.result = function()
+        except BaseException as error:
+            self.error = error
+        finally:
+            del function  # a kept error keeps this frame
 
     def settle(self) -> None:
         """Moves the outcome into the future: a thread or a timer may hold this job longer."""
@@ -96,14 +85,6 @@ class _Job:
             tamed = RuntimeError(describe(error))
             tamed.__cause__ = error
             future.set_exception(tamed)
-
-
-def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """Calls the function. Separate, because a returned error keeps this frame alive."""
-    try:
-        return function(), None
-    except BaseException as error:
-        return None, error
 
 
 class Threads:
@@ -138,7 +119,8 @@ class Threads:
         future: asyncio.Future[T] = loop.create_future()
         job = _Job(name, function, future, loop)
         if self._place(job):
-            self._start_later(job, loop, min(self._patience, seconds / 10))
+            patience = min(self._patience, seconds / 10)
+            loop.call_later(patience, self._start_later, job, loop, patience)
         return future
 
     async def call_within(self, name: str, function: Callable[[], T], seconds: float) -> T:
@@ -193,12 +175,9 @@ class Threads:
         return self._start(job)
 
     def _start_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
-        # The function doesn't name itself, because such a cycle would keep the job's outcome until the next collection.
-        def start() -> None:
-            if self._start_waiting(job):
-                self._start_later(job, loop, patience)
-
-        loop.call_later(patience, start)
+        """Starts another thread for a job that still waits, now or, if the system refuses one, later."""
+        if self._start_waiting(job):
+            loop.call_later(patience, self._start_later, job, loop, patience)
 
     def _start_waiting(self, job: _Job) -> bool:
         """Starts another thread for a job that still waits. Returns whether it must wait even so."""
@@ -228,16 +207,17 @@ class Threads:
                     self._waiting[job] = None
                     self._waiting.move_to_end(job, last=False)
                     return True
-            job.fail(NoThread(f"the system has no thread left for {job.name}: {on_threads()}"), error)
+            job.error = NoThread(f"the system has no thread left for {job.name}: {on_threads()}")
+            job.error.__cause__ = error
+            job.settle()
         return False
 
     # the life of a thread
 
     def _serve(self, inbox: _Inbox) -> None:
         """The thread's main function. While it waits, it holds no reference to an earlier job."""
-        thread = threading.current_thread()
-        job: _Job | None = inbox.get()
-        while job is not None:
+        thread, job = threading.current_thread(), inbox.get()
+        while True:
             thread.name = job.name
             self._began[inbox] = time.monotonic()
             job.run()  # also drops the function, while this thread counts as busy: a driver's finalizer may hang
@@ -249,21 +229,28 @@ class Threads:
                 else:
                     self._free.append(inbox)
                     thread.name = IDLE
-            job.deliver()  # last, so that a caller with the result finds this thread free
-            job = None
-            job = following or self._rest(inbox)
 
-    def _rest(self, inbox: _Inbox) -> _Job | None:
-        """The next job; None if none came in time, so that the thread ends."""
-        try:
-            return inbox.get(timeout=self._idle)
-        except queue.Empty:
-            with self._lock:
-                if inbox in self._free:
-                    self._free.remove(inbox)
-                    self._count -= 1
-                    return None
-            return inbox.get()  # a job came at the last moment
+            # The outcome comes last, so that a caller that has it finds this thread free.
+            if job.loop is None:
+                job.settle()
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+                    job.loop.call_soon_threadsafe(job.settle)
+            del job
+
+            # If no job comes in time, the thread ends.
+            if following is not None:
+                job = following
+                continue
+            try:
+                job = inbox.get(timeout=self._idle)
+            except queue.Empty:
+                with self._lock:
+                    if inbox in self._free:
+                        self._free.remove(inbox)
+                        self._count -= 1
+                        return
+                job = inbox.get()  # a job came at the last moment
 
 
 def _done(future: Future[Any], seconds: float) -> bool:

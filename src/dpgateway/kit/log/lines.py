@@ -62,8 +62,16 @@ class TextFormatter(_Fields):
         name = shown(record.name)
         own = name.startswith("dpgateway.") and not name.startswith(DRIVERS)
         told = {key: value for key, value in self.fields(record).items() if not (own and key in IN_PROSE)}
-        fields = "".join(f" {printable(key)}={_word(value)}" for key, value in told.items())
-        line = f"{timestamp(record)} {printable(shown(record.levelname)):<7} {printable(message(record))}{fields}"
+        line = f"{timestamp(record)} {printable(shown(record.levelname)):<7} {printable(message(record))}"
+        for key, value in told.items():
+            if isinstance(value, list | tuple):
+                more = len(value) - MOST_NAMED
+                text = ",".join(map(shown, value[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+            else:
+                text = shown(value)
+            # A text that would look like several words is quoted.
+            plain = text and not any(character in text for character in ' "=')
+            line += f" {printable(key)}={printable(text if plain else json.dumps(text, ensure_ascii=False))}"
         exception = self.exception(record)
         return "\n    ".join([line, *map(printable, exception.split("\n"))] if exception else [line])
 
@@ -78,7 +86,14 @@ class JsonFormatter(_Fields):
             "logger": encodable(shown(record.name)),
             "message": encodable(message(record)),
         }
-        entry |= {key: _value(value) for key, value in self.fields(record).items() if key not in entry}
+        fields = {key: value for key, value in self.fields(record).items() if key not in entry}
+        for key, value in fields.items():
+            if type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
+                entry[key] = value
+            elif isinstance(value, list | tuple):  # never cut
+                entry[key] = [encodable(shown(item)) for item in value]
+            else:
+                entry[key] = encodable(shown(value))
         if exception := self.exception(record):
             entry["exception"] = encodable(exception)
         return json.dumps(entry)
@@ -105,23 +120,3 @@ def shown(value: object) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... and {len(text) - LONGEST} more characters"
-
-
-def _value(value: object) -> object:
-    """The value for JSON. A list is never cut."""
-    if type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
-        return value
-    if isinstance(value, list | tuple):
-        return [encodable(shown(item)) for item in value]
-    return encodable(shown(value))
-
-
-def _word(value: object) -> str:
-    """The value for text: quoted if it would look like several words."""
-    if isinstance(value, list | tuple):
-        more = len(value) - MOST_NAMED
-        text = ",".join(map(shown, value[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
-    else:
-        text = shown(value)
-    plain = text and not any(character in text for character in ' "=')
-    return printable(text if plain else json.dumps(text, ensure_ascii=False))
