@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from itertools import compress, count
-from operator import attrgetter, is_, is_not, ne
+from operator import attrgetter, eq, is_, is_not
 from typing import Any, TypeVar
 
 from dpgateway.errors import (
@@ -76,11 +76,21 @@ def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ..
     """
     items: tuple[Device, ...] = _sequence("devices()", answer, MOST_DEVICES, Device)
 
-    # The usual case: as many devices as before, in the same order, with few other objects.
+    # The usual case: as many devices as before, in the same order, with few other objects. The loops over all devices
+    # run in C; Python sees only the places with another object.
     if len(items) == len(before) and all(map(_lasts, set(map(type, items)))):
-        listed = _replaced(before, items)
-        if listed is not None:
-            return listed
+        given = own(before)
+        places = list(compress(count(), map(is_not, given, items)))
+        was, now = [before[place] for place in places], [items[place] for place in places]
+        if all(map(eq, map(_ID, was), map(_ID, now))):
+            listed = list(before)
+            for place, other in zip(places, other_values(was, now), strict=True):
+                item = items[place]
+                if type(item) is not Device:  # the driver gets its newest object back: its class may carry more
+                    listed[place] = _copied(item, {})
+                elif other or given[place] is not before[place]:
+                    listed[place] = item
+            return before if all(map(is_, before, listed)) else tuple(listed)
 
     # Else each device is compared with the last one of its id.
     known, each = {device.id: device for device in before}, []
@@ -95,24 +105,6 @@ def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ..
         ((twice, _),) = Counter(ids).most_common(1)
         raise DriverFault(f"devices() listed the id {twice!r} twice; an id means one device")
     return tuple(each)
-
-
-def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[Device, ...] | None:
-    """``before`` with the devices that differ now; None if an id differs."""
-    # The loops over all devices run in C; Python sees only the places with another object.
-    given = own(before)
-    places = list(compress(count(), map(is_not, given, items)))
-    was, now = [before[place] for place in places], [items[place] for place in places]
-    if any(map(ne, map(_ID, was), map(_ID, now))):
-        return None
-    listed = list(before)
-    for place, other in zip(places, other_values(was, now), strict=True):
-        item = items[place]
-        if type(item) is not Device:  # the driver gets its newest object back: its class may carry more
-            listed[place] = _copied(item, {})
-        elif other or given[place] is not before[place]:
-            listed[place] = item
-    return before if all(map(is_, before, listed)) else tuple(listed)
 
 
 @lru_cache(maxsize=64)

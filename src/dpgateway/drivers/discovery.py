@@ -119,7 +119,18 @@ def _unfit(error: BaseException) -> Unfit:
 def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
     """The hook's result, or the exception: a package may raise anything, also SystemExit or a TimeoutError."""
     try:
-        driver = _ask(point)
+        plugin = point.load()
+        # A manager of its own, so that a package with wrong hooks harms no other one.
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
+        manager.register(plugin, point.name)
+        try:
+            manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise Unfit(f"{point.value}: {error}") from error
+        if not manager.hook.dpgateway_driver.get_hookimpls():
+            raise Unfit(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
+        driver = manager.hook.dpgateway_driver()
         if check is not None:
             check(driver)
     except BaseException as error:
@@ -129,21 +140,6 @@ def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, Ba
 
 def _distribution(point: Point) -> tuple[str, str]:
     return point.distribution, point.version
-
-
-def _ask(point: Point) -> Any:  # noqa: ANN401  the hook's result
-    plugin = point.load()
-    # A manager of its own, so that a package with wrong hooks harms no other one.
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.register(plugin, point.name)
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise Unfit(f"{point.value}: {error}") from error
-    if not manager.hook.dpgateway_driver.get_hookimpls():
-        raise Unfit(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
-    return manager.hook.dpgateway_driver()
 
 
 def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result

@@ -130,14 +130,10 @@ class Lanes:
 
     def _allocation(self, devices: Sequence[Device], options: object = None) -> Allocation:
         """Asks the driver, on its thread."""
-        driver = self._with(options)
+        driver = self._driver
+        if options is not None:
+            driver = answers.ask("with_options", partial(driver.with_options, options))
         return answers.ask("allocate", lambda: answers.allocation(driver.allocate(answers.own(devices))))
-
-    def _with(self, options: object) -> Any:  # noqa: ANN401  what the driver returns
-        """The driver as it is with these options; None: as it is. Runs the driver's code."""
-        if options is None:
-            return self._driver
-        return answers.ask("with_options", partial(self._driver.with_options, options))
 
     async def _once(self, method: str, function: Callable[[], T], seconds: float, devices: Sequence[Device] = ()) -> T:
         with self._blaming(method, devices):
@@ -156,7 +152,9 @@ class Lanes:
         end = time.monotonic() + seconds
 
         def call() -> None:
-            driver = self._with(options)
+            driver = self._driver
+            if options is not None:
+                driver = answers.ask("with_options", partial(driver.with_options, options))
             answers.ask("prepare", lambda: driver.prepare(answers.own(devices)))
 
         with self._blaming("prepare", devices):

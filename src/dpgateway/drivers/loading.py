@@ -114,8 +114,14 @@ class Loading:
             self.wait(seconds)
             for thread, piece in sorted(self._awaited.items(), key=lambda one: one[1].driver.name):
                 age = time.monotonic() - self._began
+                # The line at which the thread is, outside the standard library.
+                frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001  it is documented
+                while frame and str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
+                    frame = frame.f_back
+                where = f", at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
                 text = "waiting for the driver %s, which %s, for %.0f s now%s; %s"
-                _log.warning(text, piece.driver, piece.doing, age, _where(thread), piece.meanwhile)
+                _log.warning(text, piece.driver, piece.doing, age, where, piece.meanwhile)
+                del frame  # it has the driver's objects
 
     def found(self) -> dict[str, Found]:
         """All drivers; one that isn't loaded yet has a failure that says so."""
@@ -190,11 +196,3 @@ def _result(future: Future[T], failed: Callable[[str], T]) -> T:
     """The future's result; for an error, such as for want of a thread, ``failed`` of its text."""
     error = future.exception()
     return future.result() if error is None else failed(describe(error))
-
-
-def _where(thread: int) -> str:
-    """The line at which a thread is, outside the standard library."""
-    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001  it is documented
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
-        frame = frame.f_back
-    return f", at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""

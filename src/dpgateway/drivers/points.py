@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -68,19 +67,15 @@ def look() -> Points:
     from importlib.metadata import distributions, entry_points  # noqa: PLC0415  see above
 
     with contextlib.suppress(Exception):  # of one broken package, which is looked for below
-        return Points(_plain(entry_points(group=GROUP)))
+        return Points(tuple(map(Point.of, entry_points(group=GROUP))))
     points: dict[Point, None] = {}
     broken: list[str] = []
     for distribution in distributions():
         try:
-            of_ours: Sequence[Point] = _plain(distribution.entry_points.select(group=GROUP))
+            of_ours = tuple(map(Point.of, distribution.entry_points.select(group=GROUP)))
         except Exception as error:
             where = distribution.locate_file("")
             broken.append(f"a package at {where} has broken entry points: {describe(error)}")
             continue
         points |= dict.fromkeys(of_ours)
     return Points(tuple(points), tuple(broken))
-
-
-def _plain(points: Iterable[EntryPoint]) -> tuple[Point, ...]:
-    return tuple(map(Point.of, points))

@@ -262,11 +262,9 @@ class PrepareLane:
                     await asyncio.shield(work.call)  # the lane's end doesn't cancel it: see close()
         except Exception as raised:
             error = raised
-        if work.method == "prepare":
-            self._prepared(work, error)
-        return error
+        if work.method != "prepare":
+            return error
 
-    def _prepared(self, work: _Work, error: Exception | None) -> None:
         # Waiters run after this and claim the success; an unclaimed one stays for the next prepare.
         self._leave(work)
         now = self._clock()
@@ -274,14 +272,14 @@ class PrepareLane:
             self._unclaimed[work.ids] = work.success = _Success(work.devices, now, work.options)
 
         # A caller that timed out was told that the call goes on; the log has its end.
-        if not work.overdue:
-            return
-        ran, reason = now - work.since, None if error is None else str(fault("prepare", error))
-        level, outcome = (logging.INFO, "succeeded") if error is None else (logging.ERROR, f"failed: {reason}")
-        names = [device.id for device in work.devices]
-        fields = {"devices": names, "seconds": ran, "reason": reason, "exception": trace(error)}
-        text = "after its deadline, prepare() of %s %s, in %.1f s"
-        self._log.log(level, text, _names(work.devices), outcome, ran, extra={"method": "prepare", **fields})
+        if work.overdue:
+            ran, reason = now - work.since, None if error is None else str(fault("prepare", error))
+            level, outcome = (logging.INFO, "succeeded") if error is None else (logging.ERROR, f"failed: {reason}")
+            names = [device.id for device in work.devices]
+            fields = {"devices": names, "seconds": ran, "reason": reason, "exception": trace(error)}
+            text = "after its deadline, prepare() of %s %s, in %.1f s"
+            self._log.log(level, text, _names(work.devices), outcome, ran, extra={"method": "prepare", **fields})
+        return error
 
     def _leave(self, work: _Work) -> None:
         if self._preparing.get(work.ids) is work:

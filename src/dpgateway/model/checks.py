@@ -145,18 +145,20 @@ def attributes(what: str, value: object) -> Attributes:
     # The usual case, in C.
     if all(map(_sound, bounded)) and all(map(_sound, bounded.values())):
         return Attributes(dict(bounded))
-    return Attributes({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in bounded.items()})
-
-
-def _attribute(what: str, value: object) -> Plain:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return text(what, value, empty=True)
-    for kind in int, float:
-        if isinstance(value, kind) and math.isfinite(value):
-            return plain(value, kind)
-    raise TypeError(f"{what}: expected a text, a finite number or a truth value, found {value!r}")
+    values: dict[str, Plain] = {}
+    for key, one in bounded.items():
+        name, where = text(f"{what}: name", key), f"{what}[{key!r}]"
+        if isinstance(one, str):
+            values[name] = text(where, one, empty=True)
+        elif isinstance(one, bool):  # which is an integer, too
+            values[name] = one
+        elif isinstance(one, int) and math.isfinite(one):
+            values[name] = plain(one, int)
+        elif isinstance(one, float) and math.isfinite(one):
+            values[name] = plain(one, float)
+        else:
+            raise TypeError(f"{where}: expected a text, a finite number or a truth value, found {one!r}")
+    return Attributes(values)
 
 
 def sequence(what: str, value: object, kind: type, most: int = MOST) -> tuple[Any, ...]:
