@@ -47,7 +47,11 @@ class PodCgroups:
         kubelet makes any for its pods. ``static``: also static pods.
         """
         root = next(filter(Path.is_dir, self._roots), None)
-        parents = [one for top in _kubepods(root, DEPTH) for one in (top, *_classes(top))] if root else []
+        parents: list[Path] = []
+        for top in _kubepods(root, DEPTH) if root else ():
+            # The pods beside the cgroups of QoS classes are guaranteed ones.
+            classes = (one for one in _subdirectories(top) if one.name.removesuffix(".slice").endswith(_CLASSES))
+            parents += [top, *classes]
         if not parents:
             return None
         asked = (uid for uid in pods if (_ANY if static else _UID).fullmatch(uid))
@@ -61,11 +65,6 @@ def _kubepods(folder: Path, depth: int) -> Iterator[Path]:
             yield one
         elif depth > 1 and not one.name.endswith(_UNITS):
             yield from _kubepods(one, depth - 1)
-
-
-def _classes(kubepods: Path) -> Iterator[Path]:
-    """Those of QoS classes. Beside them are guaranteed pods."""
-    return (one for one in _subdirectories(kubepods) if one.name.removesuffix(".slice").endswith(_CLASSES))
 
 
 def _cgroups(parents: Collection[Path], uid: str) -> Iterator[Path]:

@@ -56,7 +56,10 @@ def parse(raw: bytes) -> Content:
         held: dict[str, dict[str, Noted]] = defaultdict(dict)
         for entry in _entries(document):
             ids = held[_text(entry["ResourceName"])]
-            containers = _containers(entry)
+            # Without pod uid and name nothing could tell that a container has ended.
+            uid, name, containers = entry.get("PodUID"), entry.get("ContainerName"), frozenset[Container]()
+            if isinstance(uid, str) and isinstance(name, str):
+                containers = frozenset([Container(uid, name, _answer(entry))])
             near: dict[int, Noted] = {}  # shared between ids: there may be millions
             for id_, node in _ids(entry):
                 nodes = (node,) if 0 <= node <= _LAST_NODE else ()
@@ -119,14 +122,6 @@ def _ids(entry: dict[str, Any]) -> Iterator[tuple[str, int]]:
         number = int(node)
         for id_ in _list(some):
             yield _text(id_), number
-
-
-def _containers(entry: dict[str, Any]) -> frozenset[Container]:
-    """Empty without pod uid or name: nothing could tell that such a container has ended."""
-    uid, name = entry.get("PodUID"), entry.get("ContainerName")
-    if not isinstance(uid, str) or not isinstance(name, str):
-        return frozenset()
-    return frozenset([Container(uid, name, _answer(entry))])
 
 
 def _answer(entry: dict[str, Any]) -> bytes:

@@ -165,15 +165,13 @@ def claims(raw: bytes) -> ListedClaims:
         for one in (one for container in pod.containers for one in container.dynamic_resources):
             key = cut(one.claim_namespace, LONGEST_NAME), cut(one.claim_name, LONGEST_NAME)
             pods.setdefault(key, set()).add(cut(pod.name, LONGEST_NAME))
-            devices.setdefault(key, {}).update(dict.fromkeys(map(_device, one.claim_resources)))
+            known = devices.setdefault(key, {})
+            for part in one.claim_resources:
+                cdi = tuple([device.name for device in part.cdi_devices])
+                known[ListedDevice(part.driver_name, part.pool_name, part.device_name, cdi, part.share_id)] = None
     found = tuple([ListedClaim(*key, frozenset(names), tuple(devices[key])) for key, names in pods.items()])
     names = ((cut(pod.namespace, LONGEST_NAME), cut(pod.name, LONGEST_NAME)) for pod in answer.pod_resources)
     return ListedClaims(found, frozenset(names))
-
-
-def _device(one: wire.ClaimResource) -> ListedDevice:
-    names = tuple([device.name for device in one.cdi_devices])
-    return ListedDevice(one.driver_name, one.pool_name, one.device_name, names, one.share_id)
 
 
 def _decoded(raw: bytes) -> wire.ListPodResourcesResponse:

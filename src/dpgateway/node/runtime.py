@@ -134,9 +134,12 @@ class Runtime:
         if there is None:
             return None
         if self._known is None or self._known[0] != there:
-            said = await _ask(there[0])
-            if not said.name:
+            version = await _called(there[0], "Version", wire.VersionRequest(version="v1"), wire.VersionResponse)
+            if not version.runtime_name:
                 return None  # not remembered: the runtime may still be starting
+            status = await _called(there[0], "Status", wire.StatusRequest(verbose=True), wire.StatusResponse)
+            who = version.runtime_name, version.runtime_version
+            said = Said(*who, CdiSupport(knows_cdi(*who, enables_cdi(status.info)), spec_dirs(status.info)))
             word = {True: "knows", False: "doesn't know", None: "may know"}[said.cdi.by_name]
             where = f", and reads specs in {' and '.join(said.cdi.spec_dirs)}" if said.cdi.spec_dirs else ""
             _log.info("the container runtime %s %s %s CDI%s", said.name, said.version, word, where)
@@ -152,16 +155,6 @@ def serving(candidates: Sequence[Path]) -> tuple[Path, tuple[int, ...]] | None:
             found = one.stat()
             there.append((one, (found.st_dev, found.st_ino, found.st_ctime_ns)))
     return there[0] if len(there) == 1 else None
-
-
-async def _ask(socket: Path) -> Said:
-    """Empty if it doesn't answer."""
-    version = await _called(socket, "Version", wire.VersionRequest(version="v1"), wire.VersionResponse)
-    if not version.runtime_name:
-        return Said("", "")
-    status = await _called(socket, "Status", wire.StatusRequest(verbose=True), wire.StatusResponse)
-    who = version.runtime_name, version.runtime_version
-    return Said(*who, CdiSupport(knows_cdi(*who, enables_cdi(status.info)), spec_dirs(status.info)))
 
 
 async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M:

@@ -85,7 +85,14 @@ class Sandboxes:
             return frozenset()
         try:
             async with Channel(there[0]) as channel:
-                return frozenset([uid for uid in pods if await _has_ended(channel, uid)])
+                ended = []
+                for uid in pods:
+                    # Sandboxes come first, because no container starts in a stopped one.
+                    found = await _sandboxes(channel, uid)
+                    stopped = all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found)
+                    if found and stopped and {*await _states(channel, uid)} <= {wire.CONTAINER_EXITED}:
+                        ended.append(uid)
+                return frozenset(ended)
         except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return frozenset()
@@ -120,14 +127,6 @@ async def outlasting(ask: Running, pods: Callable[[], frozenset[str]], seconds: 
                 await asyncio.sleep(LOOK)
             return frozenset()
     return pods() if running is None else running
-
-
-async def _has_ended(channel: Channel, uid: str) -> bool:
-    """Asks for sandboxes first, because no container starts in a stopped one."""
-    found = await _sandboxes(channel, uid)
-    if not found or any(sandbox.state != wire.SANDBOX_NOTREADY for sandbox in found):
-        return False
-    return all(state == wire.CONTAINER_EXITED for state in await _states(channel, uid))
 
 
 async def _may_run(channel: Channel, uid: str, *, static: bool) -> bool:

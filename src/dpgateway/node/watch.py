@@ -65,7 +65,13 @@ class DirectoryWatch:
         number = watch.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
         if place != place.parent:
             watch.add(place.parent, _NAME)
-        self._tell(watch.failure)
+        if watch.failure is None:
+            self._complaint.over()
+        elif not isinstance(watch.failure, FileNotFoundError):  # else the place was just removed
+            self._complaint.say(
+                f"{self._directory} ({watch.failure}), so it is looked at every {POLL_BLIND:g} s; with 'too many open "
+                "files' or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
+            )
         # While another place is watched, the CREATE event of kubelet.sock goes unseen, so it may be a new file.
         self._look_everywhere(created=place != self._directory)
 
@@ -91,15 +97,6 @@ class DirectoryWatch:
             here = self._nearest() == watched
         # Events were lost, or another directory is there: kubelet.sock may be a new file.
         self._look_everywhere(created=True)
-
-    def _tell(self, failure: OSError | None) -> None:
-        if failure is None:
-            self._complaint.over()
-        elif not isinstance(failure, FileNotFoundError):  # else the place was just removed
-            self._complaint.say(
-                f"{self._directory} ({failure}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' "
-                "or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
-            )
 
     def _look_everywhere(self, *, created: bool) -> None:
         self._read()
