@@ -81,7 +81,23 @@ class SpecDirectories:
             self._complaint.say(*(text for directory in found for text in directory.wrong.values()))
         finally:
             self._lock.release()
-        return tuple(_resolved(name, found) for name in names)
+
+        # The last directory that has a device counts. A name in two specs of one directory is refused, as by the
+        # runtimes, even if another directory has it, too (refresh, pkg/cdi/cache.go).
+        resolved: list[Resolved] = []
+        for name in names:
+            chosen: Resolved | None = None
+            for directory in found:
+                having = _having(name, directory)
+                if len(having) > 1:
+                    where = " and ".join(one.file for one in having)
+                    raise CdiError(f"the CDI device {name} is in {where}: expected one spec of a directory to have it")
+                chosen = having[0] if having else chosen
+            if chosen is None:
+                looked = "; ".join(_contents(directory, name.partition("=")[0]) for directory in found)
+                raise CdiError(f"no spec has the CDI device {name}; looked in {looked}")
+            resolved.append(chosen)
+        return tuple(resolved)
 
     def _look(self, directory: Path, kinds: frozenset[str] | None) -> _Directory:
         """``kinds``: the wanted kinds; None: all files are parsed."""
@@ -172,23 +188,6 @@ def _having(name: str, directory: _Directory) -> list[Resolved]:
         for one in spec.devices
         if one.name == device
     ]
-
-
-def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:
-    """The device of the last directory that has it. A name in two specs of one directory is refused, as by the
-    runtimes, even if another directory has it, too (refresh, pkg/cdi/cache.go).
-    """
-    chosen: Resolved | None = None
-    for directory in directories:
-        having = _having(name, directory)
-        if len(having) > 1:
-            where = " and ".join(one.file for one in having)
-            raise CdiError(f"the CDI device {name} is in {where}: expected one spec of a directory to have it")
-        chosen = having[0] if having else chosen
-    if chosen is None:
-        looked = "; ".join(_contents(directory, name.partition("=")[0]) for directory in directories)
-        raise CdiError(f"no spec has the CDI device {name}; looked in {looked}")
-    return chosen
 
 
 def _contents(directory: _Directory, kind: str) -> str:

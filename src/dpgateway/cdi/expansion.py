@@ -101,17 +101,13 @@ def _inexpressible(edits: spec.Edits, look: Look) -> Iterator[str]:
     if groups := [str(group) for group in edits.additionalGids if group]:  # 0 is ignored, as SPEC.md says
         yield f"its additionalGids {', '.join(groups)} can't be expanded"
     for mount in edits.mounts:
-        yield from _unlike_bind(mount)
+        # A bind mount is the only one that a kubelet passes on.
+        if mount.type not in BINDS:
+            yield f"its mount {mount.containerPath} of type {mount.type} can't be expanded: only the host's files can"
+        if options := ", ".join(option for option in mount.options if option not in EXPRESSIBLE):
+            yield f"its mount {mount.containerPath} has options that the API can't say: {options}"
     for node in edits.deviceNodes:
         yield from _unlike_host(node, look)
-
-
-def _unlike_bind(mount: spec.SpecMount) -> Iterator[str]:
-    """Describes how the spec's mount differs from a bind mount, the only one that a kubelet passes on."""
-    if mount.type not in BINDS:
-        yield f"its mount {mount.containerPath} of type {mount.type} can't be expanded: only the host's files can"
-    if options := ", ".join(option for option in mount.options if option not in EXPRESSIBLE):
-        yield f"its mount {mount.containerPath} has options that the API can't say: {options}"
 
 
 def _unlike_host(node: spec.SpecNode, look: Look) -> Iterator[str]:

@@ -109,8 +109,20 @@ def text_of(name: str, what: Granted, real: Real) -> str:
     """
     vendor_class, _, device = name.partition("=")
     env = tuple([f"{name}={value}" for name, value in sorted(what.env.items())])
-    nodes = [_node(node, real) for node in what.device_nodes]
-    mounts = [_mount(mount) for mount in what.mounts]
+    # Links are resolved and modes set: runtimes follow no links and accept no directories (deviceInfoFromPath,
+    # pkg/cdi), and before 1.0 of that library a node without a mode is open to all users.
+    nodes: list[Mapping[str, Any]] = []
+    for node in what.device_nodes:
+        path, found = real(node.host_path)
+        if found is not None and not found.type:
+            raise CdiError(f"{node.host_path} is no device node on this host, so a CDI spec can't have it as one")
+        elsewhere = {} if path == node.container_path else {"hostPath": path}
+        mode = {} if found is None else {"fileMode": found.mode}
+        nodes.append({"path": node.container_path, **elsewhere, "permissions": node.permissions, **mode})
+    mounts: list[Mapping[str, Any]] = []
+    for mount in what.mounts:  # with the options of a kubelet's mount
+        options = ("rbind", "rprivate", "ro" if mount.read_only else "rw")
+        mounts.append({"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options})
 
     # As values it is checked, and knows the version that it needs: in the newest one any field may be used.
     try:
@@ -126,27 +138,6 @@ def text_of(name: str, what: Granted, real: Real) -> str:
     said = {key: value for key, value in {"env": env, "deviceNodes": nodes, "mounts": mounts}.items() if value}
     devices = [{"name": device, "containerEdits": said}]
     return json.dumps({"cdiVersion": version, "kind": vendor_class, "devices": devices}, indent=1) + "\n"
-
-
-def _node(node: DeviceNode, real: Real) -> Mapping[str, Any]:
-    """A spec's node, with links resolved and the mode set: runtimes follow no links and accept no directories
-    (deviceInfoFromPath, pkg/cdi), and before 1.0 of that library a node without a mode is open to all users.
-    """
-    path, found = real(node.host_path)
-    if found is not None and not found.type:
-        raise CdiError(f"{node.host_path} is no device node on this host, so a CDI spec can't have it as one")
-    return {
-        "path": node.container_path,
-        **({} if path == node.container_path else {"hostPath": path}),
-        "permissions": node.permissions,
-        **({} if found is None else {"fileMode": found.mode}),
-    }
-
-
-def _mount(mount: Mount) -> Mapping[str, Any]:
-    """A spec's mount, with the options of a kubelet's mount."""
-    options = ("rbind", "rprivate", "ro" if mount.read_only else "rw")
-    return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
 def sayable(what: Allocation | Granted) -> dict[str, Any]:

@@ -194,21 +194,18 @@ class Spec:
 def read(text: str, file: str) -> Spec:
     """Parses a spec in JSON or YAML. Raises CdiError, which names ``file`` and every fault."""
     problems: list[Problem] = []
+    # JSON comes first, because a JSON parser is much faster than YAML's.
+    written: Written | None
     try:
-        written = _written(text, file)
-    except InvalidConfiguration as error:
-        raise CdiError(str(error)) from error
+        written = unplaced(json.loads(text), Place(file))
+    except (ValueError, RecursionError):
+        from dpgateway.config.parsing import parse  # noqa: PLC0415  takes 2 MB, and most specs are JSON
+
+        try:
+            written = parse(text, file)
+        except InvalidConfiguration as error:
+            raise CdiError(str(error)) from error
     spec = typed(written, Spec, problems) if written and written.value is not None else None
     if spec is None:
         raise CdiError("; ".join(map(str, problems)) or f"{file}: an empty file")
     return spec
-
-
-def _written(text: str, file: str) -> Written | None:
-    """Tries JSON first, because a JSON parser is much faster than YAML's."""
-    try:
-        return unplaced(json.loads(text), Place(file))
-    except (ValueError, RecursionError):
-        from dpgateway.config.parsing import parse  # noqa: PLC0415  takes 2 MB, and most specs are JSON
-
-        return parse(text, file)
