@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from dpgateway.resource.published import ClaimStatus, DraStatus, SlicesStatus
+from dpgateway.resource.published import DraStatus
 from dpgateway.status.troubles import (
     ERROR,
     LOOK_AT_KUBELET,
@@ -75,10 +75,15 @@ WITHHELD = "a device is in no slice until its container ends"
 
 def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Trouble, ...]:
     """``kubelet``: whether there is one; ``only``: the resource to which the status is limited, empty for none."""
-    # A node that stays on the device plugin for now needs none of it: why is in the states of its resources.
     found = list(_of_switches(dra, now))
+    # A node that stays on the device plugin for now needs none of it: why is in the states of its resources.
     if dra.needed or not dra.switches:
-        found += [*_of_registration(dra, kubelet=kubelet), *_of_api_server(dra, now), *_of_slices(dra)]
+        found += _of_registration(dra, kubelet=kubelet)
+        failure = dra.api_server.failure
+        if failure is not None and _seconds(failure.since, now) > PASSING:
+            text = f"the API server doesn't answer: {failure.reason}"
+            found.append(Trouble(WARNING, "", text, failure.since, API_AWAY))
+        found += _of_slices(dra)
     if (doubt := dra.doubt) is not None and (dra.needed or not dra.switches):
         level = ERROR if _seconds(doubt.since, now) > SETTLING else WARNING
         found.append(Trouble(level, "", f"no claim gets devices: {doubt.reason}", doubt.since, DOUBT))
@@ -128,12 +133,6 @@ def _of_registration(dra: DraStatus, *, kubelet: bool) -> Iterator[Trouble]:
             yield Trouble(ERROR, "", text, one.since, NO_DRA if "no handler registered" in text else LOOK_AT_KUBELET)
 
 
-def _of_api_server(dra: DraStatus, now: Time) -> Iterator[Trouble]:
-    failure = dra.api_server.failure
-    if failure is not None and _seconds(failure.since, now) > PASSING:
-        yield Trouble(WARNING, "", f"the API server doesn't answer: {failure.reason}", failure.since, API_AWAY)
-
-
 def _of_slices(dra: DraStatus) -> Iterator[Trouble]:
     slices = dra.slices
     refused = [one for one in slices.pools if one.refused is not None]
@@ -143,32 +142,27 @@ def _of_slices(dra: DraStatus) -> Iterator[Trouble]:
     # Without an answer the server is away, which is told once.
     if failure is not None and not refused and (dra.api_server.failure is None or slices.contested):
         text = f"slices aren't as they should be: {failure.reason}"
-        yield Trouble(ERROR, "", text, failure.since, _advice(slices, failure.reason, dra.driver))
+        by_code = {UNAUTHORIZED: RENEW_ACCOUNT, FORBIDDEN: RIGHTS, INVALID: INVALID_SLICE}
+        # A watch that is refused has its status in the text alone.
+        fits = [it for code, it in by_code.items() if slices.code == code or f"found status {code}" in failure.reason]
+        advice = CONTEST.format(driver=dra.driver) if slices.contested else next(iter(fits), None)
+        yield Trouble(ERROR, "", text, failure.since, advice)
     for one in slices.pools:
         if one.left_out:
             text = f"pool {one.name}: not all of its devices are in slices: {some(one.left_out, MOST_NAMED)}"
             yield Trouble(WARNING, "", text, None, None)
 
 
-def _advice(slices: SlicesStatus, reason: str, driver: str) -> str | None:
-    if slices.contested:
-        return CONTEST.format(driver=driver)
-    by_code = {UNAUTHORIZED: RENEW_ACCOUNT, FORBIDDEN: RIGHTS, INVALID: INVALID_SLICE}
-    # A watch that is refused has its status in the text alone.
-    return next(
-        (text for code, text in by_code.items() if slices.code == code or f"found status {code}" in reason), None
-    )
-
-
 def _of_claims(dra: DraStatus, only: str) -> Iterator[Trouble]:
     """Claims that have devices of resources that aren't offered by DRA any more."""
     left: dict[str, list[str]] = {}
     for claim in dra.claims:
+        gone = ", gone: the claim ends once no container of it runs" if claim.gone else ""
+        pods = f" (pod {', '.join(claim.pods)}{gone})" if claim.pods else ""
         for given in claim.given:
             if given.resource not in dra.resources and only in ("", given.resource):
-                left.setdefault(given.resource, []).append(
-                    f"{_named(claim)} has {', '.join(given.ids or given.devices)}"
-                )
+                has = f"claim {claim.namespace}/{claim.name}{pods} has {', '.join(given.ids or given.devices)}"
+                left.setdefault(given.resource, []).append(has)
     for resource, claims in left.items():
         if (why := dra.at_risk.get(resource)) is not None:
             text = f"containers that start again would run without their devices: {some(claims, MOST_NAMED)}, and {why}"
@@ -176,12 +170,6 @@ def _of_claims(dra: DraStatus, only: str) -> Iterator[Trouble]:
         else:
             text = f"not offered by DRA any more, but {some(claims, MOST_NAMED)}"
             yield Trouble(WARNING, resource, text, None, AWAIT_CLAIM)
-
-
-def _named(claim: ClaimStatus) -> str:
-    gone = ", gone: the claim ends once no container of it runs" if claim.gone else ""
-    pods = f" (pod {', '.join(claim.pods)}{gone})" if claim.pods else ""
-    return f"claim {claim.namespace}/{claim.name}{pods}"
 
 
 def _seconds(since: Time | None, now: Time) -> float:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.call_stats import Calls
-from dpgateway.kit.log import lost
 from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
 from dpgateway.resource.published import DraFigures
@@ -125,7 +123,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         (plugin.standing.value,),
         plugin.attempts,
         bool(plugin.resource.failure),
-        _moment(plugin.resource.driver.state.value.listed),
+        moment(plugin.resource.driver.state.value.listed),
         counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
         Counter(holder.values()),
         plugin.resource.inventory.list.version,
@@ -150,18 +148,6 @@ def _holder(in_use: InUse, id_: str) -> HolderLabels:
     return HolderLabels(namespace, (found[0].pod or "") if len(found) == 1 else "", claim=claim)
 
 
-def figures(
-    version: str,
-    reloads: Reloads,
-    holdings: NodeHoldings,
-    resources: tuple[ResourceFigures, ...],
-    cluster: ClusterFigures,
-) -> Figures:
-    node, asking = holdings.node, holdings.asking
-    kubelet = KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), _moment(asking.answered))
-    return Figures(version, reloads, kubelet, lost(), resources, cluster)
-
-
 def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
     """``used``: ids that containers may use; ``lost``: listed ids whose device or share is gone."""
     healthy = sum([offer.health.reason is None for offer in offers.values()])
@@ -170,7 +156,7 @@ def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
     return Counts(len(offers), healthy, len(offers) - healthy, len(held), healthy - sum(held), gone)
 
 
-def _moment(seconds: float | None) -> Moment | None:
+def moment(seconds: float | None) -> Moment | None:
     """Converts seconds of the monotonic clock. Rounded to a tenth: the two clocks are read one after the other, and
     an unchanged moment should convert to the same value.
     """

@@ -16,7 +16,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.values import FRONT
-from dpgateway.kit.log import recent
+from dpgateway.kit.log import lost, recent
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
@@ -26,7 +26,19 @@ from dpgateway.status.dra_troubles import of_dra, of_moved
 from dpgateway.status.figures import ClusterFigures, Figures
 from dpgateway.status.readiness import DAMPED, History, Past, Readiness, Report, readiness, report
 from dpgateway.status.troubles import lingering, of_left, troubles, unserved
-from dpgateway.status.values import SCHEMA, VERSION, GatewayStatus, Reloads, ResourceStatus, Status, Time, stamp
+from dpgateway.status.values import (
+    SCHEMA,
+    VERSION,
+    GatewayStatus,
+    KubeletStatus,
+    PodResourcesStatus,
+    Reloads,
+    ResourceStatus,
+    Status,
+    Time,
+    stamp,
+    stamped,
+)
 
 
 @dataclass(eq=False)
@@ -115,14 +127,23 @@ class Overview:
         """The whole status; or with only the resource named ``only``, and with none if it doesn't exist."""
         # Without an await in between, so that all parts belong to one moment.
         process = GatewayStatus(VERSION, os.getpid(), self._node_name, stamp(self._began))
-        api, directory = self._client.accepted, self._node.directory
-        kubelet = snapshot.kubelet(self._holdings, api.name if api is not None else None)
-        asked = snapshot.pod_resources(self._holdings.asking)
-        served = [one for name, one in self._serving.items() if only in ("", name)]
-        resources = tuple([self._with_devices(one) for one in served])
+        node, asking = self._node, self._holdings.asking
+        api = self._client.accepted.name if self._client.accepted is not None else None
+        version = snapshot.release(api, asking.api)
+        kubelet = KubeletStatus(node.kubelet, stamp(node.since), node.incarnation or None, api, version)
+        asked = PodResourcesStatus(stamped(asking.answered), asking.complaint or None)
+        found = []
+        for served in [one for name, one in self._serving.items() if only in ("", name)]:
+            if served.plugin is not None:
+                resource = served.plugin.resource
+                usage = resource.inventory.usage.value
+                served.devices.look(served.plugin, usage, *self.on_other_front(resource.name))
+            devices = served.devices
+            found.append(replace(self._resource(served), counts=devices.counts, devices=devices.all))
+        resources = tuple(found)
         dra = self.dra.status() if self.dra is not None else None
         now = stamp(time.monotonic())
-        wrong = troubles(directory, self._reloads, kubelet, asked, resources)
+        wrong = troubles(node.directory, self._reloads, kubelet, asked, resources)
         if dra is not None:
             wrong = of_dra(dra, kubelet.there, now, only) + wrong
         wrong += tuple(unserved(one.config.value.name, one.pending) for one in self._serving.values() if one.pending)
@@ -138,12 +159,6 @@ class Overview:
         wrong += of_moved({name: held for name, held in left.items() if name in self._serving})
         return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last(), dra)
 
-    def _with_devices(self, served: Served) -> ResourceStatus:
-        if served.plugin is not None:
-            one = served.plugin.resource
-            served.devices.look(served.plugin, one.inventory.usage.value, *self.on_other_front(one.name))
-        return replace(self._resource(served), counts=served.devices.counts, devices=served.devices.all)
-
     def _resource(self, served: Served) -> ResourceStatus:
         age = time.monotonic() - served.began
         return snapshot.resource(served.config.value, served.plugin, age, directory=self._node.there.is_set())
@@ -157,8 +172,11 @@ class Overview:
         found = tuple(
             [figures.resource(one.config.value, one.plugin, self.on_other_front(name)) for name, one in serving]
         )
+        node, asking = self._node, self._holdings.asking
+        answered = figures.moment(asking.answered)
+        kubelet = figures.KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), answered)
         dra = self.dra.figures() if self.dra is not None else None
-        return replace(figures.figures(VERSION, self._reloads, self._holdings, found, self.cluster()), dra=dra)
+        return Figures(VERSION, self._reloads, kubelet, lost(), found, self.cluster(), dra)
 
     def report(self) -> Report:
         return report(self._resources(), self._reloads.refusal, kubelet=self._node.kubelet)

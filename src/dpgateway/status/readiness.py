@@ -105,7 +105,9 @@ def readiness(
     past = past or Past()
     found = []
     for one in resources:
-        reason = unready(one, kubelet=kubelet, deprived=one.name in past.deprived)
+        deprived = one.name in past.deprived
+        reasons = (why_unready(it, one.failure, kubelet=kubelet, deprived=deprived) for it in one.registrations)
+        reason = next((why for why in reasons if why is not None), None)  # each of its fronts must be ready
         found.append(ResourceReadiness(one.name, reason is None or one.name in past.ready, reason))
     names = [one.name for one in found if not one.ready]
     there = kubelet or past.kubelet
@@ -117,16 +119,10 @@ def refused(refusal: RefusedReload | None) -> str:
     return "" if refusal is None else f"the configuration is refused, and {refusal.served}"
 
 
-def unready(resource: ResourceStatus, *, kubelet: bool, deprived: bool = False) -> str | None:
-    """Why one of the resource's fronts isn't ready; None if all are. ``kubelet``: whether there is one; ``deprived``:
-    whether the resource had a Healthy device and has none now.
-    """
-    reasons = (why_unready(one, resource.failure, kubelet=kubelet, deprived=deprived) for one in resource.registrations)
-    return next((reason for reason in reasons if reason is not None), None)
-
-
 def why_unready(one: Standing, failure: Failure | None, *, kubelet: bool, deprived: bool = False) -> str | None:
-    """Why one registration isn't ready; None if it is. ``failure``: why the resource has no device to allocate."""
+    """Why one registration isn't ready; None if it is. ``failure``: why the resource has no device to allocate;
+    ``kubelet``: whether there is one; ``deprived``: whether the resource had a Healthy device and has none now.
+    """
     if one.streaming and one.listed:
         # Unhealthy hardware isn't a reason: another gateway would find the same.
         return f"no device is Healthy any more: {failure.reason}" if failure and deprived else one.failure

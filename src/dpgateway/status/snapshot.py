@@ -8,8 +8,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.holdings.asking import Asking
-from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.kit.timestamp import timestamp
 from dpgateway.node import versions
 from dpgateway.resource.front import InUse
@@ -21,10 +19,7 @@ from dpgateway.status.values import (
     DeviceStatus,
     DriverStatus,
     Failure,
-    KubeletStatus,
-    PodResourcesStatus,
     ResourceStatus,
-    stamp,
     stamped,
     unserved,
 )
@@ -119,12 +114,6 @@ def _device(plugin: OnFront, holdings: InUse | None, offer: Offer) -> DeviceStat
     )
 
 
-def kubelet(holdings: NodeHoldings, api: str | None) -> KubeletStatus:
-    """``api``: the API that this kubelet accepted."""
-    node, version = holdings.node, release(api, holdings.asking.api)
-    return KubeletStatus(node.kubelet, stamp(node.since), node.incarnation or None, api, version)
-
-
 def release(api: str | None, pod_resources: str | None) -> str | None:
     """The kubelet's possible versions, by its APIs: no kubelet reports its version on a socket."""
     if api is None and pod_resources is None:
@@ -132,7 +121,3 @@ def release(api: str | None, pod_resources: str | None) -> str | None:
     by_api = versions.span(lambda one: api in {None, one.api})
     by_pods = versions.span(lambda one: pod_resources in {None, one.pod_resources})
     return str(by_api.within(by_pods) or by_api)
-
-
-def pod_resources(asking: Asking) -> PodResourcesStatus:
-    return PodResourcesStatus(stamped(asking.answered), asking.complaint or None)

@@ -44,7 +44,17 @@ def troubles(
     resources: Iterable[ResourceStatus],
 ) -> tuple[Trouble, ...]:
     """All troubles, errors first. ``directory``: the kubelet's device-plugins directory."""
-    found = [*_of_kubelet(directory, kubelet, asked), *_of_reloads(reloads)]
+    found = []
+    if not kubelet.there:
+        advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
+        text = f"there is no kubelet: {directory} has no kubelet.sock"
+        found.append(Trouble(ERROR, "", text, kubelet.since, advice))
+    elif asked.failure:  # a missing kubelet explains this one
+        text = f"the kubelet doesn't say which pods have what: {asked.failure}"
+        found.append(Trouble(WARNING, "", text, None, FIND_SOCKET))
+    if (refusal := reloads.refusal) is not None:
+        text = f"the configuration is refused, and {refusal.served}: {some(refusal.problems, 1)}"
+        found.append(Trouble(WARNING, "", text, refusal.time, CHECK))
     for one in resources:
         found += _of_resource(one, kubelet=kubelet.there)
     return tuple(sorted(found, key=lambda trouble: trouble.level != ERROR))
@@ -70,22 +80,6 @@ def of_left(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ...
     )
 
 
-def _of_kubelet(directory: Path, kubelet: KubeletStatus, asked: PodResourcesStatus) -> Iterator[Trouble]:
-    if not kubelet.there:
-        advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
-        yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
-    elif asked.failure:  # a missing kubelet explains this one
-        text = f"the kubelet doesn't say which pods have what: {asked.failure}"
-        yield Trouble(WARNING, "", text, None, FIND_SOCKET)
-
-
-def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
-    if (refusal := reloads.refusal) is not None:
-        problems = some(refusal.problems, 1)
-        text = f"the configuration is refused, and {refusal.served}: {problems}"
-        yield Trouble(WARNING, "", text, refusal.time, CHECK)
-
-
 def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
     if one.failure is not None:  # its devices are Unhealthy for this same reason
         advice = TRY_DRIVER if one.driver.version is not None else FIND_DRIVER
@@ -105,17 +99,13 @@ def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
     elif one.driver.finds == 0 and not one.devices:  # while its front changes, the list is empty for another reason
         yield Trouble(WARNING, one.name, "the driver finds no device", None, TRY_DRIVER)
-    yield from _of_grants(one)
-    yield from _of_devices(one)
-
-
-def _of_grants(one: ResourceStatus) -> Iterator[Trouble]:
     if one.refused is not None:
         text = f"the last container that wanted a device got none: {one.refused.reason}"
         yield Trouble(WARNING, one.name, text, one.refused.since, REFUSED)
     if one.unsaved is not None:
         text = f"after a restart of the gateway nobody will remember what is given away now: {one.unsaved}"
         yield Trouble(WARNING, one.name, text, None, STATE_DIR)
+    yield from _of_devices(one)
 
 
 def _of_devices(one: ResourceStatus) -> Iterator[Trouble]:

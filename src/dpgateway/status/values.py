@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, cast
@@ -255,16 +255,15 @@ def pieces(status: Status) -> Iterator[str]:
     for name in _names(Status):
         yield f'{before}"{name}": '
         value = getattr(status, name)
-        yield from _list(value) if name == "resources" else [to_json(value)]
         before = ", "
+        if name != "resources":
+            yield to_json(value)
+            continue
+        yield "["
+        for index, one in enumerate(value):
+            yield f"{', ' if index else ''}{to_json(one)}"
+        yield "]"
     yield "}\n"
-
-
-def _list(values: Sequence[object]) -> Iterator[str]:
-    yield "["
-    for index, value in enumerate(values):
-        yield f"{', ' if index else ''}{to_json(value)}"
-    yield "]"
 
 
 def _plain(value: object) -> object:
