@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,9 @@ class Application:
 
         answer, more = await self._answer(scope)
         body = answer.body
-        if len(body) > SMALL and _takes_gzip(scope["headers"]):
+        # Prometheus and browsers name gzip in Accept-Encoding (RFC 9110, 12.5.3).
+        given = b",".join([value for name, value in scope["headers"] if name == b"accept-encoding"])
+        if len(body) > SMALL and any(_GZIP.fullmatch(coding.strip()) for coding in given.split(b",")):
             body = await gzipped(body)
             more = [*more, (b"content-encoding", b"gzip")]
         headers = [
@@ -127,12 +129,6 @@ async def gzipped(body: bytes) -> bytes:
         pieces.append(compressing.compress(body[start : start + PIECE]))
         await asyncio.sleep(0)
     return b"".join([*pieces, compressing.flush()])
-
-
-def _takes_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether Accept-Encoding names gzip, as Prometheus and browsers do (RFC 9110, 12.5.3)."""
-    given = b",".join([value for name, value in headers if name == b"accept-encoding"])
-    return any(_GZIP.fullmatch(coding.strip()) for coding in given.split(b","))
 
 
 def _text(status: int, text: str) -> Response:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
@@ -68,7 +67,10 @@ class Serving:
         # A late import, because uvicorn takes megabytes; on a thread, because it takes long.
         http: Any = await Threads(idle=0).call("load the server", partial(import_module, "dpgateway.web.connections"))
         connections = http.Connections(Application(self._pages, local=host.is_loopback), self._limits)
-        with _listening(host, port) as listener:
+        with socket.socket(socket.AF_INET6 if host.version == 6 else socket.AF_INET) as listener:
+            listener.setblocking(False)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((str(host), port))
             server = await asyncio.get_running_loop().create_server(connections.make, sock=listener, backlog=BACKLOG)
             self._complaint.over()
             _log.info("the pages are at %s", _url(host, listener.getsockname()[1]))
@@ -77,18 +79,6 @@ class Serving:
             finally:
                 server.close()
                 await connections.close()
-
-
-def _listening(host: IPv4Address | IPv6Address, port: int) -> AbstractContextManager[socket.socket]:
-    listener = socket.socket(socket.AF_INET6 if host.version == 6 else socket.AF_INET)
-    try:
-        listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((str(host), port))
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def _url(host: IPv4Address | IPv6Address, port: int) -> str:

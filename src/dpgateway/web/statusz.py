@@ -12,7 +12,7 @@ from datetime import datetime
 
 from dpgateway.errors import printable
 from dpgateway.status import ResourceStatus, Status
-from dpgateway.status.values import DeviceStatus, DraStatus, Trouble
+from dpgateway.status.values import DraStatus
 
 MOST_EVENTS = 50
 WARNING = (
@@ -41,7 +41,11 @@ def _lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
     yield f"Kubelet: {f'there{spoken}' if kubelet.there else 'none'}, since {kubelet.since}"
     if status.dra is not None:
         yield from _dra(status.dra)
-    yield from ("", "Troubles:", *map(_trouble, status.troubles)) if status.troubles else ("", "Troubles: none")
+    yield from ("", "Troubles:" if status.troubles else "Troubles: none")
+    for it in status.troubles:
+        about, advice = f"{it.resource}: " if it.resource else "", f"; {it.advice}" if it.advice else ""
+        began = f" (since {it.since})" if it.since else ""
+        yield f"  {it.level}: {about}{it.reason}{began}{advice}"
     yield from ("", "Resources:")
     for one in status.resources:
         yield from _resource(one)
@@ -66,28 +70,19 @@ def _dra(dra: DraStatus) -> Iterator[str]:
         yield f"Claim: {claim.namespace}/{claim.name}{pods}, {claim.phase}, has {given}"
 
 
-def _trouble(trouble: Trouble) -> str:
-    about = f"{trouble.resource}: " if trouble.resource else ""
-    since = f" (since {trouble.since})" if trouble.since else ""
-    return f"  {trouble.level}: {about}{trouble.reason}{since}{f'; {trouble.advice}' if trouble.advice else ''}"
-
-
 def _resource(one: ResourceStatus) -> Iterator[str]:
     counts = one.counts
     numbers = f"{counts.free} free, {counts.held} held, {counts.unhealthy} unhealthy of {counts.listed}"
     states = ", ".join(registration.state for registration in one.registrations)
     yield f"  {one.name}: {numbers}; {states}, driver {one.driver.name}"
     for device in one.devices:  # a resource may have thousands that are healthy and free
-        if device.held or not device.healthy:
-            yield f"    {_device(device)}"
-
-
-def _device(device: DeviceStatus) -> str:
-    parts = [device.id]
-    if not device.healthy:
-        parts.append(f"Unhealthy{f' since {device.since}' if device.since else ''}: {device.reason}")
-    elif device.reason:
-        parts.append(device.reason)
-    if device.held:
-        parts.append(f"held by {', '.join(map(str, device.holders)) or 'a container'}")
-    return ", ".join(parts)
+        if device.healthy and not device.held:
+            continue
+        parts = [device.id]
+        if not device.healthy:
+            parts.append(f"Unhealthy{f' since {device.since}' if device.since else ''}: {device.reason}")
+        elif device.reason:
+            parts.append(device.reason)
+        if device.held:
+            parts.append(f"held by {', '.join(map(str, device.holders)) or 'a container'}")
+        yield f"    {', '.join(parts)}"
