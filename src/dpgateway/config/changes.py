@@ -42,11 +42,12 @@ class Changes:
             ("changed in place", self.amended),
             ("as before, because its driver can't be used now", self.unusable),
         )
-        return "; ".join(f"{what}: {', '.join(map(self._named, which))}" for what, which in parts if which)
-
-    def _named(self, resource: ResourceConfig) -> str:
-        keys = self.keys.get(resource.name)
-        return f"{resource.name} ({', '.join(keys)})" if keys else resource.name
+        texts = []
+        for what, which in parts:
+            keys = [", ".join(self.keys.get(one.name, ())) for one in which]
+            named = [f"{one.name} ({some})" if some else one.name for one, some in zip(which, keys, strict=True)]
+            texts += [f"{what}: {', '.join(named)}"] if named else []
+        return "; ".join(texts)
 
 
 def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Changes:
@@ -61,7 +62,10 @@ def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Cha
     for given in new:
         was = before.pop(given.name, None)
         # Unchanged options of a driver that isn't loaded yet compare equal: they take the present resource's driver.
-        resource = given if was is None or given.load is None else given.loaded_as(was)
+        resource = given
+        if was is not None and given.load is not None and given.driver == was.driver:
+            same = given.written.get("options") == was.written.get("options")
+            resource = given.loaded(was) if same else given
         different = tuple(dict.fromkeys(_KEYS.get(key, key) for key in _differing(was, resource))) if was else ()
         if was is None:
             fate = "added"
@@ -79,15 +83,13 @@ def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Cha
 
 
 def _differing(old: Any, new: Any) -> Iterator[str]:  # noqa: ANN401  two dataclasses of one kind
-    names = (one.name for one in fields(old) if one.compare)
-    return (name for name in names if not _equal(getattr(old, name), getattr(new, name)))
-
-
-def _equal(old: object, new: object) -> bool:
-    try:
-        return bool(old == new)
-    except Exception:  # raised by the driver's own class; a restart is always right
-        return False
+    for name in [one.name for one in fields(old) if one.compare]:
+        try:
+            same = bool(getattr(old, name) == getattr(new, name))
+        except Exception:  # raised by the driver's own class; a restart is always right
+            same = False
+        if not same:
+            yield name
 
 
 def restart_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:

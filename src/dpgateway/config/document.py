@@ -129,14 +129,13 @@ def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Proble
 def to_json(configuration: Configuration) -> dict[str, Any]:
     """The configuration with the keys of its file and the defaults filled in, as values for JSON."""
 
-    def text(value: Any) -> Any:  # noqa: ANN401
-        return value if isinstance(value, bool) else str(value)
-
     def plain(value: Any) -> Any:  # noqa: ANN401
         if is_dataclass(value):  # unset settings are left out
             keys = {key.name: getattr(value, key.name) for key in fields(value)}
             return {key: plain(inner) for key, inner in keys.items() if inner is not None}
-        return [plain(inner) for inner in value] if isinstance(value, tuple) else text(value)
+        if isinstance(value, tuple):
+            return [plain(inner) for inner in value]
+        return value if isinstance(value, bool) else str(value)
 
     settings = {
         key: plain(getattr(configuration, key)) for key in ("kubelet", "state_dir", "runtime", "web", "dra", "cluster")

@@ -33,13 +33,21 @@ class Files:
 
 
 def read_all(path: Path) -> Files:
-    """Parses ``path``, a file, or each ``*.yaml`` of a directory."""
+    """Parses ``path``, a file, or each ``*.yaml`` of a directory. The document of each file is a mapping."""
+    from dpgateway.config.parsing import parse  # noqa: PLC0415  it takes 2 MB, and a running gateway parses no YAML
+
     problems: list[Problem] = []
     written = []
     files, misnamed = _files(path, problems)
     for file in files:
         try:
-            written.append(_parse(file))
+            one = parse(_read(file), str(file))
+            if one is None or one.value is None:
+                raise Wrong("an empty file", "resources", "see docs/reference/configuration.md")
+            if not isinstance(one.value, dict):
+                keys = "a mapping with the keys resources, defaults, kubelet, state_dir, runtime, dra, cluster, web"
+                raise InvalidConfiguration([Problem(one.place, one.shown, keys, missing_space(one.value))])
+            written.append(one)
         except InvalidConfiguration as error:
             problems += error.problems
         except Wrong as wrong:
@@ -67,19 +75,6 @@ def _files(path: Path, problems: list[Problem]) -> tuple[list[Path], tuple[Path,
         hint = "".join(f"rename {file.name} to {file.stem}.yaml" for file in misnamed[:1])
         problems.append(Problem(whole, "no *.yaml in this directory", "at least one", hint))
     return files, misnamed
-
-
-def _parse(file: Path) -> Written:
-    """Parses a file, whose document is a mapping. Raises Wrong about the whole file, or InvalidConfiguration."""
-    from dpgateway.config.parsing import parse  # noqa: PLC0415  it takes 2 MB, and a running gateway parses no YAML
-
-    written = parse(_read(file), str(file))
-    if written is None or written.value is None:
-        raise Wrong("an empty file", "resources", "see docs/reference/configuration.md")
-    if not isinstance(written.value, dict):
-        keys = "a mapping with the keys resources, defaults, kubelet, state_dir, runtime, dra, cluster, web"
-        raise InvalidConfiguration([Problem(written.place, written.shown, keys, missing_space(written.value))])
-    return written
 
 
 def _read(file: Path) -> str:

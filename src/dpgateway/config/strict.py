@@ -87,29 +87,22 @@ class _Reader:
             (inner,) = (one for one in get_args(kind) if one is not NoneType)
             return None if written.value is None else self._read(written, inner)
         if origin in LISTS:
-            return LISTS[origin](self._items(written, kind))
+            item = get_args(kind)[0]
+            if not isinstance(written.value, list | None):
+                hint = "begin each of its items with '- '" if isinstance(written.value, dict) else ""
+                if isinstance(written.value, str | int | float) and item is not Any:
+                    hint = f"write [{written.shown}]"
+                raise Wrong(written.shown, f"a {name_kind(kind)}", hint)
+            return LISTS[origin]([self.read(one, item) for one in written.value or ()])
         if origin in MAPPINGS:
-            return MAPPINGS[origin](dict(self._pairs(written, kind)))
+            if not isinstance(written.value, dict | None):
+                dashes = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else ""
+                raise Wrong(written.shown, f"a {name_kind(kind)}", dashes or missing_space(written.value))
+            item = get_args(kind)[1]
+            return MAPPINGS[origin]({key: self.read(one, item) for key, one in (written.value or {}).items()})
         if is_dataclass(kind):
             return self._object(written, kind)
         raise TypeError(name_kind(kind))
-
-    def _items(self, written: Written, kind: Kind) -> Iterator[object]:
-        item = get_args(kind)[0]
-        if not isinstance(written.value, list | None):
-            hint = "begin each of its items with '- '" if isinstance(written.value, dict) else ""
-            if isinstance(written.value, str | int | float) and item is not Any:
-                hint = f"write [{written.shown}]"
-            raise Wrong(written.shown, f"a {name_kind(kind)}", hint)
-        for inner in written.value or ():
-            yield self.read(inner, item)
-
-    def _pairs(self, written: Written, kind: Kind) -> Iterator[tuple[object, object]]:
-        if not isinstance(written.value, dict | None):
-            without_dashes = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else ""
-            raise Wrong(written.shown, f"a {name_kind(kind)}", without_dashes or missing_space(written.value))
-        for key, inner in (written.value or {}).items():
-            yield key, self.read(inner, get_args(kind)[1])
 
     def _object(self, written: Written, kind: Any) -> object:  # noqa: ANN401
         # The short form of a dataclass is the value of its field ``short_form``.
@@ -125,28 +118,25 @@ class _Reader:
                 hint = missing_space(key) or did_you_mean(key, known) or getattr(kind, "unknown_key", "")
                 self.problems.append(Wrong("an unknown key", f"one of {', '.join(known)}", hint).at(value.place))
 
+        # The valid fields.
+        given: dict[str, Any] = {}
+        kinds = _kinds(kind)
+        for name, field in known.items():
+            problems = len(self.problems)
+            if value := written.below(name):
+                result = self.read(value, kinds[name], field.metadata)
+                if len(self.problems) == problems:
+                    given[name] = result
+            elif _is_required(field):
+                nothing = Wrong("nothing", "a value, because this key has no default", field.metadata.get("hint", ""))
+                self.problems.append(nothing.at(written.place.below(name)))
+
         # With errors the object is still made, from the valid keys, only to collect the constructor's errors as well.
-        given = self._given(written, kind, known)
         if len(self.problems) == before:
             return self._made(kind, given, written)
         if all(name in given for name, field in known.items() if _is_required(field)):
             self._made(kind, given, written, known.keys() - given.keys())
         return None
-
-    def _given(self, written: Written, kind: Any, known: Mapping[str, Field[Any]]) -> dict[str, Any]:  # noqa: ANN401
-        """The valid fields."""
-        given: dict[str, Any] = {}
-        kinds = _kinds(kind)
-        for name, field in known.items():
-            before = len(self.problems)
-            if value := written.below(name):
-                result = self.read(value, kinds[name], field.metadata)
-                if len(self.problems) == before:
-                    given[name] = result
-            elif _is_required(field):
-                nothing = Wrong("nothing", "a value, because this key has no default", field.metadata.get("hint", ""))
-                self.problems.append(nothing.at(written.place.below(name)))
-        return given
 
     def _made(
         self,

@@ -143,11 +143,6 @@ class ResourceConfig(ResourceKeys):
             load=other.load,
         )
 
-    def loaded_as(self, other: ResourceConfig) -> ResourceConfig:
-        """As ``loaded``, if driver and written options are the same for ``other``; else unchanged."""
-        same = self.driver == other.driver and self.written.get("options") == other.written.get("options")
-        return self.loaded(other) if same else self
-
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import Place, Problem, in_order, shortened
 from dpgateway.config.values import KubeletSettings, ResourceKeys
-from dpgateway.model import Mount, place
+from dpgateway.model import place
 
 _HOSTS_OWN = tuple(map(PurePosixPath, ("/boot", "/etc", "/root", "/usr", "/var/lib/kubelet")))
 """Directories of the host: write access to them is as good as root."""
@@ -18,7 +18,17 @@ _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))")
 
 def advise(document: Document, preferring: Collection[str]) -> tuple[Problem, ...]:
     """All warnings. ``preferring``: the names of drivers with a method ``prefer``."""
-    found = [*_of_files(document)]
+    whole = Place(str(document.path))
+    ignored = "it isn't read: only names that end in .yaml are"
+    found = [Problem(Place(str(file)), hint=ignored) for file in document.ignored]
+    if not document.entries:
+        found.append(Problem(whole, hint=nothing_served(document)))
+    if document.kubelet.apis != KubeletSettings().apis:
+        text = "this is for diagnosis only: kubelets that speak none of these APIs get no resource"
+        found.append(Problem(whole.below("kubelet", "apis"), hint=text))
+    if (address := document.web.address) and not address[0].is_loopback:
+        text = "all who reach this address can read which pods have which devices, without a password"
+        found.append(Problem(whole.below("web", "listen"), hint=text))
     for entry in document.entries:
         if entry.resource is not None:
             found += _of_resource(entry, entry.resource, prefers=entry.driver in preferring)
@@ -34,20 +44,6 @@ def nothing_served(document: Document) -> str:
     return f"no resource is for node {document.node_name}, only for {whose}, so nothing is served"
 
 
-def _of_files(document: Document) -> Iterator[Problem]:
-    whole = Place(str(document.path))
-    for file in document.ignored:
-        yield Problem(Place(str(file)), hint="it isn't read: only names that end in .yaml are")
-    if not document.entries:
-        yield Problem(whole, hint=nothing_served(document))
-    if document.kubelet.apis != KubeletSettings().apis:
-        text = "this is for diagnosis only: kubelets that speak none of these APIs get no resource"
-        yield Problem(whole.below("kubelet", "apis"), hint=text)
-    if (address := document.web.address) and not address[0].is_loopback:
-        text = "all who reach this address can read which pods have which devices, without a password"
-        yield Problem(whole.below("web", "listen"), hint=text)
-
-
 def _of_resource(entry: Entry, resource: ResourceKeys, *, prefers: bool) -> Iterator[Problem]:
     written, asked = entry.written, resource.front != "dra"  # by DRA no kubelet asks for a preference
     if resource.shares.distinct == "require" and resource.shares.count > 1 and asked:
@@ -57,18 +53,15 @@ def _of_resource(entry: Entry, resource: ResourceKeys, *, prefers: bool) -> Iter
     if resource.preference != "none" and prefers and asked:
         yield Problem(written.at("preference"), hint=f"the driver's own prefer isn't asked with {resource.preference}")
     for index, mount in enumerate(resource.mounts):
-        if text := _doubt_of(mount):
+        inside, host = place(mount.container_path), PurePosixPath(place(mount.host_path))
+        own = any(host in (path, *path.parents) or path in host.parents for path in _HOSTS_OWN)
+        if inside == "/":
+            text = "container_path is /, so the mount hides all of the container's own files"
             yield Problem(written.at("mounts", index), hint=text)
+        elif own and not mount.read_only:
+            risk = "and so change what the node runs as root; is read_only: true enough?"
+            yield Problem(written.at("mounts", index), hint=f"the container can write {host}, {risk}")
     for part in written.parts():
         found = _VARIABLE.search(part.value) if isinstance(part.value, str) else None
         if found:  # its author may expect that ${HOME} is replaced
             yield Problem(part.place, hint=f"values are literal, so {shortened(found[0])} stays as it is")
-
-
-def _doubt_of(mount: Mount) -> str:
-    inside, host = place(mount.container_path), PurePosixPath(place(mount.host_path))
-    if inside == "/":
-        return "container_path is /, so the mount hides all of the container's own files"
-    if not mount.read_only and any(host in (path, *path.parents) or path in host.parents for path in _HOSTS_OWN):
-        return f"the container can write {host}, and so change what the node runs as root; is read_only: true enough?"
-    return ""
