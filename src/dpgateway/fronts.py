@@ -130,16 +130,13 @@ class NodeFronts:
         elif config.front != "auto":
             # A later `front: auto` begins with this state. Without it, it costs one change of front: no failure.
             try:
-                await self._fix(config, front)
+                # No change is written while no file has another front.
+                files = (self._plugins.common.state_dir / "dra" / "fronts").glob("*.json")
+                if front != FRONT or any(files):
+                    await self._states.fix(config.pool or config.name, front, config.name)
             except (GatewayError, OSError) as error:
                 text = "with front: auto, %s would begin where it was before: %s"
                 _log.warning(text, config.name, error, extra={"resource": config.name})
-
-    async def _fix(self, config: ResourceConfig, front: str) -> None:
-        state_dir = self._plugins.common.state_dir
-        if front == FRONT and not any((state_dir / "dra" / "fronts").glob("*.json")):
-            return  # no file has another front
-        await self._states.fix(config.pool or config.name, front, config.name)
 
     @cached_property
     def _states(self) -> SwitchFiles:

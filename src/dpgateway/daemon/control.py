@@ -112,7 +112,11 @@ class Control:
         elif verb == "configuration":
             await self._send(writer, [f"{to_json(self._gateway.configuration())}\n"])
         elif verb == "summary":
-            await self._send(writer, pieces(_summary(self._gateway.status(""))))
+            # Without Healthy devices: thousands of them are megabytes, which most readers drop.
+            whole = self._gateway.status("")
+            unhealthy = [tuple([it for it in one.devices if not it.healthy]) for one in whole.resources]
+            few = [replace(one, devices=some) for one, some in zip(whole.resources, unhealthy, strict=True)]
+            await self._send(writer, pieces(replace(whole, resources=tuple(few))))
         elif verb == "status" or (verb == "watch" and self._watchers >= MOST_WATCHERS):
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
@@ -142,12 +146,6 @@ class Control:
                 writer.write(piece.encode())
                 await writer.drain()
                 await asyncio.sleep(0)  # lets a kubelet's call go first
-
-
-def _summary(status: Status) -> Status:
-    """The status without Healthy devices: thousands of them are megabytes, which most readers drop."""
-    few = (replace(one, devices=tuple([it for it in one.devices if not it.healthy])) for one in status.resources)
-    return replace(status, resources=tuple(few))
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:

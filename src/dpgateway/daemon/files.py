@@ -70,17 +70,17 @@ def _look(path: Path) -> _Found:
     files = [path]
     with contextlib.suppress(OSError):
         files += sorted(path.iterdir())
-    return tuple(_state(file) for file in files)
-
-
-def _state(file: Path) -> tuple[object, ...]:
-    try:
-        found = file.stat()
-    except OSError as error:
-        return str(file), error.errno
-    if file.is_dir():
-        return str(file), found.st_dev, found.st_ino, found.st_mode, found.st_uid
-    return str(file), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    states: list[tuple[object, ...]] = []
+    for file in files:
+        try:
+            found = file.stat()
+        except OSError as error:
+            states.append((str(file), error.errno))
+            continue
+        own = found.st_mode, found.st_uid  # a directory's times change with its entries, which are here, too
+        content = found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        states.append((str(file), found.st_dev, found.st_ino, *(own if file.is_dir() else content)))
+    return tuple(states)
 
 
 def _directories(path: Path) -> Iterator[Path]:
