@@ -136,7 +136,10 @@ class SpecDirectories:
                 lacks = known.lacks
             if stat.S_ISDIR(status.st_mode):
                 return _Known()
-            text = _text(file, directory)
+            real = file.resolve() if file.is_symlink() else file
+            if real is not file and not real.is_relative_to(directory.resolve()):
+                raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
+            text = read_file(real, LARGEST, partial(check_owner, file)).content.decode("utf-8-sig")
             # a kind has no white space, so only a backslash lets YAML and JSON spell it differently
             if kinds is not None and "\\" not in text and not any(kind in text for kind in kinds):
                 known = _Known(stamp, lacks=kinds | lacks)
@@ -144,26 +147,14 @@ class SpecDirectories:
                 known = _Known(stamp, read(text, str(file)))
         except FileNotFoundError:  # the file is gone by now
             return _Known()
-        except CdiError as error:
+        except UnicodeDecodeError as error:
+            known = _Known(stamp, wrong=f"{file}: expected text in UTF-8: {error}")
+        except (CdiError, NotAFileError, TooLongError) as error:
             known = _Known(stamp, wrong=str(error))
         except OSError as error:
             return _Known(wrong=f"{file}: {error.strerror}")
         self._known[file] = known
         return known
-
-
-def _text(file: Path, directory: Path) -> str:
-    real = file
-    if file.is_symlink():
-        real = file.resolve()
-        if not real.is_relative_to(directory.resolve()):
-            raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
-    try:
-        return read_file(real, LARGEST, partial(check_owner, file)).content.decode("utf-8-sig")
-    except (NotAFileError, TooLongError) as error:
-        raise CdiError(str(error)) from error
-    except UnicodeDecodeError as error:
-        raise CdiError(f"{file}: expected text in UTF-8: {error}") from error
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:

@@ -44,15 +44,14 @@ class SpecNode:
     gid: int | None = None
 
     def __post_init__(self) -> None:
-        refuse(self._wrong())
-
-    def _wrong(self) -> Iterator[str]:
+        wrong = []
         if not self.path:
-            yield "path: expected a path"
+            wrong.append("path: expected a path")
         if self.type not in {"", "b", "c", "u", "p"}:
-            yield f"type: expected b, c, u or p, found {self.type!r}"
+            wrong.append(f"type: expected b, c, u or p, found {self.type!r}")
         if self.permissions != "none" and not set(self.permissions) <= set("rwm"):
-            yield f"permissions: expected some of rwm, or none, found {self.permissions!r}"
+            wrong.append(f"permissions: expected some of rwm, or none, found {self.permissions!r}")
+        refuse(wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,23 +158,23 @@ class Spec:
     containerEdits: Edits = Edits()
 
     def __post_init__(self) -> None:
-        refuse(self._wrong())
-
-    def _wrong(self) -> Iterator[str]:
+        wrong = []
         vendor, _, class_ = self.kind.partition("/")
         if not (_VENDOR_OR_CLASS.fullmatch(vendor) and _VENDOR_OR_CLASS.fullmatch(class_)):
-            yield f"kind: expected vendor.example/class, found {self.kind!r}"
+            wrong.append(f"kind: expected vendor.example/class, found {self.kind!r}")
         names = [device.name for device in self.devices]
         if not names:
-            yield "devices: expected at least one"
+            wrong.append("devices: expected at least one")
         if len(set(names)) < len(names):
             twice = min(name for name, count in Counter(names).items() if count > 1)
-            yield f"devices: expected each name once, found {twice!r} twice"
+            wrong.append(f"devices: expected each name once, found {twice!r} twice")
         version = self.cdiVersion.removeprefix("v")
         if version not in VERSIONS:
-            yield f"cdiVersion: expected one of {', '.join(VERSIONS)}, found {self.cdiVersion!r}"
+            wrong.append(f"cdiVersion: expected one of {', '.join(VERSIONS)}, found {self.cdiVersion!r}")
         elif VERSIONS.index(version) < VERSIONS.index(needed := self.needed_version()):
-            yield f"cdiVersion: expected at least {needed}, because it uses fields of that version, found {version!r}"
+            why = f"expected at least {needed}, because it uses fields of that version"
+            wrong.append(f"cdiVersion: {why}, found {version!r}")
+        refuse(wrong)
 
     def needed_version(self) -> str:
         """The oldest version that supports all fields in use."""

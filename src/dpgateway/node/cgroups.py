@@ -86,17 +86,14 @@ def _populated(cgroup: Path) -> bool:
     try:
         with suppress(FileNotFoundError):  # of version 1
             return "populated 1" in (cgroup / "cgroup.events").read_text()
-        folders = [Path(folder) for folder, _, _ in os.walk(cgroup)]
-        return any(_has_process(folder) for folder in folders)
     except OSError as error:
         return error.errno not in _GONE
-
-
-def _has_process(cgroup: Path) -> bool:
-    try:
-        with (cgroup / "cgroup.procs").open("rb") as file:
-            return file.read(1) != b""
-    except OSError as error:
-        if error.errno in _GONE:  # it was removed, because it had none
-            return False
-        raise
+    for folder in [Path(folder) for folder, _, _ in os.walk(cgroup)]:
+        try:
+            with (folder / "cgroup.procs").open("rb") as file:
+                if file.read(1):
+                    return True
+        except OSError as error:
+            if error.errno not in _GONE:  # else it was removed, because it had none
+                return True
+    return False

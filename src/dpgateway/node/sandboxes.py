@@ -106,7 +106,18 @@ class Sandboxes:
             return None
         try:
             async with Channel(there[0]) as channel:
-                return frozenset([uid for uid in pods if await _may_run(channel, uid, static=static)])
+                running = []
+                for uid in pods:
+                    found = await _sandboxes(channel, uid)
+                    if not static and any(sandbox.annotations.get(SOURCE, API) != API for sandbox in found):
+                        continue
+                    states = await _states(channel, uid)
+                    # What was created in stopped sandboxes never starts.
+                    stopped = all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found)
+                    may = not states or any(state != wire.CONTAINER_EXITED for state in states)
+                    if wire.CONTAINER_RUNNING in states if stopped else may:
+                        running.append(uid)
+                return frozenset(running)
         except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return None
@@ -127,16 +138,6 @@ async def outlasting(ask: Running, pods: Callable[[], frozenset[str]], seconds: 
                 await asyncio.sleep(LOOK)
             return frozenset()
     return pods() if running is None else running
-
-
-async def _may_run(channel: Channel, uid: str, *, static: bool) -> bool:
-    found = await _sandboxes(channel, uid)
-    if not static and any(sandbox.annotations.get(SOURCE, API) != API for sandbox in found):
-        return False
-    states = await _states(channel, uid)
-    if all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found):  # what was created there never starts
-        return wire.CONTAINER_RUNNING in states
-    return not states or any(state != wire.CONTAINER_EXITED for state in states)
 
 
 async def _sandboxes(channel: Channel, uid: str) -> Sequence[wire.PodSandbox]:
