@@ -146,7 +146,8 @@ class PrepareLane:
             work.waiters -= 1
             if not work.begun and not work.waiters:
                 work.task.cancel()
-                self._leave(work)
+                if self._preparing.get(ids) is work:
+                    del self._preparing[ids]
 
         # The message tells people what the call waits for, and what the next attempt does.
         if not work.task.done():
@@ -266,7 +267,8 @@ class PrepareLane:
             return error
 
         # Waiters run after this and claim the success; an unclaimed one stays for the next prepare.
-        self._leave(work)
+        if self._preparing.get(work.ids) is work:
+            del self._preparing[work.ids]
         now = self._clock()
         if error is None and not work.outdated:
             self._unclaimed[work.ids] = work.success = _Success(work.devices, now, work.options)
@@ -280,10 +282,6 @@ class PrepareLane:
             text = "after its deadline, prepare() of %s %s, in %.1f s"
             self._log.log(level, text, _names(work.devices), outcome, ran, extra={"method": "prepare", **fields})
         return error
-
-    def _leave(self, work: _Work) -> None:
-        if self._preparing.get(work.ids) is work:
-            del self._preparing[work.ids]
 
 
 def failure(task: asyncio.Task[Exception | None]) -> Exception | None:

@@ -45,10 +45,6 @@ class Queued(logging.Handler):
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def handle(self, record: logging.LogRecord) -> bool:
-        self.emit(record)
-        return True
-
-    def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(Exception):  # the line is logged even if its event fails
             self.events.add(record)
 
@@ -63,9 +59,10 @@ class Queued(logging.Handler):
             if line is None or self._bytes + sys.getsizeof(line) > MOST_WAITING:
                 self._lost += 1
                 self.lost += 1
-                return
+                return True
             self._bytes += sys.getsizeof(line)
         self._waiting.put(line)
+        return True
 
     def _plain(self, level: str, logger: str, message: str) -> str:
         return self._lines.format(logging.makeLogRecord({"levelname": level, "name": logger, "msg": message}))
