@@ -13,7 +13,7 @@ from dpgateway.resource.standing import Standing
 from dpgateway.status import ResourceStatus, readiness
 from dpgateway.status.values import DriverStatus
 from dpgateway.web.answers import Response
-from dpgateway.web.pages import Sources, cached, gathered, pages
+from dpgateway.web.pages import Cached, Sources, gathered, pages
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 from tests.web.test_statusz import status
@@ -103,9 +103,9 @@ async def test_concurrent_requests_share_an_answer():
         await asyncio.sleep(0)
         return Response("x", str(next(numbers)).encode())
 
-    one = cached(page)
+    one = Cached(page)
     assert [answer.body for answer in await asyncio.gather(one(), one(), one())] == [b"1"] * 3
-    always = cached(page, 0)
+    always = Cached(page, 0)
     assert (await always()).body == b"2"
     await turns()
     assert (await always()).body == b"3"
@@ -121,7 +121,7 @@ async def test_unasked_answer_is_forgotten():
         made.append(weakref.ref(answer))
         return answer
 
-    one = cached(page)
+    one = Cached(page)
     for _ in range(30):
         await one()
         await advance(1.01)
@@ -130,7 +130,7 @@ async def test_unasked_answer_is_forgotten():
     await advance(25)
     assert not any(answer() for answer in made)
     with pytest.raises(LookupError):
-        await cached(fails)()
+        await Cached(fails)()
 
 
 class Kept(Response):

@@ -70,7 +70,7 @@ class ConfigReader:
                 self._warn(error)
             else:
                 return inputs
-        return _read(self._config)
+        return ConfigInputs(read_all(self._config), look())
 
     def _answer(self, process: subprocess.Popen[bytes]) -> bytes:
         try:
@@ -99,8 +99,4 @@ def child() -> None:
     """The child's main function. The kernel kills the child with its parent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == int(sys.argv[2]):  # else the parent ended before prctl
-        sys.stdout.buffer.write(pickle.dumps(_read(Path(sys.argv[1]))))
-
-
-def _read(config: Path) -> ConfigInputs:
-    return ConfigInputs(read_all(config), look())
+        sys.stdout.buffer.write(pickle.dumps(ConfigInputs(read_all(Path(sys.argv[1])), look())))

@@ -19,6 +19,7 @@ from dpgateway.gateway import Gateway
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
 from dpgateway.other_gateways import OtherGateways
+from dpgateway.status.troubles import MOST_NAMED, some
 
 UNSEEN = 15.0
 """Seconds in which a successor's pod appears on the node, through controller, scheduler and kubelet."""
@@ -60,7 +61,7 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
     if not seconds or not others.ours:
         return
     text = "told to end: serving on until another gateway has taken over %s, for %g s at most; a second signal ends it"
-    _log.info(text, _named(others.ours), seconds)
+    _log.info(text, some(others.ours, MOST_NAMED), seconds)
     over = now() + seconds
     gateway.overview.linger(time.monotonic() + seconds)
     others.say_ending(patience.pod)  # else two terminating gateways would wait for each other
@@ -76,7 +77,7 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
             break
         await first(gateway.changed.wait(version), at_once.wait(), within=min(_LOOK, over - now()))
     if left := others.ours:
-        _log.warning("ending, though no gateway has taken over %s: %s", _named(left), why)
+        _log.warning("ending, though no gateway has taken over %s: %s", some(left, MOST_NAMED), why)
     else:
         _log.info("ending: %s", why)
 
@@ -106,8 +107,3 @@ def _why_end(others: OtherGateways, at_once: asyncio.Event, waits: Waits) -> str
     if waits.unasked >= UNASKED:
         return f"another gateway has taken over the others, and hasn't asked for this within {UNASKED:g} s"
     return "the time is over" if waits.left <= 0 else ""
-
-
-def _named(resources: tuple[str, ...], most: int = 3) -> str:
-    more = len(resources) - most
-    return ", ".join(resources[:most]) + (f" and {more} more" if more > 0 else "")

@@ -75,7 +75,17 @@ WITHHELD = "a device is in no slice until its container ends"
 
 def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Trouble, ...]:
     """``kubelet``: whether there is one; ``only``: the resource to which the status is limited, empty for none."""
-    found = list(_of_switches(dra, now))
+    # Changes of front that take long, or are too many; and a node on DRA that may not be able to do it by now.
+    found, registration = list[Trouble](), dra.registration
+    for one, name in ((switch, name) for switch in dra.switches for name in switch.resources):
+        if one.state in LEAVING and _seconds(one.since, now) > SWITCHING:
+            text = f"neither front offers it, because it waits for {one.waits_for or 'the next step'}"
+            found.append(Trouble(WARNING, name, text, one.since, SWITCH))
+        elif one.flaps:
+            found.append(Trouble(WARNING, name, one.because, one.since, FLAPS))
+        elif one.state == "dra" and one.unknown and registration.registered and not dra.api_server.failure:
+            found.append(Trouble(WARNING, name, one.because, None, UNSURE))
+
     # A node that stays on the device plugin for now needs none of it: why is in the states of its resources.
     if dra.needed or not dra.switches:
         found += _of_registration(dra, kubelet=kubelet)
@@ -104,19 +114,6 @@ def of_moved(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ..
         Trouble(WARNING, name, f"offered by DRA now, but {some(held, MOST_NAMED)} by the device plugin", None, WITHHELD)
         for name, held in texts.items()
     )
-
-
-def _of_switches(dra: DraStatus, now: Time) -> Iterator[Trouble]:
-    """Changes of front that take long, or are too many; and a node on DRA that may not be able to do it by now."""
-    for one in dra.switches:
-        for name in one.resources:
-            if one.state in LEAVING and _seconds(one.since, now) > SWITCHING:
-                text = f"neither front offers it, because it waits for {one.waits_for or 'the next step'}"
-                yield Trouble(WARNING, name, text, one.since, SWITCH)
-            elif one.flaps:
-                yield Trouble(WARNING, name, one.because, one.since, FLAPS)
-            elif one.state == "dra" and one.unknown and dra.registration.registered and not dra.api_server.failure:
-                yield Trouble(WARNING, name, one.because, None, UNSURE)
 
 
 def _of_registration(dra: DraStatus, *, kubelet: bool) -> Iterator[Trouble]:

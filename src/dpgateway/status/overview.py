@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
@@ -20,7 +20,6 @@ from dpgateway.kit.log import lost, recent
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
-from dpgateway.resource.published import DraFigures, DraStatus
 from dpgateway.status import figures, snapshot
 from dpgateway.status.dra_troubles import of_dra, of_moved
 from dpgateway.status.figures import ClusterFigures, Figures
@@ -39,6 +38,9 @@ from dpgateway.status.values import (
     stamp,
     stamped,
 )
+
+if TYPE_CHECKING:
+    from dpgateway.dra.front import DraFront
 
 
 @dataclass(eq=False)
@@ -66,14 +68,6 @@ class Served:
             self.history.note(time.monotonic(), listed=listed, had_devices=had_devices)
 
 
-class ReportsDra(Protocol):
-    """The front for DRA, as the status sees it."""
-
-    def status(self) -> DraStatus: ...
-
-    def figures(self) -> DraFigures: ...
-
-
 class Overview:
     """Makes status, figures and readiness, in the event loop."""
 
@@ -97,7 +91,7 @@ class Overview:
         self._lingers: Time | None = None
         self.on_other_front: Callable[[str], Iterable[InUse]] = lambda _: ()
         """What the other front gave of a resource, before the resource changed its front."""
-        self.dra: ReportsDra | None = None
+        self.dra: DraFront | None = None
         """The front for DRA; None while none is configured."""
 
     def took_over(self, problems: Iterable[str] = ()) -> None:
@@ -163,9 +157,6 @@ class Overview:
         age = time.monotonic() - served.began
         return snapshot.resource(served.config.value, served.plugin, age, directory=self._node.there.is_set())
 
-    def _resources(self) -> Iterable[ResourceStatus]:
-        return map(self._resource, self._serving.values())
-
     def figures(self) -> Figures:
         """The gateway in numbers, without devices."""
         serving = self._serving.items()
@@ -179,7 +170,8 @@ class Overview:
         return Figures(VERSION, self._reloads, kubelet, lost(), found, self.cluster(), dra)
 
     def report(self) -> Report:
-        return report(self._resources(), self._reloads.refusal, kubelet=self._node.kubelet)
+        resources = map(self._resource, self._serving.values())
+        return report(resources, self._reloads.refusal, kubelet=self._node.kubelet)
 
     def readiness(self) -> Readiness:
         now, node = time.monotonic(), self._node
@@ -197,5 +189,5 @@ class Overview:
             if one.history.passing(now, node.since, since):
                 ready.add(name)
         past = Past(frozenset(ready), frozenset(deprived), node.appearances > 0 and now < node.since + DAMPED)
-        refusal = self._reloads.refusal
-        return readiness(self._resources(), kubelet=node.kubelet, past=past, lingers=self._lingers, refusal=refusal)
+        refusal, resources = self._reloads.refusal, map(self._resource, self._serving.values())
+        return readiness(resources, kubelet=node.kubelet, past=past, lingers=self._lingers, refusal=refusal)

@@ -12,7 +12,7 @@ from dpgateway.kit.timestamp import timestamp
 from dpgateway.node import versions
 from dpgateway.resource.front import InUse
 from dpgateway.resource.fronted import OnFront
-from dpgateway.resource.shares import Offer, Offers, device_id
+from dpgateway.resource.shares import Offers, device_id
 from dpgateway.status.figures import counts
 from dpgateway.status.values import (
     Counts,
@@ -88,30 +88,29 @@ class Devices:
         shown = tuple([one.shown for one in holdings])
         if offers is not self._offers or shown != self._shown or outdated is not self._outdated:
             holder = {id_: one for one in reversed(holdings) for id_ in one.last_known}
-            self.all = tuple([_device(plugin, holder.get(id_), offer) for id_, offer in (offers or {}).items()])
-            self.counts = counts(offers or {}, frozenset(holder), plugin.resource.inventory.ledger.lost)
+            ledger, found = plugin.resource.inventory.ledger, list[DeviceStatus]()
+            for id_, offer in (offers or {}).items():
+                device, withheld = ledger.device(id_), ledger.withheld(id_)
+                in_use = holder.get(id_)  # None for a free one
+                entry = in_use.unreleased.get(id_) if in_use is not None else None
+                one = DeviceStatus(
+                    id_,
+                    device_id(id_) if device is None else device.id,
+                    offer.health.ok,
+                    offer.health.reason or (f"withheld: {withheld}" if withheld else None),
+                    None if offer.health.ok else stamped(ledger.unhealthy_since(id_)),
+                    id_ in ledger.lost,
+                    in_use is not None,
+                    None if entry is None or entry.since is None else timestamp(entry.since),
+                    in_use.holders(id_) if in_use is not None else (),
+                    offer.numa_nodes,
+                    _NO_ATTRIBUTES if device is None else device.attributes,
+                    outdated.get(id_),
+                )
+                found.append(one)
+            self.all = tuple(found)
+            self.counts = counts(offers or {}, frozenset(holder), ledger.lost)
         self._offers, self._holdings, self._shown, self._outdated = offers, holdings, shown, outdated
-
-
-def _device(plugin: OnFront, holdings: InUse | None, offer: Offer) -> DeviceStatus:
-    """``holdings``: where the id is in use; None for a free one."""
-    ledger = plugin.resource.inventory.ledger
-    device, withheld = ledger.device(offer.id), ledger.withheld(offer.id)
-    entry = holdings.unreleased.get(offer.id) if holdings is not None else None
-    return DeviceStatus(
-        offer.id,
-        device_id(offer.id) if device is None else device.id,
-        offer.health.ok,
-        offer.health.reason or (f"withheld: {withheld}" if withheld else None),
-        None if offer.health.ok else stamped(ledger.unhealthy_since(offer.id)),
-        offer.id in ledger.lost,
-        holdings is not None,
-        None if entry is None or entry.since is None else timestamp(entry.since),
-        holdings.holders(offer.id) if holdings is not None else (),
-        offer.numa_nodes,
-        _NO_ATTRIBUTES if device is None else device.attributes,
-        plugin.outdated.value.get(offer.id),
-    )
 
 
 def release(api: str | None, pod_resources: str | None) -> str | None:

@@ -55,26 +55,22 @@ def pages(sources: Sources) -> Mapping[str, Page]:
         "/page.js": _file("page.js"),
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
-        "/metrics": cached(_metrics(sources.figures, sources.full)),
-        "/status.json": cached(partial(_joined, JSON, lambda: pieces(sources.status()))),
-        "/statusz": cached(partial(_joined, TEXT, lambda: statusz.lines(sources.status(), table))),
+        "/metrics": Cached(_metrics(sources.figures, sources.full)),
+        "/status.json": Cached(partial(_joined, JSON, lambda: pieces(sources.status()))),
+        "/statusz": Cached(partial(_joined, TEXT, lambda: statusz.lines(sources.status(), table))),
     }
     return table
 
 
-def cached(page: Page, seconds: float = FRESH) -> Page:
-    """The same page, made once for all requests within ``seconds``."""
-    return _Cached(page, seconds).answer
-
-
-class _Cached:
+class Cached:
     """A page with its last answer. The answer may be megabytes, so it is dropped when it is old; the timer for that is
     slow, because each timer wakes an idle process.
 
     The lock lets one request make the answer while the others wait for it.
     """
 
-    def __init__(self, page: Page, seconds: float) -> None:
+    def __init__(self, page: Page, seconds: float = FRESH) -> None:
+        """``seconds``: within which all requests get the same answer."""
         self._page, self._seconds = page, seconds
         self._last: Response | None = None
         self._old = 0.0
@@ -82,7 +78,7 @@ class _Cached:
         self._making = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def answer(self) -> Response:
+    async def __call__(self) -> Response:
         clock = asyncio.get_running_loop().time
         async with self._making:
             if self._last is not None and clock() < self._old:
