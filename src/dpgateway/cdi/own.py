@@ -112,7 +112,7 @@ class OwnSpecs:
 
     def _recorded(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> Record:
         """The parsed record. ``known``: the cache. Raises OSError or ValueError."""
-        text = _read(record)
+        text = read(record, LARGEST).content.decode()
         said, what = known.get(record, ("", None))
         if what is None or said != text:
             what = recorded(text, record.name)
@@ -224,16 +224,12 @@ def _real(path: str) -> _Real:
     return os.path.realpath(path), look(path)
 
 
-def _read(path: Path) -> str:
-    return read(path, LARGEST).content.decode()
-
-
 def _update(path: Path, text: str) -> None:
     """Writes the file unless its text is the same, because a change makes runtimes read all specs again."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     check_owner(path.parent, path.parent.stat())
     try:
-        if _read(path) == text:
+        if read(path, LARGEST).content.decode() == text:
             return
     except (FileNotFoundError, NotAFileError, TooLongError, UnicodeDecodeError):
         pass

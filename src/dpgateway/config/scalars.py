@@ -47,16 +47,12 @@ def name_kind(kind: Kind) -> str:
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
         return " or ".join(name_kind(argument) for argument in sorted(arguments, key=lambda one: one is type(None)))
     if origin in LISTS and (origin is not tuple or arguments[1:] == (...,)):
-        return _of("list", arguments[0])
+        return "list" if arguments[0] is Any else f"list of {name_kind(arguments[0])}"
     if origin in MAPPINGS and arguments[0] is str:
-        return _of("mapping", arguments[1])
+        return "mapping" if arguments[1] is Any else f"mapping of {name_kind(arguments[1])}"
     if isinstance(kind, type) and is_dataclass(kind) and frozen(kind):
         return "mapping"
     raise TypeError(f"{getattr(kind, '__name__', kind)} isn't a type that a configuration can have")
-
-
-def _of(container: str, item: Kind) -> str:
-    return container if item is Any else f"{container} of {name_kind(item)}"
 
 
 def frozen(kind: type) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -121,20 +121,21 @@ class _Reader:
         # The valid fields.
         given: dict[str, Any] = {}
         kinds = _kinds(kind)
+        required = {name for name, field in known.items() if field.default is field.default_factory is MISSING}
         for name, field in known.items():
             problems = len(self.problems)
             if value := written.below(name):
                 result = self.read(value, kinds[name], field.metadata)
                 if len(self.problems) == problems:
                     given[name] = result
-            elif _is_required(field):
+            elif name in required:
                 nothing = Wrong("nothing", "a value, because this key has no default", field.metadata.get("hint", ""))
                 self.problems.append(nothing.at(written.place.below(name)))
 
         # With errors the object is still made, from the valid keys, only to collect the constructor's errors as well.
         if len(self.problems) == before:
             return self._made(kind, given, written)
-        if all(name in given for name, field in known.items() if _is_required(field)):
+        if required <= given.keys():
             self._made(kind, given, written, known.keys() - given.keys())
         return None
 
@@ -167,10 +168,6 @@ class _Reader:
 def _kinds(kind: type) -> dict[str, Kind]:
     """The types of a dataclass's fields. Cached, because annotations are strings, compiled at each call."""
     return get_type_hints(kind)
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is field.default_factory is MISSING
 
 
 def _causes(error: Exception) -> Iterator[Exception]:

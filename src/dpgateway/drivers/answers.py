@@ -194,15 +194,11 @@ def ask(method: str, call: Callable[[], T]) -> T:
         if ours is error:
             ours = next(kind for kind in KINDS if isinstance(error, kind))(legible(str(error)))
         else:
-            ours.trace = _trace(error)
+            try:
+                ours.trace = cut("".join(traceback.format_exception(error)).rstrip("\n"), LONGEST_TRACE)
+            except Exception as raised:  # of a syntax error whose text is no string, for example
+                ours.trace = f"{describe(error)} (its traceback can't be had: {describe(raised)})"
     raise ours
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return cut("".join(traceback.format_exception(error)).rstrip("\n"), LONGEST_TRACE)
-    except Exception as raised:  # of a syntax error whose text is no string, for example
-        return f"{describe(error)} (its traceback can't be had: {describe(raised)})"
 
 
 def trace(error: BaseException | None) -> str | None:

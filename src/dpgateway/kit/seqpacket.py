@@ -108,9 +108,6 @@ class Listener:
         self._accepted = accepted
         self._socket = unix.listen(path, socket.SOCK_SEQPACKET)
         self._again: asyncio.TimerHandle | None = None
-        self._listen()
-
-    def _listen(self) -> None:
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
@@ -120,7 +117,7 @@ class Listener:
             if error.errno in _EXHAUSTED:  # the caller stays in the queue, so the socket would stay readable
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(self._socket)
-                self._again = loop.call_later(EXHAUSTED, self._listen)
+                self._again = loop.call_later(EXHAUSTED, loop.add_reader, self._socket, self._accept)
             return  # otherwise the caller has gone
         accepted.setblocking(False)
         self._accepted(Peer(accepted, most_descriptors=0))

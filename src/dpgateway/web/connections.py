@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
 
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -72,12 +71,9 @@ class Connections:
     def leave(self, one: _Connection) -> None:
         self._open.pop(one, None)
 
-    def __iter__(self) -> Iterator[_Connection]:
-        return iter(tuple(self._open))
-
     async def close(self) -> None:
         """Closes all at once, including connections with an unfinished answer."""
-        for one in self:
+        for one in tuple(self._open):
             one.drop()
         for task in (tasks := tuple(self._state.tasks)):
             task.cancel()

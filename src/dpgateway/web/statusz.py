@@ -12,7 +12,6 @@ from datetime import datetime
 
 from dpgateway.errors import printable
 from dpgateway.status import ResourceStatus, Status
-from dpgateway.status.values import DraStatus
 
 MOST_EVENTS = 50
 WARNING = (
@@ -39,35 +38,32 @@ def _lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
     kubelet = status.kubelet
     spoken = f", speaks {kubelet.api}" if kubelet.api else ""
     yield f"Kubelet: {f'there{spoken}' if kubelet.there else 'none'}, since {kubelet.since}"
-    if status.dra is not None:
-        yield from _dra(status.dra)
+    if (dra := status.dra) is not None:
+        slices, one = dra.slices, dra.registration
+        yield f"DRA driver: {dra.driver}, {one.state} since {one.since}"
+        right = "as they should be" if slices.right else "not as they should be"
+        yield f"Slices: {slices.count}, with devices: {slices.devices}, {right}"
+        yield f"API server: {dra.api_server.url}"
+        for switch in dra.switches:
+            text = f"{switch.state} since {switch.since}, {switch.because}"
+            waits = f"; waits for {switch.waits_for}" if switch.waits_for else ""
+            yield f"Front of {', '.join(switch.resources)}: {text}{waits}"
+        for claim in dra.claims:
+            given = "; ".join(f"{part.resource}: {', '.join(part.ids or part.devices)}" for part in claim.given)
+            pods = f" for pod {', '.join(claim.pods)}" if claim.pods else ""
+            yield f"Claim: {claim.namespace}/{claim.name}{pods}, {claim.phase}, has {given}"
     yield from ("", "Troubles:" if status.troubles else "Troubles: none")
     for it in status.troubles:
         about, advice = f"{it.resource}: " if it.resource else "", f"; {it.advice}" if it.advice else ""
         began = f" (since {it.since})" if it.since else ""
         yield f"  {it.level}: {about}{it.reason}{began}{advice}"
     yield from ("", "Resources:")
-    for one in status.resources:
-        yield from _resource(one)
+    for resource in status.resources:
+        yield from _resource(resource)
     yield from ("", f"Events, the last {MOST_EVENTS}:")
     for event in status.events[-MOST_EVENTS:]:
         about = " ".join(filter(None, (event.resource, ",".join(event.devices))))
         yield f"  {event.time} {event.level:<7} {event.message}{about and f' ({about})'}"
-
-
-def _dra(dra: DraStatus) -> Iterator[str]:
-    slices, one = dra.slices, dra.registration
-    yield f"DRA driver: {dra.driver}, {one.state} since {one.since}"
-    right = "as they should be" if slices.right else "not as they should be"
-    yield f"Slices: {slices.count}, with devices: {slices.devices}, {right}"
-    yield f"API server: {dra.api_server.url}"
-    for switch in dra.switches:
-        waits = f"; waits for {switch.waits_for}" if switch.waits_for else ""
-        yield f"Front of {', '.join(switch.resources)}: {switch.state} since {switch.since}, {switch.because}{waits}"
-    for claim in dra.claims:
-        given = "; ".join(f"{one.resource}: {', '.join(one.ids or one.devices)}" for one in claim.given)
-        pods = f" for pod {', '.join(claim.pods)}" if claim.pods else ""
-        yield f"Claim: {claim.namespace}/{claim.name}{pods}, {claim.phase}, has {given}"
 
 
 def _resource(one: ResourceStatus) -> Iterator[str]:
