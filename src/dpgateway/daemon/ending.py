@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from dpgateway.gateway import Gateway
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
-from dpgateway.other_gateways import OtherGateways
 from dpgateway.status.troubles import MOST_NAMED, some
 
 UNSEEN = 15.0
@@ -68,42 +67,26 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
     seen, taken, ours = now(), now(), others.ours
     while True:
         version = gateway.changed.version
-        if others.followed(patience.pod) is not False:
-            seen = now()
+        seen = seen if others.followed(patience.pod) is False else now()
         if others.ours != ours:
             ours, taken = others.ours, now()
-        waits = Waits(over - now(), alone=now() - seen, unasked=now() - taken if others.given else 0.0)
-        if why := _why_end(others, at_once, waits):
-            break
-        await first(gateway.changed.wait(version), at_once.wait(), within=min(_LOOK, over - now()))
+        if not others.ours:
+            why = "other gateways have taken over every resource"
+        elif at_once.is_set():
+            why = "told to end once more"
+        elif others.last.exists():
+            why = f"{others.last} says that no gateway comes after this one"
+        elif now() - seen >= UNSEEN:
+            why = f"no pod of another gateway has been on this node for {UNSEEN:g} s"
+        elif others.given and now() - taken >= UNASKED:
+            why = f"another gateway has taken over the others, and hasn't asked for this within {UNASKED:g} s"
+        elif now() >= over:
+            why = "the time is over"
+        else:
+            await first(gateway.changed.wait(version), at_once.wait(), within=min(_LOOK, over - now()))
+            continue
+        break
     if left := others.ours:
         _log.warning("ending, though no gateway has taken over %s: %s", some(left, MOST_NAMED), why)
     else:
         _log.info("ending: %s", why)
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """Times in seconds."""
-
-    left: float
-    """Until lingering ends anyway."""
-    alone: float
-    """Since another gateway's pod was last seen on the node."""
-    unasked: float
-    """Since a successor last took over a resource; 0 before the first."""
-
-
-def _why_end(others: OtherGateways, at_once: asyncio.Event, waits: Waits) -> str:
-    """The reason to end; empty while lingering makes sense."""
-    if not others.ours:
-        return "other gateways have taken over every resource"
-    if at_once.is_set():
-        return "told to end once more"
-    if others.last.exists():
-        return f"{others.last} says that no gateway comes after this one"
-    if waits.alone >= UNSEEN:
-        return f"no pod of another gateway has been on this node for {UNSEEN:g} s"
-    if waits.unasked >= UNASKED:
-        return f"another gateway has taken over the others, and hasn't asked for this within {UNASKED:g} s"
-    return "the time is over" if waits.left <= 0 else ""

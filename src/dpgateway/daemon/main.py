@@ -148,31 +148,10 @@ class _GatewayClosed(Exception):
 
 def run(daemon: Daemon) -> None:
     """Runs the gateway until SIGTERM or SIGINT and the end of lingering, then ends the process. Never returns."""
-    last_word = _last_word()
-    keep_what_is_there()
+    armed: queue.SimpleQueue[Abandon] = queue.SimpleQueue()
 
-    async def main() -> None:
-        signals.follow(daemon.ending.tell, daemon.reloading.ask)
-        # grpc.aio shuts down with its last channel or server, perhaps in a garbage collection, and waits there for its
-        # thread: with grpcio 1.85 now and then for ever. So it is held for the life of the process.
-        grpc.aio.init_grpc_aio()
-        await replace(daemon, closing=last_word).serve()
-        log.finish(LAST_LINES)
-        os._exit(0)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-
-
-def _last_word() -> Callable[[Abandon], None]:
-    """Starts the watchdog thread, and returns the function that arms it with the clean-up of last resort.
-
-    The thread starts early, because at the end the system may have no thread left.
-    """
-    given: queue.SimpleQueue[Abandon] = queue.SimpleQueue()
-
-    def wait() -> None:
-        abandon = given.get()
+    def last_word() -> None:
+        abandon = armed.get()
         time.sleep(LAST_WORD)
         with contextlib.suppress(Exception):
             abandon()
@@ -180,5 +159,18 @@ def _last_word() -> Callable[[Abandon], None]:
         log.finish(LAST_LINES)
         os._exit(0)
 
-    threading.Thread(target=wait, name="last word", daemon=True).start()
-    return given.put
+    # The watchdog starts early, because at the end the system may have no thread left. Closing arms it.
+    threading.Thread(target=last_word, name="last word", daemon=True).start()
+    keep_what_is_there()
+
+    async def main() -> None:
+        signals.follow(daemon.ending.tell, daemon.reloading.ask)
+        # grpc.aio shuts down with its last channel or server, perhaps in a garbage collection, and waits there for its
+        # thread: with grpcio 1.85 now and then for ever. So it is held for the life of the process.
+        grpc.aio.init_grpc_aio()
+        await replace(daemon, closing=armed.put).serve()
+        log.finish(LAST_LINES)
+        os._exit(0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

@@ -61,21 +61,22 @@ class Installed:
     points: tuple[Point, ...]
 
     def __str__(self) -> str:
-        return f"{self.name} ({' '.join(_distribution(self.points[0]))})"
+        return f"{self.name} ({self.points[0].distribution} {self.points[0].version})"
 
     def load(self) -> Found:
         """Imports the package, which may hang."""
         if len(self.points) > 1:
-            names = " and ".join(sorted(" ".join(_distribution(point)) for point in self.points))
+            names = " and ".join(sorted(f"{point.distribution} {point.version}" for point in self.points))
             return self.failed(f"{names} both have a driver of this name")
-        driver, error = _outcome(self.points[0], _check)
+        point = self.points[0]
+        driver, error = _outcome(point, _check)
         if error is not None:
             _log.debug("driver %s can't be used", self.name, exc_info=error)
             return self.failed(str(_unfit(error)))
-        return Found(self.name, *_loaded.setdefault(driver, _distribution(self.points[0])), driver)
+        return Found(self.name, *_loaded.setdefault(driver, (point.distribution, point.version)), driver)
 
     def failed(self, failure: str) -> Found:
-        return Found(self.name, *_distribution(self.points[0]), failure=failure)
+        return Found(self.name, self.points[0].distribution, self.points[0].version, failure=failure)
 
 
 def named(names: Iterable[str] | None = None, there: Points | None = None) -> dict[str, Installed]:
@@ -136,10 +137,6 @@ def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, Ba
     except BaseException as error:
         return None, error
     return driver, None
-
-
-def _distribution(point: Point) -> tuple[str, str]:
-    return point.distribution, point.version
 
 
 def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result

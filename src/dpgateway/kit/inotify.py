@@ -213,28 +213,26 @@ class Subscription:
         with self._reading:
             events = list(self._events)
             self._events.clear()
-            self._quiet()
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.descriptor)
         return events
 
     async def get(self) -> FileEvent:
         """The next event. Cancellation loses none."""
         while True:
             with self._reading:
-                if self._events:
-                    event = self._events.popleft()
-                    if not self._events:
-                        self._quiet()
-                    return event
+                event = self._events.popleft() if self._events else None
+                if not self._events:
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(self.descriptor)
+            if event is not None:
+                return event
             loop, readable = asyncio.get_running_loop(), asyncio.Event()
             loop.add_reader(self.descriptor, readable.set)
             try:
                 await readable.wait()
             finally:
                 loop.remove_reader(self.descriptor)
-
-    def _quiet(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.descriptor)
 
 
 _joining = threading.Lock()

@@ -54,8 +54,14 @@ class PodCgroups:
             parents += [top, *classes]
         if not parents:
             return None
-        asked = (uid for uid in pods if (_ANY if static else _UID).fullmatch(uid))
-        return frozenset([uid for uid in asked if any(_populated(one) for one in _cgroups(parents, uid))])
+        running = []
+        for uid in [uid for uid in pods if (_ANY if static else _UID).fullmatch(uid)]:
+            cgroupfs = [one / f"pod{uid}" for one in parents]
+            unit = f"-pod{uid.replace('-', '_')}.slice"
+            systemd = [one / f"{one.name.removesuffix('.slice')}{unit}" for one in parents]
+            if any(map(_populated, cgroupfs + systemd)):
+                running.append(uid)
+        return frozenset(running)
 
 
 def _kubepods(folder: Path, depth: int) -> Iterator[Path]:
@@ -65,12 +71,6 @@ def _kubepods(folder: Path, depth: int) -> Iterator[Path]:
             yield one
         elif depth > 1 and not one.name.endswith(_UNITS):
             yield from _kubepods(one, depth - 1)
-
-
-def _cgroups(parents: Collection[Path], uid: str) -> Iterator[Path]:
-    for parent in parents:
-        yield parent / f"pod{uid}"
-        yield parent / f"{parent.name.removesuffix('.slice')}-pod{uid.replace('-', '_')}.slice"
 
 
 def _subdirectories(folder: Path) -> list[Path]:
