@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from dpgateway.config.problems import Wrong, shown
-from dpgateway.config.spelling import format_duration, is_domain, parse_listen
+from dpgateway.config.spelling import DOMAIN, format_duration, parse_listen
 from dpgateway.model import Allocation, Mount, place
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}
 """A field in ``shares.ids``."""
 GRANTED_FIELD = re.compile(r"\{(granted|shares)\}|\{part:([0-9]{1,15})\}")
 """A field in ``shares.env``."""
+_BRACES = frozenset("{}")
 
 
 def _expect(what: str, holds: Callable[[T], bool], hint: str = "", *, show: Callable[[T], str] = shown) -> Check[T]:
@@ -40,20 +41,16 @@ def _is_each_once(values: Sequence[object]) -> bool:
     return 0 < len(values) == len(set(values))
 
 
-def _is_without_braces(text: str) -> bool:
-    return "{" not in text and "}" not in text
-
-
 share_count: Check[int] = _expect(f"a number of shares from 1 to {MOST_SHARES}", lambda n: 1 <= n <= MOST_SHARES)
 share_ids: Check[str] = _expect(
     "a text with {share}, and perhaps {id} or {sha1:...}, as in {id}-{share}",
-    lambda form: "{share}" in form and _is_without_braces(SHARE_FIELD.sub("", form)),
+    lambda form: "{share}" in form and _BRACES.isdisjoint(SHARE_FIELD.sub("", form)),
 )
 driver_name: Check[str] = _expect("the name of a driver", bool)
 pool_name: Check[str] = _expect("the name of a pool, or null", bool)
 dra_driver: Check[str] = _expect(
     f"a DNS name of at most {LONGEST_DRA_DRIVER} characters, like dra.example.com",
-    lambda name: len(name) <= LONGEST_DRA_DRIVER and is_domain(name),
+    lambda name: len(name) <= LONGEST_DRA_DRIVER and DOMAIN.fullmatch(name) is not None,
 )
 https: Check[str] = _expect("a URL: https://HOST:PORT", lambda url: re.fullmatch(r"https?://[^/\s]+", url) is not None)
 absolute: Check[Path] = _expect("an absolute path", Path.is_absolute)
@@ -97,7 +94,7 @@ def environment(env: Mapping[str, str]) -> Mapping[str, str]:
 
 def granted_environment(env: Mapping[str, str]) -> Mapping[str, str]:
     for text in env.values():
-        if not _is_without_braces(GRANTED_FIELD.sub("", text)):
+        if not _BRACES.isdisjoint(GRANTED_FIELD.sub("", text)):
             raise Wrong(shown(text), "texts with {granted}, {shares} or {part:100} and no other braces")
     return environment(env)
 

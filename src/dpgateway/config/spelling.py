@@ -25,7 +25,8 @@ _WORD = re.compile(r"(milliseconds?|msecs?)|(seconds?|secs?)|(minutes?|mins?)|(h
 _UNIT_OF_WORD = ("", "ms", "s", "m", "h")  # by the group that matched
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+"""A DNS subdomain: lower-case labels between dots."""
 _THING = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 _LISTEN = re.compile(r"(?:\[(.+)\]|([0-9.]+)):([0-9]{1,5})", re.ASCII)
@@ -98,20 +99,15 @@ def _faults(name: str) -> Iterator[str]:
         yield "the kubelet refuses names that start with 'requests.'"
     if len(domain) > LONGEST_DOMAIN:
         yield f"the part before '/' has {len(domain)} characters, at most {LONGEST_DOMAIN} are allowed"
-    if not _DOMAIN.fullmatch(domain.lower()):
+    if not DOMAIN.fullmatch(domain.lower()):
         rule = "lower-case letters, digits, '-' and '.', no '-' or '.' at a label's ends"
         yield f"the part before '/' is a domain: {rule}"
-    if not _DOMAIN.fullmatch(domain):
+    if not DOMAIN.fullmatch(domain):
         yield f"the part before '/' must be lower case: {domain.lower()}"
     if not 1 <= len(thing) <= LONGEST_THING:
         yield f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
     if not _THING.fullmatch(thing):
         yield "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
-
-
-def is_domain(text: str) -> bool:
-    """Whether it is a DNS subdomain: lower-case labels between dots."""
-    return _DOMAIN.fullmatch(text) is not None
 
 
 def parse_listen(text: str) -> tuple[IPv4Address | IPv6Address, int]:
