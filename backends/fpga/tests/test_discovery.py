@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from dpgateway_fpga import Board
-from dpgateway_fpga.discovery import concerns, find
+from dpgateway_fpga.discovery import concerns, concerns_usb, find
 
 from dpgateway import Device
 from dpgateway.sysfs import Look, Uevent
@@ -242,3 +242,8 @@ def test_discovering_resources_need_a_pool(seen):
         ValueError, match=r"^discover: expected it with the programmer dfl or fpga-manager or overlay, found simulated"
     ):
         seen()
+
+
+def test_boards_with_serial_numbers_come_by_usb():
+    assert concerns_usb(Uevent("add", "devices/pci0000:00/0000:00:14.0/usb1/1-1", "usb"))
+    assert not concerns_usb(Uevent("add", "devices/platform/axi/fpga_manager/fpga0", "fpga_manager"))

@@ -107,6 +107,14 @@ class Located(Board):
 
 
 @dataclass(frozen=True, slots=True)
+class Plugged(Board):
+    """A board present on USB, known by its serial number."""
+
+    life: int = field(kw_only=True)
+    """The inode of the USB device in /sys: see Located. Without power a board has no image."""
+
+
+@dataclass(frozen=True, slots=True)
 class Bitstream:
     """A bitstream file, and its name for containers."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dpgateway.sysfs import HOST_DEV, LASTING, Look, NoValue, Object, Uevent, name_matches, numa_of
 from dpgateway_fpga.boards import Board, Located
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.places import located, programmed
+from dpgateway_fpga.places import located, plugged, programmed
 from dpgateway_fpga.ways import DISCOVERS
 
 COUNTED = ".auto"
@@ -50,7 +50,9 @@ def find(look: Look, options: FpgaOptions) -> FoundBoards:
     programmer = options.programmer
     boards = options.boards
     managers = list(look.objects("fpga_manager")) if programmer in DISCOVERS else []
-    if programmer in DISCOVERS:
+    if options.by_serial:
+        boards = tuple(plugged(look, board) for board in boards)
+    elif programmer in DISCOVERS:
         boards = tuple(located(look, board, programmer, managers) for board in boards)
     candidates = list(_KINDS[programmer](look)) if options.discover else []
 
@@ -96,6 +98,11 @@ def _known(
 def concerns(event: Uevent) -> bool:
     """Whether an event may mean that a board came or went."""
     return event.subsystem in {"fpga_manager", "fpga_region"} or "/dfl-" in event.path
+
+
+def concerns_usb(event: Uevent) -> bool:
+    """The same for boards that are found by their serial numbers."""
+    return event.subsystem == "usb"
 
 
 def _place(look: Look, thing: Object) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Complaint, Look, Watcher
 from dpgateway_fpga.boards import Bitstream, Board
-from dpgateway_fpga.discovery import LOOKING, concerns, find
+from dpgateway_fpga.discovery import LOOKING, concerns, concerns_usb, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.options import FpgaOptions
@@ -24,7 +24,6 @@ from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
 from dpgateway_fpga.reader import Hung, PatientReader, together
 from dpgateway_fpga.slot import Slot
 from dpgateway_fpga.station import ProgrammingJob
-from dpgateway_fpga.ways import DISCOVERS
 
 
 class FpgaDriver:
@@ -46,14 +45,15 @@ class FpgaDriver:
             f"{options.sysfs} for boards", lambda: find(Look(options.roots), options), context.changed, looking
         )
         self._complaint = Complaint(context.log)
-        self._watcher = Watcher(f"fpga {context.resource}", context.changed, Complaint(context.log), concerns)
+        event = concerns_usb if options.by_serial else concerns
+        self._watcher = Watcher(f"fpga {context.resource}", context.changed, Complaint(context.log), event)
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
         """Slots, keyed by board id. Replaced, never mutated, because other threads read it."""
         self._finding = threading.Lock()
         """Held during a look for boards: lists and prepares, which may run at the same time, both take one."""
 
     def devices(self) -> list[Device]:
-        if self._options.discover:
+        if self._options.discover or self._options.by_serial:
             self._watcher.watch()
         self._find()
         # several boards that hang, or slow tools, must not outlast the list's deadline: then no board would be Healthy
@@ -63,7 +63,7 @@ class FpgaDriver:
         """Creates slots for new boards, and closes those of boards that are gone or were replaced. While a look hangs
         in the kernel, the boards stay as they were.
         """
-        if self._options.programmer not in DISCOVERS:
+        if not self._options.placed:
             return
         with self._finding:
             try:

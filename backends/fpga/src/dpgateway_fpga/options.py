@@ -114,6 +114,16 @@ class FpgaOptions:
         """The bitstream that is programmed: another one for each claim that chooses a function."""
         return next((one for one in self.functions if one.id == self.function), self.bitstream)
 
+    @property
+    def by_serial(self) -> bool:
+        """Whether a board's address is the serial number of its USB device."""
+        return self.programmer == "command" and self.command.preset == "openFPGALoader"
+
+    @property
+    def placed(self) -> bool:
+        """Whether each look finds the boards in /sys."""
+        return self.programmer in DISCOVERS or self.by_serial
+
     def _wrong_functions(self) -> Iterator[str]:
         ids = [one.id for one in (self.bitstream, *self.functions)]
         if twice := [id_ for id_, count in Counter(ids).items() if count > 1]:

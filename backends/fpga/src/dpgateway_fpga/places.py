@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from dpgateway import DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, Object
-from dpgateway_fpga.boards import Board, Located
+from dpgateway_fpga.boards import Board, Located, Plugged
 
 _CLASSES = frozenset({"fpga_manager", "fpga_region"})
 
@@ -60,6 +60,26 @@ def located(look: Look, board: Board, programmer: str, managers: Sequence[Object
         return Located(**asdict(board), at=programmed(thing, managers).path, life=life)
     except (DriverError, OSError):  # the board's state reports it
         return board
+
+
+def plugged(look: Look, board: Board) -> Board:
+    """The board with the life of its USB device; unchanged if that is absent or ambiguous."""
+    try:
+        return Plugged(**asdict(board), life=usb_life(look, board))
+    except (DriverError, OSError):  # the board's state reports it
+        return board
+
+
+def usb_life(look: Look, board: Board) -> int:
+    """The life of the USB device that has the board's address as its serial number. Raises DeviceUnavailable if there
+    is none, or if it was plugged in since the last look; DriverError, OSError.
+    """
+    found = [thing for thing in look.objects("usb") if look.value(thing, "serial") == board.place]
+    thing = _only(board, "USB device (by its serial number)", found)
+    life = os.stat(f"{look.roots.sysfs}/{thing.path}").st_ino  # noqa: PTH116  as in dpgateway.sysfs
+    if board.life not in {None, life}:
+        raise DeviceUnavailable(f"/sys/{thing.path} has come since the last look at {board.place}")
+    return life
 
 
 def programmed(thing: Object, managers: Sequence[Object]) -> Object:

@@ -20,14 +20,13 @@ from dataclasses import replace
 from functools import partial
 
 from dpgateway import Busy, Context, Device, DriverError, Health
-from dpgateway_fpga.boards import Bitstream, Board, Located
+from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress, said
 from dpgateway_fpga.reader import PatientReader
 from dpgateway_fpga.retrying import BoardRetries
 from dpgateway_fpga.station import ProgrammingJob, station
-from dpgateway_fpga.ways import DISCOVERS
 
 
 class Slot:
@@ -219,7 +218,7 @@ def unknown(board: Board, options: FpgaOptions) -> str:
     """Why a present board can't be used yet: its lock, journal entry and hardware are named after its programming
     device, which only the next look finds. Empty if that is known.
     """
-    known = options.programmer not in DISCOVERS or isinstance(board, Located)
+    known = not options.placed or board.life is not None
     return "" if known else "it has come since the last look for boards"
 
 

@@ -15,6 +15,7 @@ from backends.fpga.tests.kernel.dfl import Card
 from backends.fpga.tests.kernel.gbs import AES, INTERFACE, gbs_file
 from backends.fpga.tests.kernel.left import left_behind
 from dpgateway import DriverError
+from dpgateway.testing import FakeTree
 
 BOARD = Board("card", address="0000:3b:00.0")
 
@@ -185,3 +186,77 @@ def test_openfpgaloader(make, tools, image, tmp_path):
     make(board, preset="openFPGALoader", arguments=("--board", "arty")).program(board, image, print)
     file = f"{tmp_path}/files/{image.sha256}-FT4232-17.bin"
     assert tools.calls() == [f"openFPGALoader --board arty --ftdi-serial FT4232-17 {file}"]
+
+
+class Usb:
+    """A USB board with a serial number, in a fake /sys."""
+
+    def __init__(self, tree):
+        self._tree, self._gone = tree, 0
+        tree.write("/sys/bus/usb/devices/")
+
+    def plug(self, port="1-1", serial="FT4232-17"):
+        device = f"/sys/devices/pci0000:00/usb1/{port}"
+        self._tree.write(f"""
+            {device}/subsystem -> /sys/bus/usb
+            {device}/serial = {serial}
+            /sys/bus/usb/devices/{port} -> {device}
+        """)
+
+    def unplug(self, port="1-1"):
+        self._gone += 1  # it stays somewhere, so that its inode isn't used again at once
+        self._tree.remove(f"/sys/bus/usb/devices/{port}")
+        self._tree.at(f"/sys/devices/pci0000:00/usb1/{port}").rename(self._tree.at(f"/gone-{self._gone}"))
+
+
+@pytest.fixture
+def usb(tmp_path):
+    return Usb(FakeTree(tmp_path / "host"))
+
+
+@pytest.fixture
+def serial(options, tools, tmp_path, start):
+    """A driver whose board is programmed by openFPGALoader."""
+    tools("openFPGALoader", "")
+    tool = Command("openFPGALoader", files=tmp_path / "files", env={"PATH": f"{tools.directory}:/usr/bin:/bin"})
+    boards = (Board("arty", address="FT4232-17"),)
+    return start(replace(options, boards=boards, programmer="command", command=tool, sysfs=str(tmp_path / "host/sys")))
+
+
+def test_usb_board_is_unhealthy_while_unplugged(serial, usb):
+    usb.plug("1-2", serial="FT0")
+    (device,) = serial.devices()
+    assert device.health.reason == "expected one USB device (by its serial number) at FT4232-17 in /sys, found none"
+    with pytest.raises(DriverError):
+        serial.prepare([device])
+    usb.plug()
+    assert [one.health.ok for one in serial.devices()] == [True]
+    usb.unplug()
+    assert [one.health.ok for one in serial.devices()] == [False]
+
+
+@pytest.mark.parametrize("port", ["1-1", "1-3"])
+@pytest.mark.parametrize("seen", [True, False])
+def test_replugged_usb_board_is_programmed_again(serial, usb, tools, port, seen):
+    """It lost its power, which the tool can't tell."""
+    usb.plug()
+    (device,) = serial.devices()
+    serial.prepare([device])
+    serial.prepare([device])
+    usb.unplug()
+    if seen:
+        serial.devices()
+    usb.plug(port)
+    serial.prepare([device])
+    serial.prepare([device])
+    assert len(tools.calls()) == 2
+
+
+def test_two_usb_boards_of_one_serial_number(serial, usb, tools):
+    usb.plug("1-1")
+    usb.plug("1-2")
+    (device,) = serial.devices()
+    assert "found /sys/devices/pci0000:00/usb1/1-1, /sys/devices/pci0000:00/usb1/1-2" in device.health.reason
+    with pytest.raises(DriverError):
+        serial.prepare([device])
+    assert not (tools.directory / "calls").exists()

@@ -17,6 +17,7 @@ from dpgateway_fpga import gbs, places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
+from dpgateway_fpga.programmers.manager_state import unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
@@ -49,6 +50,11 @@ class CommandProgrammer:
         return filled(self._tool.expect) if self._tool.expect else image.sha256
 
     def read(self, board: Board) -> BoardState:
+        if self._options.by_serial:
+            try:
+                places.usb_life(Look(self._options.roots), board)
+            except (DriverError, OSError) as error:
+                return unplaced(error)
         left = self._programming.left(board)
         if left or not self._tool.read:
             return BoardState("unknown", fault=left)

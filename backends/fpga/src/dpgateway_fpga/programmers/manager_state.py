@@ -48,7 +48,7 @@ def reading(look: Look, manager: Object) -> BoardState:
 
 
 def unplaced(error: DriverError | OSError) -> BoardState:
-    """The state of a board whose manager can't be found."""
+    """The state of a board whose manager, or USB device, can't be found."""
     return BoardState("absent" if isinstance(error, DeviceUnavailable) else "unknown", fault=str(error))
 
 
