@@ -153,12 +153,10 @@ class Members:
         """Returns once the drivers of all resources have listed, or after WARMING: one that hangs mustn't keep the
         others from an upgrade.
         """
+        driver = self._drivers.get
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WARMING):
-                while True:
-                    running = [self._drivers.get(name) for name in self._expected]
-                    if all(it is not None and it.state.value.devices is not None for it in running):
-                        return
+                while any(it is None or it.state.value.devices is None for it in map(driver, self._expected)):
                     await self._listed.wait(self._listed.version)
 
     async def give(self) -> None:
