@@ -85,7 +85,7 @@ def chosen(
     found, taken = [], dict[str, set[str]]()  # two resources may have the same ids
     for (request, resource, pool, admin), some in by_request.items():
         own, ids = {id_ for one in before if one.resource == resource for id_ in one.ids}, list[str]()
-        offering, known = offerings[resource], taken.setdefault(resource, set())
+        offering, so_far = offerings[resource], taken.setdefault(resource, set())
         in_use, inventory = offering.usage.value, offering.granting.inventory
         for one, device in () if admin else some:
             if not in_use.remembers:
@@ -93,7 +93,7 @@ def chosen(
             # An id that awaits its release isn't free: the driver may still be at work on it for the claim before.
             used = ((in_use.held or frozenset()) if had else in_use.taken) - own
             all_ = inventory.ledger.ids(device)
-            free = [id_ for id_ in all_ if id_ not in used and id_ not in known][: one.shares]
+            free = [id_ for id_ in all_ if id_ not in used and id_ not in so_far][: one.shares]
             if len(free) < one.shares:
                 who = in_use.last_holder(next(iter(all_), ""))
                 text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
@@ -102,7 +102,7 @@ def chosen(
             # that was deleted by force has ended.
             if not had and (why := inventory.ledger.excluded(device)):
                 raise NotYet(f"{wanted}: device {device} of {resource} isn't free: {why}", inventory.exclusion)
-            known.update(free)
+            so_far.update(free)
             ids += free
         devices = tuple([(one.device, one.share_id) for one, _ in some])
         asked = dict(parameters(wanted, some[0][0]))
