@@ -36,21 +36,21 @@ def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
     """The value with each text filled. A key that ends in ``?`` is left out if its value can't be filled."""
     if isinstance(value, str):
         return fill(value)
-    if isinstance(value, Mapping):
-        pairs: dict[str, Any] = {}
-        for key, inner in value.items():
-            name = str(key)
-            try:
-                name_filled, inner_filled = fill(name.removesuffix("?")), filled(inner, fill)
-            except NoText:
-                if not name.endswith("?"):
-                    raise
-            else:
-                pairs[name_filled] = inner_filled
-        return pairs
     if isinstance(value, list | tuple):
         return [filled(inner, fill) for inner in value]
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    pairs: dict[str, Any] = {}
+    for key, inner in value.items():
+        name = str(key)
+        try:
+            name_filled, inner_filled = fill(name.removesuffix("?")), filled(inner, fill)
+        except NoText:
+            if not name.endswith("?"):
+                raise
+        else:
+            pairs[name_filled] = inner_filled
+    return pairs
 
 
 def dumped(value: object, *, in_order: bool = True) -> str:
