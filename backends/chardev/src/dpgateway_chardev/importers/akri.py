@@ -228,7 +228,8 @@ def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, 
     if one.details.groupRecursive and not all(map(_of_ancestor, matches)):
         yield "details", "groupRecursive", _RECURSIVE
     # a rule with the kernel's name, or with a test of DEVNAME, is about objects that have nodes
-    unnamed = [one for one in matches if "kernel" not in one and one.get("env", {}).get("DEVNAME") == {"present": True}]
+    has_node = {"present": True}
+    unnamed = [it for it in matches if "kernel" not in it and it.get("env", {}).get("DEVNAME") == has_node]
     if any(match["subsystem"] not in _WITH_NODES for match in unnamed):
         yield "details", "objects without a node", _PARENTS_NODE
     if one.capacity > MOST_SHARES:
