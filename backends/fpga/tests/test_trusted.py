@@ -81,6 +81,13 @@ def test_a_file_is_no_directory(tmp_path):
         pass
 
 
+def test_relative_path_is_refused(deep, monkeypatch):
+    """The directories above the working directory would be unchecked."""
+    monkeypatch.chdir(deep.parent)
+    with pytest.raises(DriverError, match="^expected an absolute path, found c$"), trusted_directory(Path(deep.name)):
+        pass
+
+
 def test_absent_directory_is_oserror(tmp_path):
     with pytest.raises(FileNotFoundError), trusted_directory(tmp_path / "absent/b"):
         pass

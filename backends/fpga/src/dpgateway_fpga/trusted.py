@@ -18,6 +18,8 @@ def trusted_directory(path: Path) -> Iterator[int]:
     A user who can write any directory on the way could replace everything below it, so each is checked (as by sshd:
     OpenSSH, misc.c, safe_path), and the next one is opened relative to the checked one.
     """
+    if not path.is_absolute():  # the directory on the way would be unchecked
+        raise DriverError(f"expected an absolute path, found {path}")
     with ExitStack() as opened:
         here, shown = -1, Path()
         for name in path.parts:  # the first one is /
