@@ -18,7 +18,6 @@ from dpgateway_simulator.apiserver.requests import (
     event,
     merged,
     parsed,
-    refusal_of,
     status_of,
 )
 from dpgateway_simulator.apiserver.store import Store
@@ -124,21 +123,21 @@ class SimulatedApiServer:
             with contextlib.suppress(ApiRefusal):
                 self._found(request)
             raise ConnectionAbortedError("a fault")
-        if fault is not None:
-            await _send(connection, writer, fault[1], refusal_of(fault[1], "", "a fault"), fault[2])
-        elif self.token is not None and (b"authorization", f"Bearer {self.token}".encode()) not in head.headers:
-            await _send(connection, writer, 401, refusal_of(401, "Unauthorized", "Unauthorized"), {})
-        elif (request.verb, request.plural) in self.forbidden:
-            why = f'{request.plural} is forbidden: cannot {request.verb} resource "{request.plural}"'
-            await _send(connection, writer, 403, refusal_of(403, "Forbidden", why), {})
-        elif doing == "watch":
-            await self._watch(connection, writer, request)
-        else:
-            try:
-                code, found = 201 if request.method == "POST" else 200, self._found(request)
-            except ApiRefusal as error:
-                code, found = error.code, status_of(error)
-            await _send(connection, writer, code, json.dumps(found).encode(), {})
+        try:
+            if fault is not None:
+                raise ApiRefusal(fault[1], "", "a fault")
+            if self.token is not None and (b"authorization", f"Bearer {self.token}".encode()) not in head.headers:
+                raise ApiRefusal(401, "Unauthorized", "Unauthorized")
+            if (request.verb, request.plural) in self.forbidden:
+                why = f'{request.plural} is forbidden: cannot {request.verb} resource "{request.plural}"'
+                raise ApiRefusal(403, "Forbidden", why)
+            if doing == "watch":
+                await self._watch(connection, writer, request)
+                return
+            code, found = 201 if request.method == "POST" else 200, self._found(request)
+        except ApiRefusal as error:
+            code, found = error.code, status_of(error)
+        await _send(connection, writer, code, json.dumps(found).encode(), fault[2] if fault is not None else {})
 
     def _found(self, one: ApiRequest) -> Object:
         """What a request other than a watch gets. Raises ApiRefusal."""

@@ -89,10 +89,6 @@ def event(what: str, found: Object) -> bytes:
     return json.dumps({"type": what, "object": found}).encode() + b"\n"
 
 
-def refusal_of(code: int, reason: str, text: str) -> bytes:
-    return json.dumps(status_of(ApiRefusal(code, reason, text))).encode()
-
-
 def status_of(error: ApiRefusal) -> Object:
     return {
         "kind": "Status",

@@ -73,7 +73,14 @@ class Allocator:
                     result["shareID"] = str(uuid.uuid4())
                     result["consumedCapacity"] = {name: str(n.normalize()) for name, n in one.consumed.items()}
                 results.append(result)
-            found.append({"devices": {"results": results, **self._configured(claim, choices)}})
+
+            # The configuration of the classes that were used, and of the claim, for the requests that it is for.
+            config = []
+            for request, spec in {one.wanted.request: one.wanted.spec for one in choices}.items():
+                class_ = self.classes[spec["deviceClassName"]].get("spec", {})
+                config += [{"source": "FromClass", "requests": [request], **one} for one in class_.get("config", ())]
+            config += [{"source": "FromClaim", **one} for one in devices.get("config", ())]
+            found.append({"devices": {"results": results, **({"config": config} if config else {})}})
         return found
 
     def _alternatives(self, requests: Sequence[Object], inventory: NodeInventory) -> Iterator[list[WantedDevice]]:
@@ -85,32 +92,19 @@ class Allocator:
         choices = [(first["name"], first["exactly"])] if "exactly" in first else []
         choices += [(f"{first['name']}/{it['name']}", it) for it in first.get("firstAvailable", ())]
         for name, spec in choices:
-            wanted = self._wanted(name, spec, inventory)
+            class_ = self.classes.get(spec["deviceClassName"])
+            if class_ is None:
+                raise Unallocatable(f"request {name}: device class {spec['deviceClassName']} does not exist")
+            both = (*class_.get("spec", {}).get("selectors", ()), *spec.get("selectors", ()))
+            selectors = [it["cel"]["expression"] for it in both]
+            count = spec.get("count", 1)
+            if spec.get("allocationMode") == "All":
+                count = sum(selected(selectors, it.id.driver, it.spec) for it in inventory.devices)
+                if not count:
+                    raise Unallocatable("cannot allocate all claims")
+            wanted = [WantedDevice(name, spec, selectors, first=index == 0) for index in range(count)]
             for more in self._alternatives(rest, inventory):
                 yield [*wanted, *more]
-
-    def _wanted(self, name: str, spec: Object, inventory: NodeInventory) -> list[WantedDevice]:
-        class_ = self.classes.get(spec["deviceClassName"])
-        if class_ is None:
-            raise Unallocatable(f"request {name}: device class {spec['deviceClassName']} does not exist")
-        both = (*class_.get("spec", {}).get("selectors", ()), *spec.get("selectors", ()))
-        selectors = [it["cel"]["expression"] for it in both]
-        count = spec.get("count", 1)
-        if spec.get("allocationMode") == "All":
-            count = sum(selected(selectors, it.id.driver, it.spec) for it in inventory.devices)
-            if not count:
-                raise Unallocatable("cannot allocate all claims")
-        return [WantedDevice(name, spec, selectors, first=index == 0) for index in range(count)]
-
-    def _configured(self, claim: Object, choices: Sequence[ChosenDevice]) -> Object:
-        """The configuration of the classes that were used, and of the claim, for the requests that it is for."""
-        found, names = [], dict.fromkeys(one.wanted.request for one in choices)
-        for request in names:
-            spec = next(one.wanted.spec for one in choices if one.wanted.request == request)
-            class_ = self.classes[spec["deviceClassName"]].get("spec", {})
-            found += [{"source": "FromClass", "requests": [request], **one} for one in class_.get("config", ())]
-        found += [{"source": "FromClaim", **one} for one in claim["spec"].get("devices", {}).get("config", ())]
-        return {"config": found} if found else {}
 
 
 def _met(constraints: Sequence[Object], chosen: Sequence[ChosenDevice]) -> bool:

@@ -7,6 +7,7 @@ asked, so a pod may be bound to one that can't do what the scheduler counts on.
 
 import copy
 from collections import Counter
+from operator import methodcaller
 from typing import Any
 
 from dpgateway_simulator.apiserver import Object, Store
@@ -37,7 +38,10 @@ def schedule(store: Store) -> None:
                 refusals[str(error)] += 1
         else:
             reasons = ", ".join(f"{n} {text}" for text, n in refusals.items()) or "no nodes available"
-            _waits(store, pod, f"0/{len(nodes)} nodes are available: {reasons}.")
+            text = f"0/{len(nodes)} nodes are available: {reasons}."
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+            status = {**pod["status"], "conditions": [condition]}
+            store.update(("pods", NAMESPACE, pod["metadata"]["name"]), methodcaller("update", {"status": status}))
 
 
 def _bind(store: Store, pod: Object, node: Object) -> None:
@@ -118,10 +122,3 @@ def _reserve(store: Store, claim: Object, pod: Object) -> None:
             reserved.append(user)
 
     store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), change)
-
-
-def _waits(store: Store, pod: Object, text: str) -> None:
-    """Says in the pod's status why it isn't bound."""
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
-    key = ("pods", NAMESPACE, pod["metadata"]["name"])
-    store.update(key, lambda it: it["status"].update({"conditions": [condition]}))
