@@ -45,7 +45,7 @@ class ClusterSide:
             tasks.spawn("kubelet: plugins", self._registry.run())
         if behaviour.dra != "none":
             self.claims.load()
-            tasks.spawn("kubelet: first wipe", self.drivers.run())
+            tasks.spawn("kubelet: first wipe", self.drivers.wipe(self._node.pauses.first_wipe))
             tasks.spawn("kubelet: claims", self.workers.reconcile())
             tasks.spawn("kubelet: health", self._sync())
 

@@ -5,6 +5,7 @@ Start in pkg/kubelet/cm/devicemanager/manager.go.
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from dpgateway_simulator.kubelet import checkpoint, store
@@ -19,7 +20,7 @@ from dpgateway_simulator.kubelet.connections import (
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pod_directories import RootDirectory
 from dpgateway_simulator.kubelet.pod_resources import PodResourcesServer
-from dpgateway_simulator.kubelet.registration import RegistrationServer
+from dpgateway_simulator.kubelet.registration import register
 from dpgateway_simulator.kubelet.workload import Workload
 from dpgateway_simulator.wire import sockets
 from dpgateway_simulator.wire.dialects import DIALECTS
@@ -46,13 +47,13 @@ class DeviceManager:
         pods, finished = self.workload.pods, self.workload.finished
         incarnation.tasks.spawn("kubelet: pods' directories", directories.clean(ChainMap(pods, finished)))
         self._pod_resources = PodResourcesServer(incarnation, pods, finished)
-        self.registrar = RegistrationServer(incarnation, self.connections)
+        self.register = partial(register, incarnation, self.connections)
         root, node = incarnation.node.root, incarnation.node.cluster
         self.cluster: ClusterSide | None = None
         if root is not None and node is not None:
             self.cluster = ClusterSide(incarnation, root, node, self.connections, self.workload)
             self._pod_resources.claims = self.cluster.claims
-        self._server = GoServer([DIALECTS[behaviour.api].service(self.registrar.register)])
+        self._server = GoServer([DIALECTS[behaviour.api].service(self.register)])
         incarnation.at_end(self.connections.close)
         incarnation.at_end(self._server.end)
 

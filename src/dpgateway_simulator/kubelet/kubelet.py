@@ -108,12 +108,13 @@ class Kubelet(Restartable):
     def drivers(self) -> Reply:
         """{driver: [{"endpoint", "connected", "service"}, ...]}: the registered instances of DRA drivers."""
         cluster = self._running().cluster
-        known = cluster.drivers.registered if cluster is not None else {}
+        known = cluster.drivers.instances if cluster is not None else {}
         return {
             driver: [
                 {"endpoint": str(it.endpoint), "connected": it.connected, "service": it.service} for it in instances
             ]
             for driver, instances in known.items()
+            if instances
         }
 
     def sources_ready(self, value: bool = True) -> None:
@@ -166,7 +167,7 @@ class Kubelet(Restartable):
 
     async def register(self, resource: str, endpoint: str, version: str) -> None:
         """Registers as a plugin does. Raises GRPCError with the kubelet's message."""
-        await self._running().registrar.register(Registration(version, endpoint, resource))
+        await self._running().register(Registration(version, endpoint, resource))
 
     # mischief
 

@@ -130,8 +130,20 @@ class PodWorkers:
                 await self._claims.prepare(work.pod)
             except ClaimError as error:
                 self._incarnation.emit("prepare failed", pod=work.pod.name, reason=str(error))
-                text = f"Failed to prepare dynamic resources: {error}"
-                self._event(work.pod, "FailedPrepareDynamicResources", text)
+                if self._node.server.serving:
+                    about = {"kind": "Pod", "namespace": NAMESPACE, "name": work.pod.name, "uid": work.pod.uid}
+                    event = {
+                        "apiVersion": "events.k8s.io/v1",
+                        "kind": "Event",
+                        "metadata": {"generateName": f"{work.pod.name}."},
+                        "regarding": about,
+                        "type": "Warning",
+                        "reason": "FailedPrepareDynamicResources",
+                        "note": f"Failed to prepare dynamic resources: {error}",
+                        "reportingController": "kubelet",
+                        "reportingInstance": self._node.name,
+                    }
+                    self._node.server.store.create("events", NAMESPACE, event)
             else:
                 return not work.ending.is_set()
             await self._pause(work, self._node.pauses.prepare_again)
@@ -192,18 +204,3 @@ class PodWorkers:
             key = ("pods", NAMESPACE, pod.name)
             if store.get(key)["metadata"]["uid"] == pod.uid:
                 store.update(key, lambda one: one["status"].update(status))
-
-    def _event(self, pod: Pod, reason: str, text: str) -> None:
-        if self._node.server.serving:
-            event = {
-                "apiVersion": "events.k8s.io/v1",
-                "kind": "Event",
-                "metadata": {"generateName": f"{pod.name}."},
-                "regarding": {"kind": "Pod", "namespace": NAMESPACE, "name": pod.name, "uid": pod.uid},
-                "type": "Warning",
-                "reason": reason,
-                "note": text,
-                "reportingController": "kubelet",
-                "reportingInstance": self._node.name,
-            }
-            self._node.server.store.create("events", NAMESPACE, event)

@@ -46,35 +46,27 @@ def check(behaviour: Behaviour, version: str, resource: str) -> None:
         raise RefusedError(behaviour.name_error.format(quoted(resource)))
 
 
-class RegistrationServer:
-    """Checks a request and hands it to the connections."""
-
-    def __init__(self, incarnation: Incarnation, connections: PluginConnections) -> None:
-        self._incarnation, self._connections = incarnation, connections
-        self._misbehaviour = incarnation.node.misbehaviour
-
-    async def register(self, request: Registration) -> None:
-        """Registers a plugin. A refusal raises GRPCError with UNKNOWN, grpc-go's code for a plain error."""
-        about = {"resource": request.resource, "endpoint": request.endpoint, "version": request.version}
-        self._incarnation.emit("register", **about)
-        await self._misbehaviour.stall(request.resource)
-        if self._misbehaviour.register_delay:
-            await self._incarnation.sleep(self._misbehaviour.register_delay)
-        injected = self._misbehaviour.refusal(request.resource)
-        if injected is not None:
-            self._incarnation.emit("refused", resource=request.resource, code=injected[0].name, reason=injected[1])
-            raise GRPCError(*injected)
-        behaviour = self._incarnation.behaviour
-        try:
-            check(behaviour, request.version, request.resource)
-            if behaviour.synchronous and not behaviour.register_context:
-                # 1.25 to 1.34 dial with context.Background(): the registration completes even if its caller cancels.
-                registration = self._connections.register(request)
-                name = f"kubelet: Register {request.resource}"
-                await asyncio.shield(self._incarnation.tasks.spawn(name, registration))
-            else:
-                await self._connections.register(request)
-        except RefusedError as error:
-            self._incarnation.emit("refused", **about, code="UNKNOWN", reason=str(error))
-            raise GRPCError(Status.UNKNOWN, str(error)) from error
-        self._incarnation.emit("registered", **about)
+async def register(incarnation: Incarnation, connections: PluginConnections, request: Registration) -> None:
+    """Registers a plugin. A refusal raises GRPCError with UNKNOWN, grpc-go's code for a plain error."""
+    behaviour, misbehaviour = incarnation.behaviour, incarnation.node.misbehaviour
+    about = {"resource": request.resource, "endpoint": request.endpoint, "version": request.version}
+    incarnation.emit("register", **about)
+    await misbehaviour.stall(request.resource)
+    if misbehaviour.register_delay:
+        await incarnation.sleep(misbehaviour.register_delay)
+    injected = misbehaviour.refusal(request.resource)
+    if injected is not None:
+        incarnation.emit("refused", resource=request.resource, code=injected[0].name, reason=injected[1])
+        raise GRPCError(*injected)
+    try:
+        check(behaviour, request.version, request.resource)
+        if behaviour.synchronous and not behaviour.register_context:
+            # 1.25 to 1.34 dial with context.Background(): the registration completes even if its caller cancels.
+            registration = connections.register(request)
+            await asyncio.shield(incarnation.tasks.spawn(f"kubelet: Register {request.resource}", registration))
+        else:
+            await connections.register(request)
+    except RefusedError as error:
+        incarnation.emit("refused", **about, code="UNKNOWN", reason=str(error))
+        raise GRPCError(Status.UNKNOWN, str(error)) from error
+    incarnation.emit("registered", **about)

@@ -15,30 +15,26 @@ from dpgateway_simulator.kubelet.errors import AllocationError
 Edits = Mapping[str, Any]
 
 
-def edits(directories: Iterable[Path], names: Iterable[str]) -> list[Edits]:
-    """The `containerEdits` of the named devices and of their specs, in this order. A later directory has priority.
-    Raises AllocationError.
+def injected(options: dict[str, Any], directories: Iterable[Path]) -> dict[str, Any]:
+    """The container's options with the `containerEdits` of its CDI devices and of their specs. A later directory has
+    priority. Raises AllocationError.
     """
-    devices: dict[str, tuple[Edits, Edits]] = {}
+    known: dict[str, tuple[Edits, Edits]] = {}
     for directory in directories:
         for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
             with contextlib.suppress(OSError, ValueError):  # a runtime leaves out what it can't read
                 spec = json.loads(path.read_text())
                 for one in spec.get("devices", ()):
                     both = spec.get("containerEdits", {}), one.get("containerEdits", {})
-                    devices[f"{spec['kind']}={one['name']}"] = both
-    wanted = list(dict.fromkeys(names))
-    if missing := [name for name in wanted if name not in devices]:
+                    known[f"{spec['kind']}={one['name']}"] = both
+    if missing := [name for name in options["cdi_devices"] if name not in known]:
         text = f"unresolvable CDI devices {', '.join(missing)}"
         raise AllocationError(f"failed to create containerd container: CDI device injection failed: {text}")
-    return [edit for name in wanted for edit in devices[name] if edit]
 
-
-def injected(options: dict[str, Any], found: Iterable[Edits]) -> dict[str, Any]:
-    """The container's options with these edits."""
+    # In the order of the names, the edits of a device's spec before its own.
     envs = dict(options["envs"])
     mounts, devices = list(options["mounts"]), list(options["devices"])
-    for edit in found:
+    for edit in (one for name in options["cdi_devices"] for one in known[name] if one):
         envs |= dict(one.split("=", 1) for one in edit.get("env", ()))
         for one in edit.get("mounts", ()):
             paths = {"container_path": one["containerPath"], "host_path": one["hostPath"]}

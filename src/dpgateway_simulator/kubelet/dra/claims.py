@@ -86,7 +86,29 @@ class ClaimManager:
         """PrepareResources. Raises ClaimError."""
         todo: dict[str, list[ClaimInfo]] = {}
         for use in self.uses(pod):
-            info = self._taken(pod, use)
+            try:
+                claim = self._node.find("resourceclaims", use.object, NAMESPACE)
+            except ApiAwayError as error:
+                raise ClaimError(f"fetch ResourceClaim {use.object}: {error}") from error
+            if claim is None:
+                raise ClaimError(f'fetch ResourceClaim {use.object}: resourceclaims "{use.object}" not found')
+            uid, status = claim["metadata"]["uid"], claim.get("status", {})
+            if pod.uid not in {one["uid"] for one in status.get("reservedFor", ())}:
+                text = f"pod {pod.name}({pod.uid}) is not allowed to use ResourceClaim {use.object}({uid})"
+                raise ClaimError(text)
+            known = self.known.get(use.object)
+            if known is not None and known.uid != uid:
+                raise ClaimError(
+                    f"old ResourceClaim with same name {use.object} and different UID {known.uid} still exists"
+                )
+
+            # From now on the cache has the claim, with a reference of the pod.
+            if known is None:
+                results = status.get("allocation", {}).get("devices", {}).get("results", ())
+                drivers = tuple(dict.fromkeys(one["driver"] for one in results))  # in the order of the results
+                known = ClaimInfo(uid, use.object, drivers, ())
+            info = replace(known, pods=tuple(dict.fromkeys((*known.pods, pod.uid))))
+            self.known[use.object] = info
             for driver in () if info.prepared else info.drivers:
                 todo.setdefault(driver, []).append(info)
         self._save()
@@ -95,30 +117,6 @@ class ClaimManager:
         for info in [one for infos in todo.values() for one in infos]:
             self.known[info.name] = replace(self.known[info.name], prepared=True)
         self._save()
-
-    def _taken(self, pod: Pod, use: PodClaim) -> ClaimInfo:
-        """The claim in the cache, with a reference of the pod. Raises ClaimError."""
-        try:
-            claim = self._node.find("resourceclaims", use.object, NAMESPACE)
-        except ApiAwayError as error:
-            raise ClaimError(f"fetch ResourceClaim {use.object}: {error}") from error
-        if claim is None:
-            raise ClaimError(f'fetch ResourceClaim {use.object}: resourceclaims "{use.object}" not found')
-        uid, status = claim["metadata"]["uid"], claim.get("status", {})
-        if pod.uid not in {one["uid"] for one in status.get("reservedFor", ())}:
-            text = f"pod {pod.name}({pod.uid}) is not allowed to use ResourceClaim {use.object}({uid})"
-            raise ClaimError(text)
-        known = self.known.get(use.object)
-        if known is not None and known.uid != uid:
-            raise ClaimError(
-                f"old ResourceClaim with same name {use.object} and different UID {known.uid} still exists"
-            )
-        if known is None:
-            results = status.get("allocation", {}).get("devices", {}).get("results", ())
-            drivers = tuple(dict.fromkeys(one["driver"] for one in results))  # in the order of the results
-            known = ClaimInfo(uid, use.object, drivers, ())
-        self.known[use.object] = replace(known, pods=tuple(dict.fromkeys((*known.pods, pod.uid))))
-        return self.known[use.object]
 
     async def _prepare(self, pod: Pod, driver: str, infos: Iterable[ClaimInfo]) -> None:
         """Asks one driver for all claims of a pod."""

@@ -22,10 +22,8 @@ class ClaimedDevices:
         if not names and (options is None or not options["cdi_devices"]):
             return options
         options = NOTHING if options is None else options
-        all_names = list(dict.fromkeys([*options["cdi_devices"], *names]))
-        if not self._node.cdi:
-            return {**options, "cdi_devices": all_names}
-        return cdi.injected({**options, "cdi_devices": all_names}, cdi.edits(self._node.cdi_dirs, all_names))
+        options = {**options, "cdi_devices": list(dict.fromkeys([*options["cdi_devices"], *names]))}
+        return cdi.injected(options, self._node.cdi_dirs) if self._node.cdi else options
 
     def status(self, pod: Pod, container: str) -> list[dict[str, Any]]:
         """`allocatedResourcesStatus`, with the health of the devices of claims in the pod's spec; not of extended

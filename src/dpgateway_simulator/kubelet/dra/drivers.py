@@ -37,18 +37,13 @@ class DraDrivers:
     def __init__(self, incarnation: Incarnation, root: Path, node: ClusterNode) -> None:
         self._incarnation, self._root, self._node = incarnation, root, node
         self.health = DeviceHealths(incarnation, node.pauses)
-        self._instances: dict[str, list[DraInstance]] = {}
-        """`_instances` contains the instances of each driver, in the order of their registration."""
+        self.instances: dict[str, list[DraInstance]] = {}
+        """The instances of each driver, in the order of their registration; empty once all have left."""
         self._wiping: dict[str, asyncio.Task[None]] = {}
-
-    async def run(self) -> None:
-        """Deletes the slices that the node has at the start of its kubelet."""
-        await self._incarnation.sleep(self._node.pauses.first_wipe)
-        await self._wipe({})
 
     def add(self, instance: DraInstance) -> DraInstance:
         """Raises RefusedError."""
-        behaviour, known = self._incarnation.behaviour, self._instances.setdefault(instance.driver, [])
+        behaviour, known = self._incarnation.behaviour, self.instances.setdefault(instance.driver, [])
         if not instance.versions:
             raise RefusedError("empty list for supported versions")
         instance.service = next((one for one in instance.versions if one in behaviour.dra_services), "")
@@ -71,7 +66,7 @@ class DraDrivers:
 
     def remove(self, instance: DraInstance) -> None:
         """The plugin has left: its connection ends."""
-        self._instances[instance.driver].remove(instance)
+        self.instances[instance.driver].remove(instance)
         for task in instance.tasks:
             task.cancel()
         if instance.calls is not None:
@@ -82,19 +77,15 @@ class DraDrivers:
 
     def close(self) -> None:
         """The kubelet's process ends."""
-        for one in [one for known in self._instances.values() for one in known]:
+        for one in [one for known in self.instances.values() for one in known]:
             if one.calls is not None:
                 one.calls.close()
 
     def find(self, driver: str) -> DraInstance | None:
         """The instance to call."""
-        known = self._instances.get(driver, [])
+        known = self.instances.get(driver, [])
         connected = [one for one in known if one.connected]
         return (connected or known)[-1] if known else None
-
-    @property
-    def registered(self) -> dict[str, tuple[DraInstance, ...]]:
-        return {driver: tuple(known) for driver, known in self._instances.items() if known}
 
     async def _connect(self, instance: DraInstance, calls: PluginCalls) -> None:
         """Keeps a connection, and tries again with backoff, until it is closed."""
@@ -120,20 +111,19 @@ class DraDrivers:
 
     def _wipe_if_gone(self, driver: str) -> None:
         """Begins to wait for the end of the driver's absence, or stops that."""
-        connected = any(one.connected for one in self._instances.get(driver, ()))
+        connected = any(one.connected for one in self.instances.get(driver, ()))
         waiting = self._wiping.get(driver)
         if connected and waiting is not None:
             self._wiping.pop(driver).cancel()
         elif not connected and waiting is None and not self._incarnation.ended:
-            work = self._wipe_later(driver)
+            work = self.wipe(self._node.pauses.wipe, driver)
             self._wiping[driver] = self._incarnation.tasks.spawn(f"kubelet: wipe {driver}", work)
 
-    async def _wipe_later(self, driver: str) -> None:
-        await self._incarnation.sleep(self._node.pauses.wipe)
-        await self._wipe({"spec.driver": driver})
-        self._wiping.pop(driver, None)
-
-    async def _wipe(self, fields: dict[str, str]) -> None:
+    async def wipe(self, pause: float, driver: str = "") -> None:
+        """Deletes the slices that the driver, or any driver, has on the node then. `pause`: in seconds."""
+        await self._incarnation.sleep(pause)
         store = await self._node.api_back()
+        fields = {"spec.driver": driver} if driver else {}
         count = store.wipe("resourceslices", {"spec.nodeName": self._node.name, **fields})
-        self._incarnation.emit("slices wiped", count=count, driver=fields.get("spec.driver", "all"))
+        self._incarnation.emit("slices wiped", count=count, driver=driver or "all")
+        self._wiping.pop(driver, None)

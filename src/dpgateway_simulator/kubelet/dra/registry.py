@@ -103,20 +103,16 @@ class PluginRegistry:
                     instance = self._drivers.add(made)
                 except RefusedError as error:
                     refusal = f"RegisterPlugin error -- plugin registration failed with err: {error}"
-            await self._notify(calls, refusal, instance)
+            try:
+                await calls.notify(refusal)
+            except CallError as error:
+                if instance is not None:
+                    self._drivers.remove(instance)
+                text = "RegisterPlugin error -- failed to send registration status at socket"
+                raise RefusedError(f"{text} {path}, err: {error}") from error
         finally:
             calls.close()
-        assert instance is not None  # noqa: S101  a refused plugin isn't here
+        if instance is None:
+            raise RefusedError(refusal)
         self._registered[path] = number, instance
         self._incarnation.emit("plugin registered", driver=info.name, socket=path.name, endpoint=info.endpoint)
-
-    async def _notify(self, calls: PluginCalls, refusal: str, instance: DraInstance | None) -> None:
-        try:
-            await calls.notify(refusal)
-        except CallError as error:
-            if instance is not None:
-                self._drivers.remove(instance)
-            text = "RegisterPlugin error -- failed to send registration status at socket"
-            raise RefusedError(f"{text} {calls.path}, err: {error}") from error
-        if refusal:
-            raise RefusedError(refusal)
