@@ -1,12 +1,12 @@
 """The verbs that act on the cluster: pods that wait, classes, claims, slices, and the API server's faults."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dpgateway_simulator.apiserver import ApiRefusal, SimulatedApiServer
+from dpgateway_simulator.apiserver import SimulatedApiServer
 from dpgateway_simulator.apiserver.admitting import FIELDS
-from dpgateway_simulator.cluster.cluster import PodEndedError, SimulatedCluster
+from dpgateway_simulator.cluster.cluster import SimulatedCluster
 from dpgateway_simulator.prompt.session import (
     Act,
     Session,
@@ -49,7 +49,7 @@ def create(words: list[str]) -> Act:
     if not words:
         raise WordsError("found nothing, expected POD RESOURCE=N ...")
     name, given = words[0], pod_words(words[1:])
-    return _unless_refused(lambda cluster: cluster.create(name, given.pop("containers"), **given))
+    return at_once(lambda session: cluster_of(session).create(name, **given))
 
 
 def phase(words: list[str]) -> Act:
@@ -60,27 +60,19 @@ def phase(words: list[str]) -> Act:
     name, wanted = exactly(words, "POD", "PHASE")
     if wanted not in PHASES:
         raise WordsError(f"found {wanted!r}, expected {', '.join(PHASES)}")
-
-    async def act(session: Session) -> None:
-        cluster = cluster_of(session)
-        try:
-            await cluster.until(name, wanted, because=text, within=session.patience)
-        except (TimeoutError, PodEndedError) as error:
-            raise StepError(str(error)) from error
-
-    return act
+    return lambda session: cluster_of(session).until(name, wanted, because=text, within=session.patience)
 
 
 def device_class(words: list[str]) -> Act:
     name, driver, resource = exactly(words, "NAME", "DRIVER", "RESOURCE")
     chosen = {"resource": resource}
-    return _unless_refused(lambda it: it.device_class(name, driver, resource=resource, attributes=chosen))
+    return at_once(lambda session: cluster_of(session).device_class(name, driver, resource=resource, attributes=chosen))
 
 
 def claim(words: list[str]) -> Act:
     name, class_, count = exactly([*words, "1"] if len(words) == 2 else words, "NAME", "CLASS", "COUNT")
     exact = {"deviceClassName": class_, "count": int(number(count, "a number of devices"))}
-    return _unless_refused(lambda cluster: cluster.claim(name, {"name": "r", "exactly": exact}))
+    return at_once(lambda session: cluster_of(session).claim(name, {"name": "r", "exactly": exact}))
 
 
 def api(words: list[str]) -> Act:
@@ -123,25 +115,3 @@ async def _act(server: SimulatedApiServer, words: list[str]) -> None:
 
 slices = wordless(at_once(lambda session: session.write("slices", cluster_of(session).inventory())))
 claims = wordless(at_once(lambda session: session.write("claims", cluster_of(session).claims())))
-
-
-async def run_pod(session: Session, cluster: SimulatedCluster, name: str, given: Mapping[str, Any]) -> None:
-    """Creates a pod, and waits until it runs. Raises StepError."""
-    more = {key: value for key, value in given.items() if key != "containers"}
-    try:
-        await cluster.run(name, given["containers"], within=session.patience, **more)
-    except (ApiRefusal, TimeoutError, PodEndedError) as error:
-        raise StepError(str(error)) from error
-
-
-def _unless_refused(do: Callable[[SimulatedCluster], object]) -> Act:
-    """Raises StepError if the API server refuses it."""
-
-    async def act(session: Session) -> None:
-        cluster = cluster_of(session)
-        try:
-            do(cluster)
-        except ApiRefusal as error:
-            raise StepError(str(error)) from error
-
-    return act

@@ -1,6 +1,7 @@
 """The command `simulate`: its options and help, and the checks before a kubelet starts."""
 
 import asyncio
+import os
 import socket
 import stat
 import sys
@@ -127,7 +128,8 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
     else:
         cluster, root = SimulatedCluster(pauses=KubeletPauses(), port=port), directory.absolute().parent
         stand = foreground.Stand(cluster.node(version, root=root, name=node, policy=policy, numa=numa), cluster)
-    if todo is None and foreground.at_terminal():
+    terminal = todo is None and sys.stdin.isatty() and sys.stdout.isatty()
+    if terminal and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp():  # else it runs in the background
         from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  it takes a tenth of a second
 
         sys.exit(asyncio.run(prompt.run(stand, patience, output)))

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +20,6 @@ Work = Callable[[Session], Coroutine[Any, Any, int]]
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-def at_terminal() -> bool:
-    """Whether input and output are terminals and this process is in their foreground."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-
-
 @dataclass
 class Stand:
     """What runs: a kubelet, and its cluster if it has an API server."""
@@ -34,32 +27,13 @@ class Stand:
     kubelet: Kubelet
     cluster: SimulatedCluster | None = None
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Starts all. The cluster's end kills its kubelet, so that it must have been stopped before.
-
-        Raises ClickException.
-        """
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                if self.cluster is not None:
-                    await stack.enter_async_context(self.cluster)
-                    self.kubelet.journal.emit("api server", url=self.cluster.server.url)
-                await self.kubelet.start()
-            except OSError as error:
-                text = f"the kubelet of {self.kubelet.directory} can't start: {error.strerror or error}"
-                raise click.ClickException(text) from error
-            if self.cluster is not None:
-                self.cluster.create("kube-proxy", {"c": {}})  # as every node has: a kubelet without a pod is a new one
-            yield
-
 
 async def run(
     stand: Stand, patience: float, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING
 ) -> int:
     """Runs a kubelet until a signal, or until `work` returns; returns the exit code. `patience`: of a step, in seconds.
 
-    Raises OSError if the printer can't write.
+    Raises ClickException if the kubelet can't start, OSError if the printer can't write.
     """
     kubelet = stand.kubelet
     kubelet.journal.listen(printer.event)
@@ -67,8 +41,20 @@ async def run(
     printer.gave_up = ended.set
     for number in signals:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with stand.running():
-        # The first of signal and work cancels the other. The kubelet ends after both, in order.
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            if stand.cluster is not None:
+                await stack.enter_async_context(stand.cluster)
+                kubelet.journal.emit("api server", url=stand.cluster.server.url)
+            await kubelet.start()
+        except OSError as error:
+            text = f"the kubelet of {kubelet.directory} can't start: {error.strerror or error}"
+            raise click.ClickException(text) from error
+        if stand.cluster is not None:
+            stand.cluster.create("kube-proxy", {"c": {}})  # as every node has: a kubelet without a pod is a new one
+
+        # The first of signal and work cancels the other. The kubelet ends after both, in order, and before its
+        # cluster, whose end would kill it.
         waiting = asyncio.create_task(ended.wait(), name="until a signal")
         session = Session(kubelet, printer.answer, patience, stand.cluster)
         working = asyncio.create_task(work(session), name="work")

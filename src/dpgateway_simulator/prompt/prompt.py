@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -42,14 +43,14 @@ async def run(stand: foreground.Stand, patience: float, output: str) -> int:
     return await foreground.run(stand, patience, printer, lambda one: Prompt(one, screen).run(), signals)
 
 
+@dataclass(frozen=True)
 class Screen:
     """Writes to the terminal. The line being typed is erased first, and redrawn below the text.
 
     prompt_toolkit's run_in_terminal would lose a Ctrl-D: it switches the terminal to cooked mode for a moment.
     """
 
-    def __init__(self, *, wraps: bool = True) -> None:
-        self._wraps = wraps
+    wraps: bool = True
 
     def write(self, text: str) -> None:
         application = get_app_or_none()
@@ -57,7 +58,7 @@ class Screen:
         if application is not None and typing:
             application.renderer.erase()
         columns = shutil.get_terminal_size().columns
-        click.echo("\n".join(wrapped(line, columns) for line in text.split("\n")) if self._wraps else text)
+        click.echo("\n".join(wrapped(line, columns) for line in text.split("\n")) if self.wraps else text)
         if application is not None and typing:
             application.renderer.request_absolute_cursor_position()
             application.invalidate()
@@ -85,31 +86,27 @@ class Prompt:
         forget = self._session.kubelet.journal.listen(self._hint)
         self._screen.write(WELCOME)
         try:
-            while await self._one():
-                pass
+            while True:
+                try:
+                    text = await self._lines.prompt_async(handle_sigint=False)
+                except KeyboardInterrupt:
+                    continue
+                except EOFError:
+                    return 0
+
+                # A separate task, so that Ctrl-C cancels the step and not the prompt.
+                async with asyncio.TaskGroup() as tasks:
+                    self._work = tasks.create_task(self._do(text), name=f"prompt: {text}")
+                work, self._work = self._work, None
+                if work.cancelled():
+                    self._screen.write(_bad("given up"))
+                elif not work.result():
+                    return 0
         finally:
             forget()
-        return 0
-
-    async def _one(self) -> bool:
-        """Reads a line, or several pasted lines, and runs them. Returns whether to continue."""
-        try:
-            text = await self._lines.prompt_async(handle_sigint=False)
-        except KeyboardInterrupt:
-            return True
-        except EOFError:
-            return False
-
-        # A separate task, so that Ctrl-C cancels the step and not the prompt.
-        async with asyncio.TaskGroup() as tasks:
-            self._work = tasks.create_task(self._do(text), name=f"prompt: {text}")
-        work, self._work = self._work, None
-        if work.cancelled():
-            self._screen.write(_bad("given up"))
-            return True
-        return work.result()
 
     async def _do(self, text: str) -> bool:
+        """Runs a line, or several pasted lines. Returns whether to continue."""
         for line in text.splitlines():
             if not line.strip() or line.lstrip().startswith("#"):
                 continue

@@ -30,7 +30,7 @@ class Session:
 
 
 Act = Callable[[Session], Awaitable[object]]
-"""A parsed step: runs on a session. Raises StepError if it fails."""
+"""A parsed step: runs on a session. Raises one of steps.FAILURES if it fails."""
 
 
 def at_once(do: Callable[[Session], object]) -> Act:

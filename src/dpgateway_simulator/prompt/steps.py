@@ -1,7 +1,7 @@
 """The verbs that act on the kubelet: each parses its words and returns an act.
 
 Parsing raises WordsError before anything runs, so a script is checked whole before its first step. A failed act raises
-StepError.
+StepError, or the error of the kubelet or the cluster (FAILURES).
 """
 
 import asyncio
@@ -9,6 +9,8 @@ import asyncio
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from dpgateway_simulator.apiserver import ApiRefusal
+from dpgateway_simulator.cluster.cluster import PodEndedError
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour
@@ -34,7 +36,7 @@ def pod(words: list[str]) -> Act:
 
     async def act(session: Session) -> None:
         if session.cluster is not None or given["claims"]:
-            await cluster_verbs.run_pod(session, cluster_verbs.cluster_of(session), words[0], given)
+            await cluster_verbs.cluster_of(session).run(words[0], within=session.patience, **given)
             return
         reply = await session.kubelet.admit(words[0], app, init)
         if not reply["ok"]:
@@ -183,4 +185,5 @@ def pause(words: list[str]) -> Act:
     return lambda _: asyncio.sleep(seconds)
 
 
-FAILURES = (StepError, Crashed, NotRunningError, OSError)
+FAILURES = (StepError, Crashed, NotRunningError, ApiRefusal, PodEndedError, OSError)
+"""TimeoutError, of a wait for a pod's phase, is an OSError."""

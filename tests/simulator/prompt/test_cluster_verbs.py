@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dpgateway_simulator.apiserver import ApiRefusal
 from dpgateway_simulator.cluster import SimulatedCluster
 from dpgateway_simulator.prompt import verbs
 from dpgateway_simulator.prompt.command import simulate
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.prompt.session import Session, StepError, WordsError
+from dpgateway_simulator.prompt.steps import FAILURES
 from tests.simulator.cluster.conftest import Site
 from tests.simulator.drivers import DRIVER, X, device
 
@@ -74,17 +76,18 @@ async def test_the_api_servers_faults_in_words(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "error"),
+    ("lines", "kind", "error"),
     [
-        (["pod p1 example.com/y=1"], "pod p1 isn't Running after 0 s, but Pending: 0/1 nodes"),
-        (["create p1", "create p1"], 'pods "p1" already exists'),
-        (["delete p1"], "there is no pod p1"),
-        (["phase p1 Running"], "isn't Running after 0 s, but Gone"),
+        (["pod p1 example.com/y=1"], TimeoutError, "pod p1 isn't Running after 0 s, but Pending: 0/1 nodes"),
+        (["create p1", "create p1"], ApiRefusal, 'pods "p1" already exists'),
+        (["delete p1"], StepError, "there is no pod p1"),
+        (["phase p1 Running"], TimeoutError, "isn't Running after 0 s, but Gone"),
     ],
 )
-async def test_steps_that_fail_in_a_cluster(desk: Desk, lines: list[str], error: str) -> None:
+async def test_steps_that_fail_in_a_cluster(desk: Desk, lines: list[str], kind: type[Exception], error: str) -> None:
     desk.patience = 0
-    with pytest.raises(StepError, match=error):
+    assert issubclass(kind, FAILURES)  # a script ends with its text, and 1
+    with pytest.raises(kind, match=error):
         await desk.do(*lines)
 
 
