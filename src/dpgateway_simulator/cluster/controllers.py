@@ -5,6 +5,7 @@ still does (seen). The claim of a pod's extended resources, or of its template, 
 object that is gone is deleted: slices with their Node (seen after 0.1 s).
 """
 
+from operator import methodcaller
 from typing import Any
 
 from dpgateway_simulator.apiserver import ApiRefusal, Object, Store
@@ -14,8 +15,19 @@ from dpgateway_simulator.cluster.scheduler import ENDED, FINALIZER, NAMESPACE
 def control(store: Store) -> None:
     """Does what is to be done now."""
     for pod in store.list("pods"):
-        if pod["spec"].get("resourceClaims") and pod["status"]["phase"] not in ENDED:
-            _from_templates(store, pod)
+        made, name = list(pod["status"].get("resourceClaimStatuses", ())), pod["metadata"]["name"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"], "controller": True}
+        for one in pod["spec"].get("resourceClaims", ()) if pod["status"]["phase"] not in ENDED else ():
+            key = ("resourceclaimtemplates", NAMESPACE, one.get("resourceClaimTemplateName", ""))
+            template = store.objects.get(key)
+            if template is None or any(it["name"] == one["name"] for it in made):
+                continue
+            metadata = {"generateName": f"{name}-{one['name']}-", "ownerReferences": [owner]}
+            claim = store.create("resourceclaims", NAMESPACE, {"metadata": metadata, "spec": template["spec"]["spec"]})
+            made.append({"name": one["name"], "resourceClaimName": claim["metadata"]["name"]})
+        if made:
+            status = {**pod["status"], "resourceClaimStatuses": made}
+            store.update(("pods", NAMESPACE, name), methodcaller("update", {"status": status}))
     pods = {one["metadata"]["uid"]: one for one in store.list("pods")}
     for claim in store.list("resourceclaims"):
         _release(store, claim, pods)
@@ -24,20 +36,6 @@ def control(store: Store) -> None:
             if _is_garbage(store, one, pods):
                 metadata = one["metadata"]
                 store.delete((plural, metadata.get("namespace", ""), metadata["name"]))
-
-
-def _from_templates(store: Store, pod: Object) -> None:
-    made, name = list(pod["status"].get("resourceClaimStatuses", ())), pod["metadata"]["name"]
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"], "controller": True}
-    for one in pod["spec"]["resourceClaims"]:
-        template = store.objects.get(("resourceclaimtemplates", NAMESPACE, one.get("resourceClaimTemplateName", "")))
-        if template is None or any(it["name"] == one["name"] for it in made):
-            continue
-        metadata = {"generateName": f"{name}-{one['name']}-", "ownerReferences": [owner]}
-        claim = store.create("resourceclaims", NAMESPACE, {"metadata": metadata, "spec": template["spec"]["spec"]})
-        made.append({"name": one["name"], "resourceClaimName": claim["metadata"]["name"]})
-    if made:
-        store.update(("pods", NAMESPACE, name), lambda it: it["status"].update({"resourceClaimStatuses": made}))
 
 
 def _release(store: Store, claim: Object, pods: dict[str, Object]) -> None:
