@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Complaint, Look, Watcher
@@ -94,13 +95,11 @@ class FpgaDriver:
     def with_options(self, options: FpgaOptions) -> FpgaFunction:
         return FpgaFunction(self, options.chosen)
 
-    def allocate(self, devices: Sequence[Device]) -> Allocation:
-        return self.allocate_as(self._options.chosen, devices, repeated=True)
-
-    def allocate_as(self, function: Bitstream, devices: Sequence[Device], *, repeated: bool = False) -> Allocation:
-        """``repeated``: the devices may be a running container's, because the gateway asks again to compare answers. So
-        boards that run an image of this resource are left to ``prepare``.
+    def allocate(self, devices: Sequence[Device], function: Bitstream | None = None) -> Allocation:
+        """``function``: the one that a claim has chosen. Without one the devices may be a running container's, because
+        the gateway asks again to compare answers. So boards that run an image of this resource are left to ``prepare``.
         """
+        repeated, function = function is None, function or self._options.chosen
         if self._options.discover:  # the kernel numbers the nodes of found boards, and may have done so anew since
             self._find()
         slots = [self._slot(device) for device in devices]
@@ -117,12 +116,9 @@ class FpgaDriver:
             device_nodes=tuple(DeviceNode(node) for slot in slots for node in slot.board.nodes),
         )
 
-    def prepare(self, devices: Sequence[Device]) -> None:
-        self.prepare_as(self._options.chosen, devices)
-
-    def prepare_as(self, function: Bitstream, devices: Sequence[Device]) -> None:
+    def prepare(self, devices: Sequence[Device], function: Bitstream | None = None) -> None:
         """Programs the boards concurrently, because the kubelet waits 30 s for all of them together. Raises Busy if all
-        errors are; DriverError with all errors.
+        errors are; DriverError with all errors. ``function``: the one that a claim has chosen.
         """
         end = time.monotonic() + self._options.wait.total_seconds()
         self._find()
@@ -132,7 +128,7 @@ class FpgaDriver:
         # all jobs begin before the first is waited for; a failed board doesn't end the attempts on the others
         for slot in [self._slot(device) for device in devices]:
             try:
-                jobs.append((slot, slot.begin(function)))
+                jobs.append((slot, slot.begin(function or self._options.chosen)))
             except DriverError as error:
                 errors.append(error)
         for slot, job in jobs:
@@ -164,14 +160,15 @@ class FpgaDriver:
         return slots[device.id]
 
 
+@dataclass(frozen=True, slots=True)
 class FpgaFunction:
     """The driver with the function that a claim has chosen. Boards, their health and their journal are the driver's."""
 
-    def __init__(self, driver: FpgaDriver, function: Bitstream) -> None:
-        self._driver, self._function = driver, function
+    driver: FpgaDriver
+    function: Bitstream
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        return self._driver.allocate_as(self._function, devices)
+        return self.driver.allocate(devices, self.function)
 
     def prepare(self, devices: Sequence[Device]) -> None:
-        self._driver.prepare_as(self._function, devices)
+        self.driver.prepare(devices, self.function)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from dpgateway import DriverError
@@ -27,16 +28,17 @@ class Hung(DriverError):
     """A read didn't end within its timeout."""
 
 
+@dataclass(eq=False)
 class _Read(Generic[T]):
     """One read, which can't be interrupted."""
 
-    def __init__(self) -> None:
-        self.began, self.done = time.monotonic(), threading.Event()
-        self.answers: list[T] = []
-        """The answer, once there is one."""
-        self.error: BaseException | None = None
-        self.late = False
-        """Whether a caller's wait for it timed out."""
+    began: float = field(default_factory=time.monotonic)
+    done: threading.Event = field(default_factory=threading.Event)
+    answers: list[T] = field(default_factory=list)
+    """The answer, once there is one."""
+    error: BaseException | None = None
+    late: bool = False
+    """Whether a caller's wait for it timed out."""
 
 
 class PatientReader(Generic[T]):

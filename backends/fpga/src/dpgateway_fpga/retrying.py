@@ -15,7 +15,7 @@ class BoardRetries:
     def __init__(self, options: FpgaOptions, attempt: Callable[[], None], complain: Callable[[str], None]) -> None:
         """``attempt`` runs on its own thread; ``complain`` gets the reason when none can be scheduled."""
         self._options, self._attempt, self._complain = options, attempt, complain
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._closed = False
         self.failures = 0
@@ -27,29 +27,24 @@ class BoardRetries:
             self.failures = failures
             self._cancel()
             if again:
-                self._plan()
+                self.plan()
 
     def plan(self) -> None:
         """Schedules an attempt unless one is scheduled."""
         with self._lock:
-            if self._timer is None:
-                self._plan()
+            if self._closed or self._timer is not None:
+                return
+            self._timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
+            self._timer.daemon = True
+            try:
+                self._timer.start()
+            except RuntimeError as error:  # no thread can be started
+                self._complain(str(error))
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._cancel()
-
-    def _plan(self) -> None:
-        """Called under the lock."""
-        if self._closed:
-            return
-        self._timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
-        self._timer.daemon = True
-        try:
-            self._timer.start()
-        except RuntimeError as error:  # no thread can be started
-            self._complain(str(error))
 
     def _due(self) -> None:
         with self._lock:

@@ -135,12 +135,18 @@ class Slot:
 
     # programming
 
-    def begin(self, bitstream: Bitstream) -> ProgrammingJob:
+    def begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None] | None = None) -> ProgrammingJob:
         """Starts a job that programs the board unless it runs the bitstream; further callers join the job. Raises Busy
-        if the board is being programmed with another bitstream.
+        if the board is being programmed with another bitstream. ``work``: instead of an attempt with the fallback.
         """
-        ensure = partial(self._work.ensure, fallback=self._options.fallback)
-        return self._begin(bitstream, ensure)
+        if self._unknown:
+            raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or self._unknown}")
+        work = work or partial(self._work.ensure, fallback=self._options.fallback)
+        try:
+            job = ProgrammingJob(bitstream, self._work.resource)
+            return self._station.begin(job, partial(self._attempt, bitstream, partial(work, bitstream)))
+        except Busy as error:
+            raise Busy(f"board {self.board.id!r} can't be programmed: {error}") from error
 
     def finish(self, job: ProgrammingJob, end: float) -> None:
         """Waits for a job until ``end``, a time of time.monotonic(). Raises Busy if it goes on, or its DriverError."""
@@ -156,21 +162,12 @@ class Slot:
             job.ended.wait(max(0.0, end - time.monotonic()))
         if self._options.blank is not None:
             with contextlib.suppress(DriverError):  # logged already
-                self.finish(self._begin(self._options.blank, self._work.blank), end)
+                self.finish(self.begin(self._options.blank, self._work.blank), end)
 
     def close(self) -> None:
         """Stops retries. A job under way goes on, because hardware can't be interrupted."""
         self._station.leave(self)
         self._retries.close()
-
-    def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> ProgrammingJob:
-        if self._unknown:
-            raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or self._unknown}")
-        try:
-            job = ProgrammingJob(bitstream, self._work.resource)
-            return self._station.begin(job, partial(self._attempt, bitstream, partial(work, bitstream)))
-        except Busy as error:
-            raise Busy(f"board {self.board.id!r} can't be programmed: {error}") from error
 
     def _attempt(self, bitstream: Bitstream, work: Callable[[Progress], None], tell: Progress) -> None:
         try:
@@ -202,7 +199,7 @@ class Slot:
         # after a refusal the board isn't at fault, so checking the file again is enough
         if not self._refused:
             with contextlib.suppress(Busy):  # another resource programs it
-                self._begin(self._options.chosen, self._work.ensure_again)
+                self.begin(self._options.chosen, self._work.ensure_again)
             return
         try:
             self._work.check(self._options.chosen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
@@ -19,21 +20,23 @@ from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.programmers import Progress
 
 
+@dataclass(eq=False)
 class ProgrammingJob:
     """One run of programming. It goes on without a waiter, because hardware can't be interrupted."""
 
-    def __init__(self, bitstream: Bitstream, resource: str) -> None:
-        self.bitstream, self.resource = bitstream, resource
-        self.error: BaseException | None = None
-        self.ended = threading.Event()
-        self._step, self._began = "beginning", time.monotonic()
+    bitstream: Bitstream
+    resource: str
+    step: str = "beginning"
+    began: float = field(default_factory=time.monotonic)
+    error: BaseException | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, step: str) -> None:
-        self._step = step
+        self.step = step
 
     def __str__(self) -> str:
-        seconds = time.monotonic() - self._began
-        return f"is being programmed with {self.bitstream.id} as {self.resource} for {seconds:.0f} s: {self._step}"
+        seconds = time.monotonic() - self.began
+        return f"is being programmed with {self.bitstream.id} as {self.resource} for {seconds:.0f} s: {self.step}"
 
 
 class StationListener(Protocol):

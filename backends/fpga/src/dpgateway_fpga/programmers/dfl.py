@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from dpgateway import DriverError
@@ -75,7 +73,13 @@ class DflProgrammer:
         self.expected(board, image)
         look = Look(self._roots)
         place = places.dfl(look, board)
-        with _memory(gbs.parse(image.content).image) as memory:
+        # sealed memory with the image, which no process can change any more
+        memory = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(gbs.parse(image.content).image)
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
             # the card's lock comes first: a port that was unused before the wait may be in use after it
             steps = [
                 ("turn", f"{look.roots.sysfs}/{place.engine.path}"),
@@ -84,6 +88,8 @@ class DflProgrammer:
             ]
             keep = (memory, *locks)
             Watched(self._roots, place.manager, progress).load(self._processes, board, steps, keep)
+        finally:
+            os.close(memory)
 
     def reset(self, board: Board) -> None:
         """Resets the port's accelerator, which stays loaded."""
@@ -97,17 +103,3 @@ def _node(look: Look, thing: Object) -> tuple[str, str]:
     if isinstance(name, NoValue) or isinstance(number, NoValue):
         raise Failed(f"/sys/{thing.path} has no device node: uevent has DEVNAME {name}, dev {number}")
     return f"{look.roots.dev}/{name}", number
-
-
-@contextmanager
-def _memory(content: memoryview) -> Iterator[int]:
-    """A descriptor of sealed memory with the image, which no process can change any more."""
-    descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        yield descriptor
-    finally:
-        os.close(descriptor)

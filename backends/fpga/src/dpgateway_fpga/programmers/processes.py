@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -82,9 +83,10 @@ class Processes:
         """Runs a program for a board; ``progress`` gets its last line of output. Raises Failed, OSError."""
         if why := self.left(board):
             raise Failed(why, again=True)
-        # not a pipe: an abandoned process would block on a full one, and die of a closed one
-        output = os.memfd_create("output", os.MFD_CLOEXEC)
-        try:
+        with ExitStack() as closed:
+            # not a pipe: an abandoned process would block on a full one, and die of a closed one
+            output = os.memfd_create("output", os.MFD_CLOEXEC)
+            closed.callback(os.close, output)
             # in a session of its own, so that no signal for this process's group reaches it
             since = time.monotonic()
             try:
@@ -94,32 +96,21 @@ class Processes:
                 )  # fmt: skip
             except OSError as error:
                 raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
-            if not _wait(process, since + self.patience, lambda: progress(_tail(output).rpartition("\n")[2])):
-                self._left[board.key] = process, since
-                raise Failed(
-                    f"{argv[0]} (process {process.pid}) hasn't ended after {self.patience:g} s; it is left behind, "
-                    "because it can't be stopped without harm, and the board can be used again when it has ended",
-                    again=True,
-                )
-            return ExitStatus(process.returncode, _tail(output))
-        finally:
-            os.close(output)
 
-
-def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:
-    """Whether the process ended in time. Its pidfd wakes the poll at once (pidfd_open(2))."""
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        ended = select.poll()
-        ended.register(descriptor, select.POLLIN)
-        while not ended.poll(_LOOK * 1000):
-            if time.monotonic() > until:
-                return False
-            look()
-        process.wait()
-        return True
-    finally:
-        os.close(descriptor)
+            # its pidfd wakes the poll at once when it ends (pidfd_open(2))
+            descriptor, ended = os.pidfd_open(process.pid), select.poll()
+            closed.callback(os.close, descriptor)
+            ended.register(descriptor, select.POLLIN)
+            while not ended.poll(_LOOK * 1000):
+                if time.monotonic() > since + self.patience:
+                    self._left[board.key] = process, since
+                    raise Failed(
+                        f"{argv[0]} (process {process.pid}) hasn't ended after {self.patience:g} s; it is left behind, "
+                        "because it can't be stopped without harm, and the board can be used again when it has ended",
+                        again=True,
+                    )
+                progress(_tail(output).rpartition("\n")[2])
+            return ExitStatus(process.wait(), _tail(output))
 
 
 def _tail(output: int) -> str:
