@@ -84,7 +84,7 @@ def test_a_file_is_no_directory(tmp_path):
 def test_relative_path_is_refused(deep, monkeypatch):
     """The directories above the working directory would be unchecked."""
     monkeypatch.chdir(deep.parent)
-    with pytest.raises(DriverError, match="^expected an absolute path, found c$"), trusted_directory(Path(deep.name)):
+    with pytest.raises(DriverError, match=r"^expected an absolute path, found c$"), trusted_directory(Path(deep.name)):
         pass
 
 
