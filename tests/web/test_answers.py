@@ -1,9 +1,12 @@
 """What is answered to whom."""
 
 import gzip
+import weakref
+import zlib
 
 import pytest
 
+from dpgateway.web.answers import TEXT, Application, Response
 from tests.support.http import ask
 
 
@@ -76,6 +79,42 @@ async def test_large_answer_to_others(pages, port, accepted):
     reply = await ask(port, "/text", **{"accept-encoding": accepted})
     assert "content-encoding" not in reply.headers
     assert reply.body == pages.text.encode()
+
+
+class Compressor:
+    """A compressor that can be referred to weakly."""
+
+    def __init__(self, *words, **keys):
+        self._own = COMPRESSOR(*words, **keys)
+        self.compress, self.flush = self._own.compress, self._own.flush
+
+
+COMPRESSOR = zlib.compressobj
+
+
+async def test_a_client_that_reads_slowly_holds_no_compressor(monkeypatch):
+    made: list[weakref.ref[Compressor]] = []
+
+    def compressor(*words, **keys):
+        one = Compressor(*words, **keys)
+        made.append(weakref.ref(one))
+        return one
+
+    monkeypatch.setattr(zlib, "compressobj", compressor)
+    held: list[Compressor | None] = []
+
+    async def page():
+        return Response(TEXT, b"0123456789" * 1000)
+
+    async def receive():
+        raise AssertionError("a GET has no body")
+
+    async def send(message):
+        held.extend(one() for one in made)
+
+    scope = {"path": "/", "method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
+    await Application({"/": page}, local=False)(scope, receive, send)
+    assert (len(made), set(held)) == (1, {None})
 
 
 async def test_small_answer_stays_plain(port):

@@ -88,12 +88,7 @@ class Application:
         # Prometheus and browsers name gzip in Accept-Encoding (RFC 9110, 12.5.3).
         given = b",".join([value for name, value in scope["headers"] if name == b"accept-encoding"])
         if len(body) > SMALL and any(_GZIP.fullmatch(coding.strip()) for coding in given.split(b",")):
-            # Piece by piece, with turns for other tasks in between: a piece takes a millisecond.
-            compressing, pieces = zlib.compressobj(FAST, wbits=GZIP), []
-            for start in range(0, len(body), PIECE):
-                pieces.append(compressing.compress(body[start : start + PIECE]))
-                await asyncio.sleep(0)
-            body = b"".join([*pieces, compressing.flush()])
+            body = await _gzipped(body)
             more = [*more, (b"content-encoding", b"gzip")]
         headers = [
             *_HEADERS,
@@ -124,6 +119,19 @@ class Application:
         except Exception as error:
             _log.error("a bug: the page %s failed: %s", scope["path"], describe(error), exc_info=error)
             return _text(500, "a bug of the gateway: its log says more"), []
+
+
+async def _gzipped(body: bytes) -> bytes:
+    """Compresses piece by piece, with turns for other tasks in between: a piece takes a millisecond.
+
+    A function of its own, so that a client that reads slowly holds neither the pieces nor the compressor, which has
+    256 KiB.
+    """
+    compressing, pieces = zlib.compressobj(FAST, wbits=GZIP), []
+    for start in range(0, len(body), PIECE):
+        pieces.append(compressing.compress(body[start : start + PIECE]))
+        await asyncio.sleep(0)
+    return b"".join([*pieces, compressing.flush()])
 
 
 def _text(status: int, text: str) -> Response:
