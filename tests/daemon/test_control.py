@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import stat
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from dpgateway.daemon import control
 from dpgateway.daemon.control import Control, ControlSubject, Times
 from dpgateway.kit.observable import Signal
-from dpgateway.status import SCHEMA, GatewayStatus, Reloads, Status
-from dpgateway.status.values import KubeletStatus, PodResourcesStatus
+from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
+from dpgateway.status.values import DeviceStatus, DriverStatus, KubeletStatus, PodResourcesStatus
 from tests.support.time import hurry
 from tests.support.waiting import until
 
@@ -104,6 +105,27 @@ async def test_who_asks_gets_one_line_of_one_resource_or_of_all(run):
     assert await node(running.path, "summary") == "a"
     assert await node(running.path, "configuration") == "configured"
     assert await node(running.path, "readiness") == "ready"
+
+
+class Attributes(dict[str, str]):
+    """A dictionary that can be referred to weakly."""
+
+
+async def test_a_slow_reader_of_a_summary_holds_no_healthy_device(run):
+    patient = replace(QUICK, patience=3600)
+    running = await run("a" * 2_000_000, times=patient)  # more than fits into the socket's buffers
+    attributes = Attributes()
+    kept = weakref.ref(attributes)
+    device = DeviceStatus("d", "d", True, None, None, False, False, None, (), (), attributes)
+    driver = DriverStatus("d", "1", None, None, None)
+    resource = ResourceStatus("e.com/x", True, (), None, driver, devices=(device,))
+    running.status = replace(running.status, resources=(resource,))
+    del attributes, device, resource
+    async with Client(running.path) as client:
+        client.writer.write(b"summary\n")
+        await client.reader.readexactly(1)
+        running.change("b")
+        await until(lambda: kept() is None)
 
 
 async def test_only_its_own_user_can_open_it(run):

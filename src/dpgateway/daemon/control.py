@@ -112,11 +112,12 @@ class Control:
         elif verb == "configuration":
             await self._send(writer, [f"{to_json(self._gateway.configuration())}\n"])
         elif verb == "summary":
-            # Without Healthy devices: thousands of them are megabytes, which most readers drop.
-            whole = self._gateway.status("")
-            unhealthy = [tuple([it for it in one.devices if not it.healthy]) for one in whole.resources]
-            few = [replace(one, devices=some) for one, some in zip(whole.resources, unhealthy, strict=True)]
-            await self._send(writer, pieces(replace(whole, resources=tuple(few))))
+            # Without Healthy devices: thousands of them are megabytes, which most readers drop. No name is left for the
+            # whole status, which a slow reader would hold.
+            told = self._gateway.status("")
+            few = [replace(one, devices=tuple([it for it in one.devices if not it.healthy])) for one in told.resources]
+            told = replace(told, resources=tuple(few))
+            await self._send(writer, pieces(told))
         elif verb == "status" or (verb == "watch" and self._watchers >= MOST_WATCHERS):
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
