@@ -1,6 +1,8 @@
 """Drivers are loaded, and options checked, each on a thread of its own: what hangs holds up nothing else."""
 
+import logging
 import re
+import threading
 import time
 from collections.abc import Sequence
 
@@ -157,3 +159,51 @@ async def test_the_log_names_awaited_drivers_and_their_line(tmp_path, hanging, c
         ),
     ]
     assert all(map(re.fullmatch, [*waiting, *waiting], caplog.messages))
+
+
+CLOSES = """
+from tests.support.drivers import hold
+
+class Bus:
+    def __del__(self):
+        hold("closes")
+
+def look():
+    bus = Bus()
+    hold(__name__)
+
+look()
+"""
+
+
+class Opens(logging.Handler):
+    """Has the driver go on while a line is logged, and waits until its object was closed."""
+
+    def __init__(self, gate, closed):
+        super().__init__()
+        self.gate, self.closed = gate, closed
+
+    def emit(self, record):
+        self.gate.open()
+        self.closed.wait(5)
+
+
+def test_the_log_of_an_awaited_driver_keeps_none_of_its_objects(tmp_path, install, gate):
+    """Else the object would be closed on another thread than the driver's, which may hang."""
+    HOLDS["l10"] = held = gate()
+    closed, threads = threading.Event(), []
+
+    def closes():
+        threads.append(threading.current_thread().name)
+        closed.set()
+
+    HOLDS["closes"] = closes
+    install(f"WHERE = None\n{CLOSES}{SOURCE}", module="l10")
+    handler, log = Opens(held, closed), logging.getLogger("dpgateway.drivers.loading")
+    log.addHandler(handler)
+    try:
+        Loaded(tmp_path, [("a", "l10", "")], words=[0.2]).when_ready("a")
+        assert closed.wait(20)
+    finally:
+        log.removeHandler(handler)
+    assert threads == ["load l10"]

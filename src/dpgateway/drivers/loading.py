@@ -119,9 +119,9 @@ class Loading:
                 while frame and str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
                     frame = frame.f_back
                 where = f", at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+                del frame  # it has the driver's objects, whose finalizers mustn't run here
                 text = "waiting for the driver %s, which %s, for %.0f s now%s; %s"
                 _log.warning(text, piece.driver, piece.doing, age, where, piece.meanwhile)
-                del frame  # it has the driver's objects
 
     def found(self) -> dict[str, Found]:
         """All drivers; one that isn't loaded yet has a failure that says so."""
