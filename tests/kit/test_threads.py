@@ -373,6 +373,36 @@ async def test_a_call_that_waited_is_forgotten(gate):
     await until(lambda: not kept())
 
 
+class Shown:
+    """A driver's object, whose repr may hang."""
+
+    def __init__(self):
+        self.shown = 0
+
+    def __repr__(self):
+        self.shown += 1
+        return "it"
+
+    def method(self):
+        return 1
+
+
+async def test_a_loop_that_is_debugged_shows_no_object_of_a_job(out_of_threads, gate, caplog):
+    loop, threads, slow, driver = asyncio.get_running_loop(), Threads(usual=1, patience=0.05), gate(), Shown()
+    threads.call("slow", slow)
+    await slow.entered()
+    loop.set_debug(True)
+    loop.slow_callback_duration = 0
+    try:
+        with out_of_threads():
+            waits = threads.call("waits", driver.method)
+            await until(lambda: any("_start_later" in text for text in caplog.messages))
+    finally:
+        loop.set_debug(False)
+    slow.open()
+    assert (await soon(waits), driver.shown) == (1, 0)
+
+
 class ClosesBadly:
     def __init__(self, work, closing):
         self.work, self.closing = work, closing

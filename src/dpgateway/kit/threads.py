@@ -43,7 +43,7 @@ MOST_REFUSED = 20
 """Refusals of a thread by the system after which a job fails; until then it waits for an existing thread."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class _Job:
     """A function, and the future of its outcome, which an event loop awaits, or without one a thread.
 
