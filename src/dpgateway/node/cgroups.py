@@ -91,9 +91,9 @@ def _populated(cgroup: Path) -> bool:
     for folder in [Path(folder) for folder, _, _ in os.walk(cgroup)]:
         try:
             with (folder / "cgroup.procs").open("rb") as file:
-                if file.read(1):
-                    return True
+                populated = file.read(1) != b""
         except OSError as error:
-            if error.errno not in _GONE:  # else it was removed, because it had none
-                return True
+            populated = error.errno not in _GONE  # it was removed, because it had none
+        if populated:
+            return True
     return False
