@@ -116,8 +116,7 @@ class KubeletCalls:
 
                 # The start will ask for the pods that had the ids. A pod's containers may get one after the other.
                 if not (prepares := self._prepares(api)):
-                    for id_ in ids:
-                        self._before[id_] = self._before.get(id_, frozenset()) | had.earlier([id_])
+                    self._before |= {i: self._before.get(i, frozenset()) | had.earlier([i]) for i in ids}
                 deliver = partial(self._deliver, ids, api, tuple(grants))
                 terms = Terms(self.api.name, deliver, api.repeats, prepares)
                 grants.append(Grant(ids, await self.granting.grant(ids, terms)))
