@@ -109,9 +109,8 @@ class Orphans:
             lacking = set(undecided)
             for resource, usage in self.usages.items():
                 holdings = usage.value
-                for id_ in holdings.last_known:
-                    if (entry := holdings.unreleased.get(id_)) is None or not entry.hardware:
-                        lacking.add((resource, id_))
+                known = {id_ for id_, entry in holdings.unreleased.items() if entry.hardware}
+                lacking.update((resource, id_) for id_ in holdings.last_known if id_ not in known)
                 if resource in self._moved and not holdings.remembers:
                     lacking.add((resource, ""))
             if not lacking <= lacked:
