@@ -286,7 +286,7 @@ async def test_a_claim_that_was_being_prepared_when_its_gateway_was_killed(
 ) -> None:
     """It stays reserved until it is prepared again, or ends here."""
     record = claims.store.records[asked.uid]
-    node.files.write(record.at(type(record.phase).PREPARING, record.boot))
+    node.files.write(replace(record, phase=type(record.phase).PREPARING))
     resource = ClaimedResource(lanes("release"), Device("a"))
     successor = await node.gateway(resource, patience=IN_VAIN)
     assert "free" in await one(await successor.prepare([node.allocate("d", "a")]))

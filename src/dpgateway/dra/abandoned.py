@@ -81,8 +81,15 @@ class AbandonedClaims:
                 continue
             if over(record, found):
                 self._over[record.uid] = known.get(record.uid, now)
-            elif record.uid not in self._unused or not self._was_stale(record, before):
+            elif record.uid not in self._unused:
                 continue
+            else:
+                # It has to have been stale at an earlier look, too, long enough ago.
+                looked = asyncio.get_running_loop().time()
+                same, since = before.get(record.uid, (None, looked))
+                if same is not record or looked - since < self._doubtful:
+                    self.stale[record.uid] = record, since if same is record else looked
+                    continue
             certain[record.uid] = record, why
 
         try:
@@ -101,15 +108,6 @@ class AbandonedClaims:
         if calls:
             await asyncio.wait(calls.values(), timeout=END_WITHIN)
         return tuple([uid for uid, call in calls.items() if call.done() and call.result()])
-
-    def _was_stale(self, record: ClaimRecord, before: Mapping[str, tuple[ClaimRecord, float]]) -> bool:
-        """Whether the record was stale at an earlier look, long enough ago."""
-        now = asyncio.get_running_loop().time()
-        same, since = before.get(record.uid, (None, now))
-        if same is record and now - since >= self._doubtful:
-            return True
-        self.stale[record.uid] = record, since if same is record else now
-        return False
 
     async def _end_one(self, record: ClaimRecord, why: str) -> bool:
         """Unless something has happened to the claim since the look, or a container of its pods may run. Where nobody

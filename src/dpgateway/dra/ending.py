@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from dpgateway.cdi.own import OwnSpecs
@@ -50,7 +51,7 @@ class ClaimEnds:
         """
         # An end that goes on already may just remove the record, which mustn't be written again after that.
         if record.phase is not Phase.ENDING:
-            await self._store.write(record.at(Phase.ENDING, self._boot))
+            await self._store.write(replace(record, phase=Phase.ENDING, boot=self._boot))
         ending = self._goes_on(record)
         if not (await asyncio.wait({ending}, timeout=self._patience))[0]:
             text = "%s ends, but the driver hasn't released its devices for %.0f s: they stay withheld until it has"

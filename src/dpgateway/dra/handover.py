@@ -152,24 +152,21 @@ class DriverHandover:
         """Returns once the newer gateway has registered. ``serves`` is called with its socket, in ``folder``. Raises
         OSError if it has ended.
         """
+        if (newer := self._newer) is None:
+            raise Gone("no gateway has asked")
         # However long that takes: it has the lock, so nobody else can serve before it ends.
         text = "the gateway that takes the driver over hasn't served for %.0f s: the kubelet's calls wait"
         late = asyncio.get_running_loop().call_later(SERVING, self._log.warning, text, SERVING)
         try:
-            verb, _, name = (await self._hear()).partition(" ")
+            verb, _, name = (await newer.receive()).partition(" ")
         finally:
             late.cancel()
         if verb != SERVES or not name or Path(name).name != name:
             raise Gone(f"the other gateway: expected {SERVES!r} and a name, found {verb!r:.100}")
         serves(folder / name)
         # However long that takes: the kubelet may be away, and calls are answered meanwhile.
-        if (said := await self._hear()) != REGISTERED:
+        if (said := await newer.receive()) != REGISTERED:
             raise Gone(f"the other gateway: expected {REGISTERED!r}, found {said!r:.100}")
-
-    async def _hear(self) -> str:
-        if self._newer is None:
-            raise Gone("no gateway has asked")
-        return await self._newer.receive()
 
     def _let_go(self) -> None:
         if self._newer is not None:

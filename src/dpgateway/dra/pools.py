@@ -21,14 +21,14 @@ def pools(
     for name, some in offered:
         known = found.setdefault(name, [])
         found[name] = None if known is None or some is None else [*known, *some]
-    return {name: None if some is None else pool(some, driver, _roots(some)) for name, some in found.items()}
 
-
-def _roots(offered: Iterable[Offered]) -> dict[str, str]:
-    """The PCIe root complex of each PCI function that has one, ``pci<domain>:<bus>``, by its address."""
-    found = {}
-    for address in {pci_address(one.device) for one in offered} - {None}:
-        with contextlib.suppress(OSError, StopIteration):
-            parts = Path(f"/sys/bus/pci/devices/{address}").resolve(strict=True).parts
-            found[str(address)] = next(part for part in parts if part.startswith("pci"))
-    return found
+    made: dict[str, PoolContent | None] = {}
+    for name, some in found.items():
+        # The PCIe root complex of each PCI function that has one, pci<domain>:<bus>, by its address.
+        roots: dict[str, str] = {}
+        for address in {pci_address(one.device) for one in some or ()} - {None}:
+            with contextlib.suppress(OSError, StopIteration):
+                parts = Path(f"/sys/bus/pci/devices/{address}").resolve(strict=True).parts
+                roots[str(address)] = next(part for part in parts if part.startswith("pci"))
+        made[name] = None if some is None else pool(some, driver, roots)
+    return made

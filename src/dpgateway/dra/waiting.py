@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable
 
 from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
-from dpgateway.dra.claims.choosing import NotYet, all_known, chosen, same
+from dpgateway.dra.claims.choosing import NotYet, chosen, same
 from dpgateway.dra.claims.reading import Allocated, Asked
 from dpgateway.dra.claims.records import ClaimRecord, Given
 from dpgateway.dra.claims.store import ClaimStore
@@ -92,8 +92,10 @@ class ClaimWaits:
                 raise RequestError(f"{wanted}: {why}")
         while store.records.get(wanted.uid) is record:
             try:
-                missing = store.expected - store.offerings.keys()
-                if missing and not all_known(wanted, store.offerings):
+                # A device of no resource that is served may be one of a resource that is going to be.
+                missing, served = store.expected - store.offerings.keys(), store.offerings.values()
+                places = [(one.pool, one.device) for one in wanted.results] if missing else []
+                if any(all(it.id_of(*place) is None for it in served) for place in places):
                     raise NotYet(f"{wanted}: {', '.join(sorted(missing))} isn't served yet", store.served)
                 # Monitors get nothing that another claim may have.
                 if (doubt := store.doubts.why_not(wanted.uid)) and not all(one.admin for one in wanted.results):

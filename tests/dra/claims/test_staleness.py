@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_claim_is_unused_if_all_that_the_node_tells_agrees(
     listed: Any, pods: Any, phase: Phase, expected: bool
 ) -> None:
     evidence = NodeEvidence(listed, None if pods is None else frozenset(pods))
-    assert unused(RECORD.at(phase, "boot"), evidence) is expected
+    assert unused(replace(RECORD, phase=phase), evidence) is expected
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,6 @@ def chosen(
     return tuple(found)
 
 
-def all_known(wanted: Allocated, offerings: Offerings) -> bool:
-    """Whether each device of the claim is one of these resources'."""
-    return all(any(it.id_of(one.pool, one.device) is not None for it in offerings.values()) for one in wanted.results)
-
-
 def same(given: tuple[Given, ...], wanted: Allocated) -> bool:
     """Whether these are still the devices of the claim."""
     had = {(one.request, one.pool, device, share) for one in given for device, share in one.devices}

@@ -112,9 +112,6 @@ class ClaimRecord:
             "count": len(devices),
         }
 
-    def at(self, phase: Phase, boot: str) -> ClaimRecord:
-        return replace(self, phase=phase, boot=boot)
-
     def of(self, resource: str) -> tuple[str, ...]:
         """The ids that it has of a resource."""
         return tuple(id_ for given in self.given if given.resource == resource for id_ in given.ids)

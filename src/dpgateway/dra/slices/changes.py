@@ -50,11 +50,16 @@ def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identit
     """The changes that make the slices of a pool say ``wanted``. ``seen``: the pool's slices at the API server."""
     # Two publishers, or a creation whose answer was lost, leave two slices of one number: the older one stays.
     seen = sorted(seen, key=lambda one: (one["metadata"].get("creationTimestamp") or "", one["metadata"]["name"]))
+    ours = identity.driver, identity.node, [identity.node_uid], identity.pool
     numbered: dict[int, Object] = {}
     obsolete: list[Object] = []
     for one in seen:
-        number = number_of(one)
-        if number is None or number >= len(wanted) or number in numbered or _is_others(one, identity):
+        # A slice without a number isn't of this front. Driver, node and pool are immutable; a new Node has another uid.
+        match, spec = _NUMBER.match(one["metadata"]["name"]), one["spec"]
+        number = int(match[1]) if match else len(wanted)
+        owners = [owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()]
+        fixed = spec.get("driver"), spec.get("nodeName"), owners, spec["pool"]["name"]
+        if number >= len(wanted) or number in numbered or fixed != ours:
             obsolete.append(one)
         else:
             numbered[number] = one
@@ -75,12 +80,6 @@ def changes(wanted: Sequence[Content], seen: Iterable[Object], identity: Identit
 def is_as_written(kept: Object, sent: Object) -> bool:
     """Whether the server keeps a slice as it was sent: else it would be written again and again."""
     return _says(kept) == _says(sent)
-
-
-def number_of(seen: Object) -> int | None:
-    """The place of a slice in its pool; None for a slice that this front hasn't made."""
-    match = _NUMBER.match(seen["metadata"]["name"])
-    return int(match[1]) if match else None
 
 
 FEATURES = {"sharedCounters", "consumesCounters", "allowMultipleAllocations", "capacity", "taints"}
@@ -134,13 +133,6 @@ def _says(seen: Object) -> Mapping[str, Any]:
                 taints = [{name: it for name, it in taint.items() if name != "timeAdded"} for taint in device["taints"]]
                 devices[number] = {**device, "taints": taints}
     return spec
-
-
-def _is_others(seen: Object, identity: Identity) -> bool:
-    """Whether its immutable fields, or its owner, are other ones: a Node that was made anew has another uid."""
-    spec, owners = seen["spec"], seen["metadata"].get("ownerReferences") or ()
-    fixed = spec.get("driver"), spec.get("nodeName"), spec["pool"]["name"]
-    return fixed != (identity.driver, identity.node, identity.pool) or [o["uid"] for o in owners] != [identity.node_uid]
 
 
 def _updated(seen: Object, spec: Mapping[str, Any], identity: Identity) -> Object:
