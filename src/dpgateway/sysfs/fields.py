@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from dpgateway.sysfs.identity import pci_number, pci_slot, virtual_function
+from dpgateway.sysfs.identity import pci_number, virtual_function
 from dpgateway.sysfs.objects import Look, Object, wrong_path
 from dpgateway.sysfs.patterns import ExpressionError, expression, name_matches
 from dpgateway.sysfs.values import NoValue, Value
@@ -50,7 +50,10 @@ def _pci_number(_: Look, __: Object, address: str) -> Value:
 
 
 def _pci_slot(_: Look, __: Object, address: str) -> Value:
-    return pci_slot(address) or NoValue(f"isn't there: {address!r} is no PCI address")
+    number = pci_number(address)
+    if number is None:
+        return NoValue(f"isn't there: {address!r} is no PCI address")
+    return f"{number >> 16:04x}:{number >> 8 & 255:02x}:{number >> 3 & 31:02x}"
 
 
 def _regex(_: Look, __: Object, argument: str) -> Value:

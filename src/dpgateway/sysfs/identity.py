@@ -71,12 +71,6 @@ def pci_number(address: str) -> int | None:
     return None if above is None or below is None or above < 0 or below < 0 else (above << 16) + below
 
 
-def pci_slot(address: str) -> str | None:
-    """Domain, bus and device (0000:b3:00) of an address as ``pci_number`` takes it; None for anything else."""
-    number = pci_number(address)
-    return None if number is None else f"{number >> 16:04x}:{number >> 8 & 255:02x}:{number >> 3 & 31:02x}"
-
-
 def virtual_function(look: Look, thing: Object) -> Value:
     """The index of a PCI virtual function within its physical function: the number in the name of the link to it
     (Documentation/ABI/testing/sysfs-bus-pci, virtfnN).

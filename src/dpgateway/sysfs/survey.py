@@ -150,7 +150,14 @@ class _OneLook(Generic[D]):
         for thing, kinds in meant.values():
             seen = memory.seen.get(thing.path)
             if seen is None or seen.kinds != kinds:
-                seen = self._see(thing, kinds)
+                notes: set[Asked] = set()
+                with self.look.trace.into(notes):
+                    made = tuple(self._grouping.parts(thing, kinds))
+                self._asked[thing.path] = tuple(notes) if made else ()  # a tuple is a fifth of a set's size
+                trace = places(notes)
+                memory.care(thing.path, trace)
+                left = self._grouping.left.get(thing)
+                seen = memory.see(thing.path, Sighting(kinds, made, left, () if made else trace))
             if seen.left is not None:
                 self.left[thing] = seen.left
             parts += seen.parts
@@ -182,16 +189,6 @@ class _OneLook(Generic[D]):
                 more = (*kinds, kind)
                 meant[thing.path] = thing, same.setdefault(more, more)
         return meant
-
-    def _see(self, thing: Object, kinds: tuple[int, ...]) -> Sighting:
-        notes: set[Asked] = set()
-        with self.look.trace.into(notes):
-            parts = tuple(self._grouping.parts(thing, kinds))
-        self._asked[thing.path] = tuple(notes) if parts else ()  # a tuple is a fifth of a set's size
-        trace = places(notes)
-        self._memory.care(thing.path, trace)
-        left = self._grouping.left.get(thing)
-        return self._memory.see(thing.path, Sighting(kinds, parts, left, () if parts else trace))
 
     def _list(self) -> Set[str] | None:
         """Lists the devices, and returns the ids of those to keep; None if objects have to be read again."""
