@@ -105,28 +105,8 @@ class Giver:
         """The contributions of a device's objects, merged without duplicates. Raises NothingToGive, also if two things
         have one container path, because then no container could get the device.
         """
-        given = self._of_each(id_, parts)
-        whole = Contribution(
-            tuple(dict.fromkeys(node for one in given for node in one.nodes)),
-            tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
-            tuple(dict.fromkeys(pair for one in given for pair in one.env)),
-            tuple(dict.fromkeys(pair for one in given for pair in one.annotations)),
-            tuple(dict.fromkeys(access for one in given for access in one.access)),
-            merged([JsonText(one.info) for one in given], in_order=False) if self._options.device_info else "",
-        )
-        # no container could get two things at one path; together() has the words for that
-        paths = [*(node.container_path for node in whole.nodes), *(mount.container_path for mount in whole.mounts)]
-        if len(set(paths)) < len(paths):
-            try:
-                together([(id_, whole)], "")
-            except DriverError as error:
-                raise NothingToGive(f"it can't be given: {error}") from error
-        return whole
-
-    def _of_each(self, id_: str, parts: Sequence[Part]) -> Sequence[Contribution]:
-        """The contribution of each object. Of several objects those without a node give nothing, unless their
-        alternative of match has nodes of its own: there a node is wanted. Raises NothingToGive.
-        """
+        # of several objects those without a node give nothing, unless their alternative of match has nodes of its own:
+        # there a node is wanted
         given: list[Contribution] = []
         without: list[NoNodeOfItsOwn] = []
         for one in parts:
@@ -138,7 +118,23 @@ class Giver:
                 without.append(error)
         if without and not given:
             raise without[0]
-        return given
+
+        whole = Contribution(
+            tuple(dict.fromkeys(node for own in given for node in own.nodes)),
+            tuple(dict.fromkeys(mount for own in given for mount in own.mounts)),
+            tuple(dict.fromkeys(pair for own in given for pair in own.env)),
+            tuple(dict.fromkeys(pair for own in given for pair in own.annotations)),
+            tuple(dict.fromkeys(access for own in given for access in own.access)),
+            merged([JsonText(own.info) for own in given], in_order=False) if self._options.device_info else "",
+        )
+        # no container could get two things at one path; together() has the words for that
+        paths = [*(node.container_path for node in whole.nodes), *(mount.container_path for mount in whole.mounts)]
+        if len(set(paths)) < len(paths):
+            try:
+                together([(id_, whole)], "")
+            except DriverError as error:
+                raise NothingToGive(f"it can't be given: {error}") from error
+        return whole
 
     def _of_one(self, part: Part, others: Mapping[str, str]) -> Contribution:
         options, found = self._options, part.found

@@ -75,11 +75,19 @@ class Owners:
         return None if number == found else f"expected {path} to be {number}, as sysfs says, found {found}"
 
     def _belongs(self, path: str, node: DevNode, one: Matched, *, by_device: bool) -> bool:
-        other = self._of_number(path, node, one.thing)
+        # the object with the node's number: by /sys/dev, by the node's name in its class, or among the ancestors
+        number, subsystem = f"{node.major}:{node.minor}", self._look.subsystem(one.thing)
+        names = dict.fromkeys((path.rpartition("/")[2], node.real.rpartition("/")[2]))
+        places = [f"dev/{node.type}/{number}", *(f"class/{subsystem}/{name}" for name in names)]
+        things = itertools.chain(map(self._look.object, places), one.thing.line[1:])
+        numbered = (found for found in things if found and self._look.number(found) == number)
+        blocks = node.type == "block"  # character and block devices are numbered separately
+        other = next((found for found in numbered if (self._look.subsystem(found) == "block") == blocks), None)
         if other is None:
             return False
         if _is_in(other, one.thing):
             return True
+
         # the devices that the object may be a part of: the matched ancestor, the nearest ancestor with a subsystem, and
         # the one with a bus address
         if one.ancestor == one.thing or not _is_in(other, one.ancestor):
@@ -88,18 +96,6 @@ class Owners:
             if not any(_is_in(other, device) for device in devices if device is not None):
                 return False
         return by_device or self._name(other) == path
-
-    def _of_number(self, path: str, node: DevNode, thing: Object) -> Object | None:
-        """The object with the node's number: by /sys/dev, by the node's name in the thing's class, or among the thing's
-        ancestors; None if sysfs knows none.
-        """
-        number, subsystem = f"{node.major}:{node.minor}", self._look.subsystem(thing)
-        names = dict.fromkeys((path.rpartition("/")[2], node.real.rpartition("/")[2]))
-        places = [f"dev/{node.type}/{number}", *(f"class/{subsystem}/{name}" for name in names)]
-        things = itertools.chain(map(self._look.object, places), thing.line[1:])
-        numbered = (one for one in things if one and self._look.number(one) == number)
-        blocks = node.type == "block"  # character and block devices are numbered separately
-        return next((one for one in numbered if (self._look.subsystem(one) == "block") == blocks), None)
 
     def _name(self, thing: Object) -> str:
         """The kernel's name for an object's node, as a path."""
