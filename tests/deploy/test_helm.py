@@ -28,8 +28,10 @@ from dpgateway.config.values import (
     WebSettings,
 )
 from dpgateway.model import Mount
+from dpgateway.resource.ownership import FOLDER, LAST
 from dpgateway_simulator import Kubelet as Simulated
 from tests.support.gateway import Gateway
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/dpgateway"
@@ -89,9 +91,12 @@ async def test_the_clean_up_ends_a_gateway_that_lingers_and_removes_all_that_it_
         gateway.environment["DPGATEWAY_LINGER"] = "10m"
         await gateway.start({"name": "example.com/a", "driver": "simulated", "options": {"count": 1}})
         await kubelet.wait_for(lambda: kubelet.counts("example.com/a")[1] == 1)
+        cleaning = await asyncio.create_subprocess_exec(sys.executable, "-I", "-c", program)
+        last = directory / FOLDER / LAST
+        await until(last.exists)
+        last.unlink()  # as one does that has just begun
         gateway.process.send_signal(signal.SIGTERM)
         await gateway.said("told to end: serving on")
-        cleaning = await asyncio.create_subprocess_exec(sys.executable, "-I", "-c", program)
         async with asyncio.timeout(60):
             assert await gateway.process.wait() == 0
             assert await cleaning.wait() == 0

@@ -27,9 +27,11 @@ def lives(lock: Path) -> bool:
 
 
 plugins = [KUBELET / "plugins" / driver for driver in DRIVERS]
-if SOCKETS.is_dir():
-    (SOCKETS / LAST).touch()
-while any(lives(lock) for folder in (SOCKETS, *plugins) for lock in folder.rglob("*.lock")):
+while True:
+    if SOCKETS.is_dir():
+        (SOCKETS / LAST).touch()  # each time, because a gateway that has just begun removes it: that one did follow
+    if not any(lives(lock) for folder in (SOCKETS, *plugins) for lock in folder.rglob("*.lock")):
+        break
     print("waiting for the gateway of this node to end", flush=True)  # noqa: T201
     time.sleep(1)
 # A pod with a device by DRA ends only once a gateway, by this record, has ended its claim.
