@@ -31,14 +31,14 @@ demo: $(VENV)/.run  ## the main job, on an embedded simulated kubelet (about fiv
 
 .PHONY: test
 test: $(VENV)/.dev  ## the tests of the gateway, the simulator and the backends (needs root)
-	@$(BIN)/python -m pytest -q -n 6 --dist loadgroup
+	@$(BIN)/python -m pytest -q -n 8 --dist loadgroup
 
 # What a later Python may do differently: all that runs within one process, and of whole processes how they begin, log,
 # read files, hang and end. What lives of nodes prove, under whichever kubelets and fronts, no version of Python changes.
 LIVES := $(filter-out %/test_process.py %/test_ending.py %/test_callers.py %/test_last_good.py,$(wildcard tests/end_to_end/test_*.py))
 .PHONY: test-python
 test-python: $(VENV)/.dev  ## those tests that a version of Python may change: PYTHON=python3.13 VENV=.venv-3.13 (needs root)
-	@$(BIN)/python -m pytest -q -n 6 --dist loadgroup $(LIVES:%=--ignore=%) --ignore=tests/scenarios --ignore=tests/docs
+	@$(BIN)/python -m pytest -q -n 8 --dist loadgroup $(LIVES:%=--ignore=%) --ignore=tests/scenarios --ignore=tests/docs
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, generated code

@@ -8,6 +8,7 @@ release's on the same directory is an upgrade. What is not in it: containers, th
 import asyncio
 import json
 import signal
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
@@ -93,14 +94,15 @@ class DeviceManager:
     async def wait_for(self, predicate: Callable[[Capacity], bool], timeout: float = 30) -> Capacity:  # noqa: ASYNC109
         """The first capacity for which `predicate` holds; raises TimeoutError with the last one.
 
-        It asks every 5 ms: a device manager tells nobody when its capacity changes, the kubelet itself asks it before
-        each node status.
+        It asks every 5 ms, and less often the longer it takes: a device manager tells nobody when its capacity changes,
+        the kubelet itself asks it before each node status.
         """
+        began = time.monotonic()
         seen = await self.capacity()
         try:
             async with asyncio.timeout(timeout):
                 while not predicate(seen):
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(max(0.005, min(0.05 * (time.monotonic() - began), 0.1)))
                     seen = await self.capacity()
         except TimeoutError:
             raise TimeoutError(f"kubelet {self.release}: not what was waited for within {timeout} s: {seen}") from None

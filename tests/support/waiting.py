@@ -16,12 +16,15 @@ async def until(
 ) -> Any:
     """The first true value of ``condition``, which may be a coroutine function, and is asked again after each pause.
 
+    The longer it takes, the less often it is asked, because many tests share the processors.
+
     For what nobody tells: prefer an event. ``found`` says what there was instead.
     """
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     while not (value := await _value(condition)):
-        assert time.monotonic() < end, f"it didn't come true within {seconds:g} s; {found()}"
-        await asyncio.sleep(pause)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"it didn't come true within {seconds:g} s; {found()}"
+        await asyncio.sleep(max(pause, min(0.05 * waited, 0.1)))
     return value
 
 

@@ -25,12 +25,15 @@ class ClusterError(RuntimeError):
 
 
 def until(what: str, check: Callable[[], T | None], timeout: float = 60) -> T:
-    """What `check` returns once that is true. It is polled, because each caller looks at something else."""
-    end = time.monotonic() + timeout
+    """What `check` returns once that is true. It is polled, because each caller looks at something else; the longer it
+    takes, the less often, because most ask the API server.
+    """
+    began = time.monotonic()
     while not (found := check()):
-        if time.monotonic() > end:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise ClusterError(f"no {what} within {timeout:g} s")
-        time.sleep(0.05)
+        time.sleep(min(0.05 + 0.05 * waited, 0.5))
     return found
 
 
