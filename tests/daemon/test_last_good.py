@@ -1,14 +1,18 @@
 """The file of the last good configuration."""
 
+import asyncio
 import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dpgateway.config import InvalidConfiguration
-from dpgateway.daemon.last_good import VERSION, LastGoodFile
+from dpgateway.daemon.last_good import VERSION, Keeping, LastGoodFile
+from dpgateway.kit.observable import Signal
+from tests.support.waiting import until
 
 CONFIG = Path("/etc/dpgateway/config.yaml")
 RESOURCE = {"name": "example.com/a", "driver": "fake", "options": {"paths": ["/dev/a"]}, "shares": 2}
@@ -84,3 +88,42 @@ def test_unsafe_directory_keeps_nothing(file):
     with pytest.raises(PermissionError):
         file.save(SERVED)
     assert list(file.path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("unsafe", ["directory", "file", "owner"])
+def test_what_another_user_may_have_written_is_not_served(file, unsafe):
+    file.save(SERVED)
+    if unsafe == "owner":
+        os.chown(file.path, 1000, -1)
+    else:
+        (file.path if unsafe == "file" else file.path.parent).chmod(0o777)
+    with pytest.raises(PermissionError, match="must belong to uid 0, and nobody else may write there"):
+        file.load()
+
+
+async def test_a_write_that_hung_is_not_the_last_one(file, gate):
+    """A disk that stalls, for longer than the patience, while a reload changes the configuration."""
+    disk, attempts, saved = gate(), [], []
+
+    def configuration(_):
+        attempts.append(reloading.applied.version)
+        return {"reload": reloading.applied.version}
+
+    def save(served):
+        disk()
+        saved.append(served["reload"])
+
+    reloading = SimpleNamespace(applied=Signal(), fallback=None, wanted=None)
+    overview = SimpleNamespace(report=lambda: SimpleNamespace(ready=True))
+    keeping = Keeping(SimpleNamespace(path=file.path, save=save), patience=0.02, again=0.02)
+    gateway = SimpleNamespace(overview=overview, configuration=configuration)
+    running = asyncio.create_task(keeping.run(gateway, reloading))
+    await disk.entered()
+    reloading.applied.notify()
+    await until(lambda: attempts.count(1) >= 3)
+    assert disk.most_running == 1
+    disk.open()
+    await until(lambda: saved[-1:] == [1])
+    assert saved[0] == 0
+    running.cancel()
+    await asyncio.wait([running])

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +25,9 @@ from dpgateway.daemon.reloading import Reloading
 from dpgateway.errors import GatewayError, describe
 from dpgateway.gateway import Gateway
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.files import make_private, read, sweep, write
+from dpgateway.kit.files import expect_private, make_private, read, sweep, write
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import wait_for
+from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.kit.timestamp import timestamp
 
@@ -63,10 +64,15 @@ class LastGoodFile:
 
     def load(self) -> LastGood | None:
         """Reads the file; None without one. Raises InvalidConfiguration for a content that this release can't use,
-        OSError for a failed read.
+        OSError for a failed read, and for a file that another user may have written.
         """
+
+        def written_by_us(found: os.stat_result) -> None:
+            for path, status in ((self.path.parent, self.path.parent.stat()), (self.path, found)):
+                expect_private(path, status)
+
         try:
-            raw = read(self.path, LARGEST).content
+            raw = read(self.path, LARGEST, written_by_us).content
         except FileNotFoundError:
             return None
         try:
@@ -92,8 +98,11 @@ class LastGoodFile:
 class Keeping:
     """Keeps what the gateway serves. Used from the event loop. Errors of the disk are logged, and stop nothing."""
 
-    def __init__(self, file: LastGoodFile) -> None:
+    def __init__(self, file: LastGoodFile, patience: float = PATIENCE, again: float = AGAIN) -> None:
         self._file, self._threads = file, Threads(idle=0)  # it changes rarely
+        self._patience, self._again = patience, again
+        self._lanes = KeyedLanes("the last good configuration")
+        """One write at a time: one that timed out may still come to its end, and never after a later one's."""
         self._complaint = Complaint(_log, f"{file.path}: the last good configuration can't be written: %s")
 
     async def run(self, gateway: Gateway, reloading: Reloading) -> None:
@@ -102,15 +111,16 @@ class Keeping:
         seen = 0 if reloading.fallback is not None and reloading.fallback.whole else -1
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN if self._complaint.text else None):
+                async with asyncio.timeout(self._again if self._complaint.text else None):
                     seen = await reloading.applied.wait(seen)
             while not gateway.overview.report().ready:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK):
                         await gateway.changed.wait(gateway.changed.version)
             save = partial(self._file.save, gateway.configuration(reloading.wanted))
+            written = partial(self._threads.call, "keep the configuration", save)
             try:
-                await wait_for(self._threads.call("keep the configuration", save), PATIENCE, "the disk")
+                await self._lanes.in_turn("", written, self._patience, "the disk")
             except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
                 self._complaint.say(describe(error))
             else:

@@ -115,6 +115,10 @@ def sweep(directory: Path) -> None:
 def make_private(directory: Path) -> None:
     """Creates the directory, with its parents. Raises OSError, also if another user may write into it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = directory.stat()
+    expect_private(directory, directory.stat())
+
+
+def expect_private(path: Path, found: os.stat_result) -> None:
+    """Raises PermissionError if another user may write into this directory, or to this file."""
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise PermissionError(f"{directory} must belong to uid {os.geteuid()}, and nobody else may write there")
+        raise PermissionError(f"{path} must belong to uid {os.geteuid()}, and nobody else may write there")
