@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import pytest
 
@@ -19,7 +20,9 @@ from dpgateway.events.writing import FILE, EventParts, EventWriter, NodeEvents
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.threads import Threads
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.support.waiting import until
+from tests.support.waiting import Gate, until
+
+T = TypeVar("T")
 
 POD = Subject("default", "p", "uid-p", "example.com/thing", "a")
 NODE = Subject("", "n1", "n1", "example.com/thing", "")
@@ -37,13 +40,13 @@ class Rig:
         self.changed = Signal()
         self.server, self._running = server, list[asyncio.Task[None]]()
 
-    def start(self, pace: Pace = PACE) -> EventWriter:
+    def start(self, pace: Pace = PACE, threads: Threads | None = None, disk: float = 5.0) -> EventWriter:
         """Another gateway, with what its predecessors left."""
         parts, about = (
-            EventParts(self.server, self.folder, Threads()),
+            EventParts(self.server, self.folder, threads or Threads()),
             NodeEvents("n1", lambda: self.now, self.changed),
         )
-        writer = EventWriter(parts, about, pace, look=0.005)
+        writer = EventWriter(parts, about, pace, look=0.005, disk=disk)
         self._running.append(asyncio.create_task(writer.run()))
         return writer
 
@@ -78,6 +81,24 @@ class Rig:
 
     async def has(self, *reasons: str) -> None:
         await until(lambda: self.reasons == list(reasons), found=lambda: str(self.reasons))
+
+
+class HangingWrites(Threads):
+    """Its first call, which reads, is as usual."""
+
+    def __init__(self, disk: Gate) -> None:
+        super().__init__()
+        self._disk, self._read = disk, False
+
+    def call(self, name: str, function: Callable[[], T], seconds: float = math.inf) -> asyncio.Future[T]:
+        waits, self._read = self._read, True
+
+        def later() -> T:
+            if waits:
+                self._disk()
+            return function()
+
+        return super().call(name, later, seconds)
 
 
 def last_seen(one: dict[str, Any]) -> str:
@@ -172,6 +193,21 @@ async def test_a_successor_repeats_nothing(said: Rig) -> None:
     said.see({POD: BAD, other: GONE})
     await said.has("DeviceUnhealthy", "DeviceGone")
     assert "series" not in said.events[0]
+
+
+async def test_one_write_at_a_time(rig: Rig, gate: Callable[[], Gate]) -> None:
+    """One that hung may end late, and says less than a later one."""
+    disk = gate()
+    rig.start(threads=HangingWrites(disk), disk=0.02)
+    bad, good = BAD.reason, GOOD.reason
+    for condition, reasons in ((BAD, [bad]), (GOOD, [bad, good]), (BAD, [good, bad])):
+        rig.see({POD: condition})
+        await rig.has(*reasons)
+    assert disk.most_running == 1
+    disk.open()
+    rig.see({POD: GOOD})
+    await until((rig.folder / FILE).exists)
+    await rig.saved()
 
 
 async def test_a_successor_takes_back_what_is_over(said: Rig) -> None:

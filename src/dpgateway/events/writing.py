@@ -27,7 +27,7 @@ from dpgateway.kit import files
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import backoff
+from dpgateway.kit.tasks import KeyedLanes, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.status.overview import Overview
 
@@ -91,11 +91,15 @@ def event_writer(
 class EventWriter:
     """Used from the event loop."""
 
-    def __init__(self, parts: EventParts, about: NodeEvents, pace: Pace | None = None, look: float = LOOK) -> None:
-        """``look``: seconds between two looks."""
+    def __init__(
+        self, parts: EventParts, about: NodeEvents, pace: Pace | None = None, look: float = LOOK, disk: float = DISK
+    ) -> None:
+        """``look``: seconds between two looks. ``disk``: seconds that it has to answer."""
         self.server, self._threads, self._about = parts.server, parts.threads, about
         self._file, self._owned = parts.state_dir / FILE, parts.owned
-        self._book, self._every = EventBook(pace), look
+        self._lanes = KeyedLanes("events")
+        """One write at a time: one that timed out may still come to its end, and never after a later one's."""
+        self._book, self._every, self._disk = EventBook(pace), look, disk
         self._complaint = Complaint(_log, "events can't be written: %s", "events are written again")
         self._unsaved = Complaint(_log, "another gateway won't know which events were written: %s")
         self.outcomes: Counter[str] = Counter(written=0, failed=0)
@@ -109,7 +113,7 @@ class EventWriter:
             while not self._about.look():
                 version = await self._about.changed.wait(version)
             try:
-                text = await self._threads.call_within("events", partial(files.read, self._file, LARGEST), DISK)
+                text = await self._threads.call_within("events", partial(files.read, self._file, LARGEST), self._disk)
                 self._book.recall(text.content, time.monotonic())
             except FileNotFoundError:
                 pass
@@ -187,7 +191,7 @@ class EventWriter:
             files.write(self._file, text, sync=False)
 
         try:
-            await self._threads.call_within("events", write, DISK)
+            await self._lanes.in_turn("said", lambda: self._threads.call("events", write), self._disk, "the disk")
             self._unsaved.over()
         except (GatewayError, OSError) as error:
             self._unsaved.say(str(error))
