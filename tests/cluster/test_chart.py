@@ -1,6 +1,7 @@
 """What the chart makes of its values, without a cluster: helm alone renders it."""
 
 import json
+import re
 
 import pytest
 from ruamel.yaml import YAML
@@ -142,6 +143,104 @@ def test_prometheus_may_drop_series(render):
     objects = render(podMonitor={"enabled": True, "metricRelabelings": [rule]})
     (endpoint,) = objects["PodMonitor", "dpgateway"]["spec"]["podMetricsEndpoints"]
     assert endpoint["metricRelabelings"] == [rule]
+
+
+class TestPrometheus:
+    def test_it_finds_the_pages_also_in_the_hosts_network_where_the_pod_has_no_port(self, render):
+        objects = render(podMonitor={"enabled": True})
+        (endpoint,) = objects["PodMonitor", "dpgateway"]["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] == "http"
+        host = {"hostNetwork": True, "config": {"web": {"listen": "0.0.0.0:9481"}}}
+        objects = render(podMonitor={"enabled": True}, **host)
+        (endpoint,) = objects["PodMonitor", "dpgateway"]["spec"]["podMetricsEndpoints"]
+        assert "port" not in endpoint
+        found = [one["__address__"] for ip in ("10.0.0.7", "fd00::7") for one in scraped(objects, ip)]
+        assert found == ["10.0.0.7:9481", "[fd00::7]:9481"]
+
+    @pytest.mark.parametrize("host", [False, True])
+    def test_each_gateway_is_one_target_in_whatever_network(self, render, host):
+        boards = BOARDS | {"hostNetwork": not host, "config": {"web": {"listen": "0.0.0.0:9481"}}}
+        before = [{"name": "load-module", "image": "module"}]
+        objects = render(
+            podMonitor={"enabled": True}, hostNetwork=host, initContainers=before, profiles={"boards": boards}
+        )
+        found = {(one["daemonset"], one["__address__"], one["job"], one["instance"]) for one in scraped(objects)}
+        common = ("dpgateway", "node")
+        assert found == {
+            ("dpgateway", "10.0.0.7:9480", *common),
+            ("dpgateway-boards", "10.0.0.7:9481", *common),
+        }
+        assert len(scraped(objects)) == 2
+
+    @pytest.mark.parametrize("host", [False, True])
+    def test_the_clean_up_is_no_target(self, render, host):
+        objects = render(
+            podMonitor={"enabled": True},
+            service={"enabled": True},
+            hostNetwork=host,
+            profiles={"boards": BOARDS},
+            cleanUp=True,
+        )
+        assert ("DaemonSet", "dpgateway-boards-clean-up") in objects
+        assert scraped(objects) == []
+        assert ("Service", "dpgateway") not in objects
+
+
+def scraped(objects, ip="10.0.0.7"):
+    """The targets that the Prometheus operator's PodMonitors make of one pod of each DaemonSet."""
+    found = []
+    monitors = [one["spec"] for (kind, _), one in objects.items() if kind == "PodMonitor"]
+    daemonsets = [(name, one["spec"]["template"]) for (kind, name), one in objects.items() if kind == "DaemonSet"]
+    for monitor in monitors:
+        (endpoint,) = monitor["podMetricsEndpoints"]
+        wanted = monitor["selector"]["matchLabels"].items()
+        for name, pod in daemonsets:
+            if not wanted <= pod["metadata"]["labels"].items():
+                continue
+            for container in pod["spec"]["containers"] + pod["spec"].get("initContainers", []):
+                for port in container.get("ports", [{}]):  # one that declares none is a target, too
+                    if "port" in endpoint and endpoint["port"] != port.get("name"):
+                        continue
+                    labels = {
+                        "daemonset": name,
+                        "__address__": f"{ip}:{port['containerPort']}" if port else ip,
+                        "__meta_kubernetes_pod_ip": ip,
+                        "__meta_kubernetes_pod_node_name": "node",
+                        "__meta_kubernetes_pod_container_name": container["name"],
+                    }
+                    if relabeled(labels, endpoint["relabelings"]):
+                        found.append(labels)
+    return found
+
+
+def relabeled(labels, rules):
+    """Whether Prometheus keeps this target. Its labels are then as the rules want them."""
+    for rule in rules:
+        value = ";".join(labels[one] for one in rule.get("sourceLabels", ()))
+        match = re.fullmatch(rule.get("regex", "(.*)"), value)
+        action = rule.get("action", "replace")
+        if action == "replace" and match:
+            labels[rule["targetLabel"]] = match.expand(rule.get("replacement", "$1").replace("$1", r"\1"))
+        elif action == "keep" and not match:
+            return False
+    return True
+
+
+class TestService:
+    def test_it_has_all_gateways_in_whatever_network(self, render):
+        def target(**values):
+            (port,) = render(service={"enabled": True}, **values)["Service", "dpgateway"]["spec"]["ports"]
+            return port["targetPort"]
+
+        other = {"config": {"web": {"listen": "0.0.0.0:9481"}}}
+        assert target(profiles={"boards": BOARDS | other}) == "http"
+        assert target(profiles={"boards": BOARDS | {"hostNetwork": True}}) == 9480
+        assert target(profiles={"boards": BOARDS | {"hostNetwork": False}}, hostNetwork=True, **other) == 9481
+
+    def test_or_helm_refuses_it(self, render):
+        boards = BOARDS | {"hostNetwork": True, "config": {"web": {"listen": "0.0.0.0:9481"}}}
+        with pytest.raises(ClusterError, match=r"found ports 9481, 9480 .*expected the same port in all profiles"):
+            render(service={"enabled": True}, profiles={"boards": boards})
 
 
 def test_only_some_reach_the_pages(render):

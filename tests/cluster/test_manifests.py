@@ -1,10 +1,8 @@
 """deploy/kubernetes is what the chart says, and is installed without helm."""
 
 import json
-import re
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.cluster.installed import FOLDER, simulated
 from tests.cluster.machine.box import ClusterError, until
@@ -60,32 +58,6 @@ def test_helm_itself_refuses_what_the_gateway_would_refuse(cluster, changes, nam
     values = json.dumps([RIGHT | changes])
     with pytest.raises(ClusterError, match=f"/config/resources/0.*{named}"):
         cluster.helm("template", "one", FOLDER, f"--set-json=config.resources={values}")
-
-
-def test_prometheus_finds_the_pages_also_in_the_hosts_network_where_the_pod_has_no_port(cluster):
-    words = ("template", "one", FOLDER, "--set=podMonitor.enabled=true", "--show-only=templates/monitoring.yaml")
-    (endpoint,) = monitor(cluster.helm(*words))["podMetricsEndpoints"]
-    assert endpoint["port"] == "http"
-    host = ("--set=hostNetwork=true", "--set-string=config.web.listen=0.0.0.0:9481")
-    (endpoint,) = monitor(cluster.helm(*words, *host))["podMetricsEndpoints"]
-    assert "port" not in endpoint
-    assert [scraped(endpoint, ip) for ip in ("10.0.0.7", "fd00::7")] == ["10.0.0.7:9481", "[fd00::7]:9481"]
-
-
-def monitor(text):
-    found = YAML(typ="safe", pure=True).load(text)
-    assert found["kind"] == "PodMonitor"
-    return found["spec"]
-
-
-def scraped(endpoint, ip):
-    """The address that Prometheus makes of a pod's."""
-    address = ip
-    for rule in endpoint["relabelings"]:
-        if rule["targetLabel"] == "__address__" and (found := re.fullmatch(rule.get("regex", "(.*)"), ip)):
-            assert rule["sourceLabels"] == ["__meta_kubernetes_pod_ip"]
-            address = rule["replacement"].replace("$1", found[1])
-    return address
 
 
 @pytest.mark.parametrize(("listen", "host"), [("127.0.0.1:9481", "127.0.0.1"), ("[::1]:9481", "::1")])
