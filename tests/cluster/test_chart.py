@@ -254,8 +254,7 @@ def test_only_some_reach_the_pages(render):
 
 def test_openshift_allows_what_the_values_give(render):
     def allowed(**values):
-        objects = render(securityContextConstraints={"enabled": True}, **values)
-        return objects["SecurityContextConstraints", "dpgateway-dpgateway"]
+        return constraints(render, **values)
 
     assert allowed()["users"] == ["system:serviceaccount:dpgateway:dpgateway"]
     assert [allowed()[key] for key in ("allowPrivilegedContainer", "allowedCapabilities", "allowHostPorts")] == [
@@ -270,6 +269,37 @@ def test_openshift_allows_what_the_values_give(render):
         ["DAC_READ_SEARCH"],
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("context", "allowed"),
+    [
+        (None, (False, False, [])),
+        ({"privileged": True}, (True, True, [])),
+        ({"allowPrivilegeEscalation": True}, (False, True, [])),
+        ({"capabilities": {"add": ["SYS_MODULE"]}}, (False, False, ["SYS_MODULE"])),
+    ],
+    ids=["nothing", "privileged", "escalation", "capability"],
+)
+def test_openshift_allows_what_init_containers_need(render, context, allowed):
+    before = {"name": "load-module", "image": "module", "securityContext": context}
+    for values in ({"initContainers": [before]}, {"profiles": {"boards": BOARDS | {"initContainers": [before]}}}):
+        found = constraints(render, **values)
+        keys = ("allowPrivilegedContainer", "allowPrivilegeEscalation", "allowedCapabilities")
+        assert tuple(found[key] for key in keys) == allowed
+
+
+def test_openshift_allows_the_types_of_volumes_that_a_profile_has(render):
+    common = {"configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"}
+    assert set(constraints(render)["volumes"]) == common
+    more = [{"name": "firmware", "image": {"reference": "firmware"}}, {"name": "state", "csi": {"driver": "disk"}}]
+    found = constraints(render, volumes=more[:1], profiles={"boards": BOARDS | {"volumes": more}})
+    assert sorted(found["volumes"]) == sorted(common | {"image", "csi"})
+
+
+def constraints(render, **values):
+    objects = render(securityContextConstraints={"enabled": True}, **values)
+    return objects["SecurityContextConstraints", "dpgateway-dpgateway"]
 
 
 @pytest.mark.parametrize(
