@@ -340,6 +340,19 @@ def test_a_refused_file_of_a_claims_function_says_nothing_of_the_board(functions
     assert driver.devices()[0].health.ok
 
 
+def test_refusal_outlasts_a_claims_function(functions, start_with):
+    functions.bitstream.path.chmod(0o666)
+    programmer = Programmer()
+    programmer.act = lambda board: {}[board.id] if len(programmer.programmed) == 1 else None
+    driver = start_with(functions, programmer)
+    chosen = driver.with_options(replace(functions, function="net-v1"))
+    for one, expected in ((driver, "is refused"), (chosen, "'fpga-a'")):
+        with pytest.raises(DriverError, match=expected):
+            one.prepare(driver.devices()[:1])
+    chosen.prepare(driver.devices()[:1])
+    assert "is refused" in driver.devices()[0].health.reason
+
+
 def _until_healthy(driver):
     deadline = time.monotonic() + 60
     while not driver.devices()[0].health.ok:

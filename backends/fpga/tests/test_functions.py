@@ -276,6 +276,43 @@ def test_refused_file_is_one_resources_fault(function, hardware, tmp_path):
     assert hardware.programmed == []
 
 
+def refuse(driver, file):
+    file.chmod(0o666)
+    with pytest.raises(DriverError, match="chmod go-w"):
+        driver.prepare(driver.devices()[:1])
+
+
+def test_refused_file_is_checked_after_a_release(function, hardware, bitstream, tmp_path):
+    aes, fft = function("aes", blank=bitstream("blank"), retry_first=timedelta(milliseconds=100)), function("fft")
+    fft.prepare(fft.devices()[:1])
+    refuse(aes, tmp_path / "aes.bin")
+    aes.release(aes.devices()[:1])  # which doesn't blank it, because fft has programmed it
+    (tmp_path / "aes.bin").chmod(0o644)
+    aes.recorder.until(lambda: not reasons(aes))
+    assert hardware.runs == {"fpga-a": "fft"}
+
+
+def test_refused_file_is_checked_beside_another_process(function, options, tmp_path):
+    aes = function("aes", retry_first=timedelta(milliseconds=100))
+    refuse(aes, tmp_path / "aes.bin")
+    with (options.state_dir / "fpga-a.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Busy):
+            aes.prepare(aes.devices()[:1])
+        (tmp_path / "aes.bin").chmod(0o644)
+        aes.recorder.until(lambda: not reasons(aes))
+
+
+def test_blank_board_keeps_the_refusal(function, hardware, bitstream, tmp_path):
+    aes = function("aes", blank=bitstream("blank"), retry_first=timedelta(milliseconds=1))
+    refuse(aes, tmp_path / "aes.bin")
+    aes.release(aes.devices()[:1])
+    assert hardware.runs == {"fpga-a": "blank"}
+    assert "is refused" in reasons(aes)["fpga-a"]
+    (tmp_path / "aes.bin").chmod(0o644)
+    aes.recorder.until(lambda: not reasons(aes))
+
+
 def test_fallback_is_programmed_once(function, hardware, bitstream):
     aes, fft = function("aes", fallback=bitstream("safe")), function("fft")
     hardware.act = lambda board, progress: broken(board, progress) if hardware.programmed[-1][1] == "aes" else None

@@ -6,7 +6,8 @@ recorded in the journal, not here. A slot keeps three things:
 
 - the health as listed, which stays during a job of this resource: a fault lasts until programming ends;
 - why the bitstream is *refused*: its file can't be used, whatever the board's state. That is this resource's fault
-  alone, and ends when the file is good again;
+  alone, and ends when the file is good again. Until then a check of the file is always planned or under way, whatever
+  else happens to the board;
 - the *retries* of failures that may pass. A container's start makes an attempt at once in any case.
 """
 
@@ -173,25 +174,34 @@ class Slot:
         try:
             work(tell)
         except (Busy, Meanwhile):  # the board is in other hands, which isn't a failure of this resource
-            self._retries.settle(0)
+            self._passed()
             raise
         except BaseException as error:
             # A refused file of a function that a claim has chosen says nothing of the board.
             if not isinstance(error, Refused) or bitstream in (self._options.chosen, self._options.blank):
-                self._failed(error)
+                self._failed(bitstream, error)
             raise
-        self._refused = ""
-        self._retries.settle(0)
+        if bitstream == self._options.chosen:
+            self._refused = ""
+        self._passed()
 
-    def _failed(self, error: BaseException) -> None:
+    def _passed(self) -> None:
+        """Ends the retries, except the checks of a refused file, of which another image on the board says nothing."""
+        if not self._refused:
+            self._retries.settle(0)
+
+    def _failed(self, bitstream: Bitstream, error: BaseException) -> None:
         """Records a failure, and schedules a retry if it may pass."""
         failures, why = self._retries.failures + 1, _text(error)
-        self._refused = why if isinstance(error, Refused) else ""
+        if isinstance(error, Refused):
+            self._refused = why
+        elif bitstream == self._options.chosen:
+            self._refused = ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
         # the fault is listed before a retry is planned, whose job may begin as soon as this one has ended
         self._note(partial(self._health_during, None))
         # a refused file may be repaired at any time, so it is always checked again
-        self._retries.settle(failures, again=isinstance(error, Refused) or may_pass(error))
+        self._retries.settle(failures, again=bool(self._refused) or may_pass(error))
 
     # trying again
 
@@ -204,10 +214,10 @@ class Slot:
         try:
             self._work.check(self._options.chosen)
         except Refused as error:
-            self._failed(error)
+            self._failed(self._options.chosen, error)
         else:
             self._refused = ""
-            self._retries.settle(0)
+            self._passed()
         self.station_changed()
 
 
