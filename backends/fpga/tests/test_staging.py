@@ -1,6 +1,8 @@
 """Files for the kernel have the very bytes of an image, or it is told that nobody knows what was read."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from dpgateway_fpga.staging import staged
@@ -34,4 +36,26 @@ def test_replaced_file_is_not_read(tmp_path, instead):
 
     with pytest.raises(DriverError, match=r"/files/a\.bin was changed while it was loaded"):
         load()
+    assert os.listdir(tmp_path / "files") == []  # noqa: PTH208
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from dpgateway_fpga.staging import Unwritten, staged
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    with staged(Path(sys.argv[1]), "a.bin", bytes(5000)):
+        pass
+except Unwritten as error:
+    print(error)
+"""
+
+
+def test_half_a_file_is_removed(tmp_path):
+    """A file that may not grow fails as on a full disk."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path / "files"], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith(f"the image can't be put at {tmp_path}/files/a.bin: ")
     assert os.listdir(tmp_path / "files") == []  # noqa: PTH208

@@ -56,7 +56,7 @@ def read_file(name: str | Path, longest: int, directory: int | None = None) -> b
 
 
 def write_file(name: str, content: bytes, mode: int, directory: int) -> None:
-    """Writes a file atomically and durably. Raises OSError.
+    """Writes a file atomically and durably. Raises OSError; then nothing of the new file is left.
 
     For one writer at a time of this name: the temporary file of one that died is replaced.
     """
@@ -65,11 +65,16 @@ def write_file(name: str, content: bytes, mode: int, directory: int) -> None:
         os.unlink(new, dir_fd=directory)
     # EXCL: the name can't be a link to another file
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:  # half a file would keep a full disk full
+        with suppress(OSError):
+            os.unlink(new, dir_fd=directory)
+        raise
     opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
         os.fsync(opened)  # without it a power cut may undo the rename (fsync(2))
