@@ -1,11 +1,13 @@
 """Several resources offer the same boards, each with its own bitstream."""
 
 import fcntl
+import hashlib
 import json
 import os
 import re
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -93,8 +95,9 @@ def bitstream(tmp_path):
 def function(options, hardware, bitstream):
     drivers = []
 
-    def make(name, hardware=hardware, **changes):
-        drivers.append(Function(replace(options, bitstream=bitstream(name), **changes), hardware))
+    def make(name, hardware=hardware, sha256=None, **changes):
+        one = replace(bitstream(name), sha256=sha256)
+        drivers.append(Function(replace(options, bitstream=one, **changes), hardware))
         return drivers[-1]
 
     yield make
@@ -345,6 +348,50 @@ def test_free_board_gets_blank(function, hardware, bitstream):
     assert hardware.runs == {"fpga-a": "blank", "fpga-b": "fft"}
     aes.prepare(aes.devices()[2:])
     assert [device.id for device in aes.prefer(aes.devices(), [], 3)] == ["fpga-c", "fpga-a", "fpga-b"]
+
+
+@pytest.mark.parametrize("sha256", [None, hashlib.sha256(b"aes").hexdigest()], ids=["unpinned", "pinned"])
+def test_last_holder_blanks_the_board(function, hardware, bitstream, tmp_path, sha256):
+    """Also if its image was there already, as another resource's."""
+    aes, twin = (function(name, sha256=sha256, blank=bitstream("blank")) for name in ("aes", "twin"))
+    (tmp_path / "twin.bin").write_text("aes")
+    aes.prepare(aes.devices()[:1])
+    twin.prepare(twin.devices()[:1])
+    aes.release(aes.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes")]
+    assert twin.prefer(twin.devices(), [], 1) == twin.devices()[:1]
+    twin.release(twin.devices()[:1])
+    assert hardware.runs == {"fpga-a": "blank"}
+
+
+def test_fallback_becomes_anothers_function(function, hardware, bitstream):
+    aes, safe = function("aes", fallback=bitstream("safe")), function("safe", blank=bitstream("blank"))
+    hardware.act = lambda board, progress: broken(board, progress) if hardware.programmed[-1][1] == "aes" else None
+    with pytest.raises(DriverError):
+        aes.prepare(aes.devices()[:1])
+    safe.prepare(safe.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes"), ("fpga-a", "safe")]
+    assert (reasons(aes), reasons(safe)) == ({}, {})
+    safe.release(safe.devices()[:1])
+    assert hardware.runs == {"fpga-a": "blank"}
+
+
+def test_joins_its_own_resource_only(options, hardware, bitstream, held):
+    hardware.act = lambda board, progress: held()
+    same = replace(options, bitstream=bitstream("aes"), blank=bitstream("blank"))
+    short = replace(same, wait=timedelta(milliseconds=10))
+    with (
+        closing(FpgaDriver(short, Recorder().context(AES), hardware)) as aes,
+        closing(FpgaDriver(same, Recorder().context(FFT), hardware)) as fft,
+    ):
+        with pytest.raises(Busy, match="it goes on"):
+            aes.prepare(aes.devices()[:1])
+        with pytest.raises(Busy, match=r"can't be programmed: it is being programmed with aes as example\.com/aes"):
+            fft.prepare(fft.devices()[:1])
+        held.open()
+        prepare_again(fft)
+        fft.release(fft.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes"), ("fpga-a", "blank")]
 
 
 def test_prefetch_begins_at_allocation(function, hardware):

@@ -87,11 +87,22 @@ class Work:
         tell("looking at the board")
         # with a pinned digest a board that runs it needs no file, which may be gone by now
         if bitstream.sha256 is not None and self.runs(bitstream.sha256):
+            self._take_over(bitstream)
             return
         tell("reading the bitstream")
         image = self.check(bitstream)
-        if not self.runs(image.sha256):
+        if self.runs(image.sha256):
+            self._take_over(bitstream)
+        else:
             self._program(bitstream, image, tell, locks)
+
+    def _take_over(self, bitstream: Bitstream) -> None:
+        """Records that another resource's image is this resource's now, which blanks the board when it is free."""
+        entry = self.entry()
+        if entry is not None and entry.resource != self.resource:
+            # the reason is why the other resource's own bitstream failed
+            ours = replace(entry, bitstream=bitstream.id, resource=self.resource, reason="")
+            self.journal.write(self.board.key, ours)
 
     def gone(self) -> None:
         """Forgets an absent board: it may have lost power, so its image and its fault are unknown if it comes back."""

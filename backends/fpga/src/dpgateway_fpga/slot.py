@@ -138,7 +138,8 @@ class Slot:
 
     def begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None] | None = None) -> ProgrammingJob:
         """Starts a job that programs the board unless it runs the bitstream; further callers join the job. Raises Busy
-        if the board is being programmed with another bitstream. ``work``: instead of an attempt with the fallback.
+        if the board is being programmed with another bitstream, or for another resource. ``work``: instead of an
+        attempt with the fallback.
         """
         if self._unknown:
             raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or self._unknown}")

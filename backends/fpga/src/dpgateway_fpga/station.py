@@ -65,12 +65,13 @@ class Station:
             self._watchers.discard(watcher)
 
     def begin(self, job: ProgrammingJob, work: Callable[[Progress], None]) -> ProgrammingJob:
-        """Starts the job, or joins one under way with the same bitstream, and returns it. Raises Busy if another one is
-        under way, or if no thread can be started.
+        """Starts the job, or joins one under way with the same bitstream for the same resource, and returns it. Raises
+        Busy if another one is under way, or if no thread can be started.
         """
         with self._lock:
             if (now := self.job) is not None:
-                if now.bitstream != job.bitstream:
+                # the journal will name its resource, which alone may blank the board
+                if (now.bitstream, now.resource) != (job.bitstream, job.resource):
                     raise Busy(f"it {now}")
                 return now
             # started under the lock, which _run needs at its end: it can't clear the job before the job is set
