@@ -350,6 +350,34 @@ def test_free_board_gets_blank(function, hardware, bitstream):
     assert [device.id for device in aes.prefer(aes.devices(), [], 3)] == ["fpga-c", "fpga-a", "fpga-b"]
 
 
+def test_board_is_blanked_after_programming(function, hardware, bitstream, held):
+    """A pod was deleted during its start; a slow board doesn't hold up the others of the pod."""
+    aes = function("aes", blank=bitstream("blank"), wait=timedelta(milliseconds=10))
+
+    def act(board, progress):
+        if hardware.programmed[-1] == ("fpga-b", "blank"):
+            held.open()
+        elif board.id == "fpga-a":
+            held()
+
+    hardware.act = act
+    with pytest.raises(Busy):
+        aes.prepare(aes.devices()[:1])
+    aes.release(aes.devices()[:2])
+    assert hardware.runs == {"fpga-a": "blank", "fpga-b": "blank"}
+
+
+def test_tells_that_a_board_isnt_blanked(function, options, hardware, bitstream):
+    aes = function("aes", blank=bitstream("blank"))
+    aes.prepare(aes.devices()[:1])
+    with (options.state_dir / "fpga-a.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        aes.release(aes.devices()[:1])
+    told = "a free board isn't blanked: board 'fpga-a' can't be programmed: another process is programming it"
+    assert told in aes.recorder.messages[-1]
+    assert hardware.runs == {"fpga-a": "aes"}
+
+
 @pytest.mark.parametrize("sha256", [None, hashlib.sha256(b"aes").hexdigest()], ids=["unpinned", "pinned"])
 def test_last_holder_blanks_the_board(function, hardware, bitstream, tmp_path, sha256):
     """Also if its image was there already, as another resource's."""

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Complaint, Look, Watcher
@@ -141,11 +142,11 @@ class FpgaDriver:
             raise kind("; ".join(sorted(map(str, errors))))
 
     def release(self, devices: Sequence[Device]) -> None:
-        """Waits for programming under way, because the board isn't free before its end."""
-        end = time.monotonic() + self._options.wait.total_seconds()
-        for device in devices:
-            if (slot := self._slots.get(device.id)) is not None:
-                slot.free(end)
+        """Waits for programming under way, because the board isn't free before its end. Concurrently, so that a slow
+        board doesn't keep the others from being blanked.
+        """
+        end, slots = time.monotonic() + self._options.wait.total_seconds(), self._slots
+        together([partial(slots[device.id].free, end) for device in devices if device.id in slots])
 
     def close(self) -> None:
         self._watcher.close()

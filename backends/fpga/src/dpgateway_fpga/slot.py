@@ -159,12 +159,22 @@ class Slot:
             raise kind(f"board {self.board.id!r} can't be programmed: {_text(job.error)}") from job.error
 
     def free(self, end: float) -> None:
-        """Releases the board, and blanks it if configured. Returns when no job is under way, or at ``end``."""
-        if (job := self._station.job) is not None:
-            job.ended.wait(max(0.0, end - time.monotonic()))
-        if self._options.blank is not None:
-            with contextlib.suppress(DriverError):  # logged already
-                self.finish(self.begin(self._options.blank, self._work.blank), end)
+        """Releases the board. Returns when no job is under way, or at ``end``. If configured it blanks the board, and
+        returns when that is over, however late: no later call would take the last container's function off the board.
+        """
+        job, blank = self._station.job, self._options.blank
+        if job is not None:
+            job.ended.wait(max(0.0, end - time.monotonic()) if blank is None else None)
+        if blank is None:
+            return
+        try:
+            job = self.begin(blank, self._work.blank)
+            job.ended.wait()
+            self.finish(job, end)
+        except Busy as error:
+            self._context.log.warning("a free board isn't blanked: %s", error)
+        except DriverError:  # logged already, or the board is another resource's by now
+            pass
 
     def close(self) -> None:
         """Stops retries. A job under way goes on, because hardware can't be interrupted."""
