@@ -1,6 +1,9 @@
 """Tools are called as they want it, without a shell; what they say is read back where another tool can say it."""
 
 import os
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -77,6 +80,27 @@ def test_a_tool_that_is_absent_is_named(make, image):
     with pytest.raises(Failed, match=r"^load can't be started: .*No such file") as failed:
         make(argv=("load",)).program(BOARD, image, print)
     assert failed.value.again, "nothing was touched"
+
+
+EXHAUSTED = """
+import os, pickle, resource, sys
+options, image = pickle.loads(bytes.fromhex(sys.argv[1]))
+from dpgateway_fpga.programmers import Failed
+from dpgateway_fpga.programmers.command import CommandProgrammer
+programmer = CommandProgrammer(options)
+resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0) + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+try:
+    programmer.program(options.boards[0], image, print)
+except Failed as error:
+    print(error.again, error.touched, error)
+"""
+
+
+def test_tool_without_descriptors_touches_nothing(options, image):
+    tool = replace(options, boards=(BOARD,), programmer="command", command=Command(argv=("load",)))
+    argv = [sys.executable, "-c", EXHAUSTED, pickle.dumps((tool, image)).hex()]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    assert done.stdout == "True False load can't be started: [Errno 24] Too many open files\n"
 
 
 def test_an_image_that_no_tool_can_get_is_no_fault_of_the_board(options, tools, recorder):

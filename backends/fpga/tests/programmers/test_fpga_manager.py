@@ -254,15 +254,26 @@ def test_mainline_manager_is_no_board(kernel, real, start):
     assert start(options).devices()[0].health.ok
 
 
-@pytest.mark.parametrize("missing", ["search", "directory", "flags"])
+class Unwritable(Text):
+    """An attribute of a read-only /sys, as the gateway has it as a systemd service."""
+
+    def open(self):
+        raise OSError(errno.EROFS, "")
+
+
+@pytest.mark.parametrize("missing", ["search", "directory", "flags", "permission"])
 def test_retries_untouched_loads(kernel, real, start, recorder, missing):
     manager, (firmware,) = kernel.manager("f8007000.devcfg"), kernel.search
+    attributes = kernel.root["devices"]["platform"]["axi"]["f8007000.devcfg"]["fpga_manager"]["fpga0"]
+    attribute = attributes["firmware"]
     options = real(programmer="fpga-manager", boards=real().boards[:1], retry_first=timedelta(milliseconds=1))
     where = firmware / "new" if missing == "directory" else firmware
     if missing == "search":
         kernel.search.clear()
     if missing == "flags":
         kernel.root.make(f"{manager.path}/flags", Deaf("2\n"))
+    if missing == "permission":
+        attributes["firmware"] = Unwritable("")
     slow = replace(options, retry_first=timedelta(hours=1), retry_limit=timedelta(hours=1))
     driver, other = start(replace(slow, fpga_manager=FpgaManager(firmware=where))), Recorder()
     with pytest.raises(DriverError) as failed:
@@ -278,6 +289,7 @@ def test_retries_untouched_loads(kernel, real, start, recorder, missing):
     where.mkdir(exist_ok=True)
     kernel.search[:] = [where]
     kernel.root.make(f"{manager.path}/flags", Deaf("0\n"))
+    attributes["firmware"] = attribute
     recorder.until(lambda: manager.state == "operating" and driver.devices()[0].health.ok)
 
 

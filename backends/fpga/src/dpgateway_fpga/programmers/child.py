@@ -34,16 +34,19 @@ def turn(path: str) -> None:
     fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX)
 
 
+class UnopenedError(OSError):
+    """A device or an attribute couldn't be opened, so the step hasn't changed it."""
+
+
 def write(path: str, text: str) -> None:
     """Writes the whole text at once: each write(2) is a store of its own (Documentation/filesystems/sysfs.rst)."""
-    attribute = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        attribute = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UnopenedError(error.errno, error.strerror) from error
     written = os.write(attribute, text.encode())
     if written != len(text.encode()):
         raise OSError(errno.EIO, f"took {written} of {len(text.encode())} bytes")
-
-
-class UnopenedError(OSError):
-    """A device couldn't be opened, so the step hasn't changed it."""
 
 
 LONGEST = 4096

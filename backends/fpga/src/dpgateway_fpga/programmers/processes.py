@@ -84,12 +84,12 @@ class Processes:
         if why := self.left(board):
             raise Failed(why, again=True)
         with ExitStack() as closed:
-            # not a pipe: an abandoned process would block on a full one, and die of a closed one
-            output = os.memfd_create("output", os.MFD_CLOEXEC)
-            closed.callback(os.close, output)
-            # in a session of its own, so that no signal for this process's group reaches it
             since = time.monotonic()
             try:
+                # not a pipe: an abandoned process would block on a full one, and die of a closed one
+                output = os.memfd_create("output", os.MFD_CLOEXEC)
+                closed.callback(os.close, output)
+                # in a session of its own, so that no signal for this process's group reaches it
                 process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=self._env,
                     pass_fds=tuple(keep), start_new_session=True,
