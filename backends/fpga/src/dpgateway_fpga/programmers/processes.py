@@ -12,6 +12,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -48,15 +49,19 @@ class Processes:
         self.patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
         self._left: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
         """The abandoned process, and when it began, keyed by the board's key."""
+        self._polling = threading.Lock()
+        """Held while ``_left`` is read or changed: lists, prepares and jobs ask for one board at the same time."""
 
     def left(self, board: Board) -> str | None:
         """Why a board is out of use: an abandoned process still works on it. None if none does."""
-        if board.key not in self._left:
-            return None
-        process, since = self._left[board.key]
-        if process.poll() is not None:
-            self._left.pop(board.key, None)
-            return None
+        # Popen.poll of two threads at once tells one of them that an ended process runs (subprocess.py, _internal_poll)
+        with self._polling:
+            if board.key not in self._left:
+                return None
+            process, since = self._left[board.key]
+            if process.poll() is not None:
+                del self._left[board.key]
+                return None
         return (
             f"process {process.pid} hangs, which began to program the board {time.monotonic() - since:.0f} s ago; the "
             "board can be used again when that process has ended"
@@ -103,7 +108,8 @@ class Processes:
             ended.register(descriptor, select.POLLIN)
             while not ended.poll(_LOOK * 1000):
                 if time.monotonic() > since + self.patience:
-                    self._left[board.key] = process, since
+                    with self._polling:
+                        self._left[board.key] = process, since
                     raise Failed(
                         f"{argv[0]} (process {process.pid}) hasn't ended after {self.patience:g} s; it is left behind, "
                         "because it can't be stopped without harm, and the board can be used again when it has ended",

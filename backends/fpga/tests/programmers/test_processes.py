@@ -1,0 +1,38 @@
+"""Processes that are left behind are asked for by several threads."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from dpgateway_fpga import Board
+from dpgateway_fpga.programmers import Failed
+from dpgateway_fpga.programmers.processes import Processes
+
+from backends.fpga.tests.kernel.left import left_behind
+
+
+@pytest.fixture
+def hasty():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_many_notice_the_end_at_once(hasty):
+    processes, boards = Processes(timedelta()), [Board(f"fpga-{number}") for number in range(100)]
+
+    def leave(board):
+        with pytest.raises(Failed, match="it is left behind") as failed:
+            processes.run(board, ["sleep", "1"], print)
+        return failed.value
+
+    with ThreadPoolExecutor(25) as threads:
+        errors = list(threads.map(leave, boards))
+    for error in errors:
+        with left_behind(error) as ended:
+            assert ended()
+    with ThreadPoolExecutor(8) as threads:
+        assert not any(threads.map(processes.left, [board for board in boards for _ in range(8)]))
