@@ -23,7 +23,7 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from dpgateway_simulator.apiserver.admitting import LONGEST_STRING, MOST_ATTRIBUTES
-from tests.support.time import hurry
+from tests.support.time import hurry, in_virtual_time
 from tests.support.waiting import until
 
 NODE = ObjectKind.NODE
@@ -482,6 +482,32 @@ async def test_a_watch_that_is_refused_begins_again(
     simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
     await watched.objects.wait_for(lambda found: "n2" in (found or ()))
     assert watched.failure.value == ""
+
+
+@pytest.mark.parametrize("status", [500, 410])
+@in_virtual_time
+async def test_watches_that_fail_are_begun_less_often(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    """Although each list between them succeeds."""
+    (tmp_path / "token").write_text("first")
+    simulated = Simulated()
+    await simulated.up()
+    server = ApiServer(Account(simulated.url, None, tmp_path / "token"))
+    watched = WatchedObjects(server, NODE, {}, Complaint(bind("test")))
+    simulated.faults += [("GET nodes watch", status, {})] * 20
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    task = asyncio.create_task(watched.run())
+    await watched.failure.wait_for(bool)
+    await watched.failure.wait_for(lambda text: not text)
+    assert (simulated.faults, simulated.asked.count("GET nodes")) == ([], 21)
+    assert loop.time() - began >= (1 + 2 + 4 + 8 + 16 + 15 * 30) / 2
+    assert len(caplog.messages) == 1
+    task.cancel()
+    await asyncio.wait({task})
+    await server.close()
+    await simulated.down()
 
 
 async def test_a_list_whose_pages_are_forgotten_is_a_failure(watched: WatchedObjects, simulated: Simulated) -> None:

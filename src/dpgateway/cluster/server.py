@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -41,6 +42,8 @@ UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigErro
 NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
+_ADDRESS = re.compile(r" for url '[^']*'")
+"""Of the library's errors."""
 
 SERVER_ERROR = 500
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 401, 403, 404, 409, 410, 422
@@ -247,7 +250,9 @@ class ApiServer:
             self.away.set((str(error), since))
 
     def _refused(self, where: str, error: Exception) -> ClusterError:
-        text = cut(str(error) or "no answer", LONGEST_REASON)  # a timeout of the library has no text
+        # The address of a watch differs each time, and a refusal that persists is one problem.
+        text = _ADDRESS.sub("", str(error))
+        text = cut(text or "no answer", LONGEST_REASON)  # a timeout of the library has no text
         # The status is behind an error of the library, where an answer of a proxy fails, in place of the API server's.
         status, after = 0, 0.0
         cause: BaseException | None = error

@@ -2,7 +2,8 @@
 
 A watch that ends in an error is followed by another list, never resumed: the server may have forgotten the version
 (410), or be another one with a backup's state. Pauses between the two are random, because a thousand nodes see the same
-server come back. A watch that ends without one goes on in the next answer (``transport``).
+server come back, and grow until a watch works. A watch that ends without an error goes on in the next answer
+(``transport``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 from collections import deque
 from collections.abc import Mapping
 
-from dpgateway.cluster.server import FORBIDDEN, GONE, NOT_FOUND, ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.server import GONE, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
@@ -24,8 +25,7 @@ WATCHED = range(300, 600)
 """Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""
 
 SETTLING = 2.0
-"""Seconds after which a watch that was refused before isn't any more: an accepted one says nothing until something
-changes."""
+"""Seconds after which a watch works: an accepted one says nothing until something changes."""
 
 
 class WatchedObjects:
@@ -39,37 +39,40 @@ class WatchedObjects:
         self.status = 0
         """The failure's status of HTTP; 0 without an answer."""
         self._server, self._kind, self._fields, self._complaint = server, kind, fields, complaint
+        self._failures, self._refused = 0, False
+        """`_failures`: since a watch last worked. `_refused`: whether watches can be expected to fail although a list
+        succeeds, as from a server, or a proxy, that answers each list and no watch.
+        """
         self._deleted: deque[str] = deque(maxlen=MOST_DELETED)
         """The names of the objects deleted last."""
 
     async def run(self) -> None:
         """Never returns."""
-        failures, refused = 0, False
         while True:
             listing = settling = None
             try:
                 listing = await self._server.list(self._kind, self._fields)
                 found = {one["metadata"]["name"]: one for one in listing.objects}
-                if refused:  # whoever may list, but not watch, would be up to date for a moment after each list
-                    self.objects.set(found)
-                    settling = asyncio.get_running_loop().call_later(SETTLING, self._up_to_date)
-                else:
-                    failures = 0
+                settling = asyncio.get_running_loop().call_later(SETTLING, self._works)
+                if not self._refused:  # else it would be up to date for a moment after each list
                     self._up_to_date()
-                    self.objects.set(found)
+                self.objects.set(found)
                 seconds = random.choice(WATCHED)  # noqa: S311
                 async for change, one in self._server.changes(self._kind, self._fields, listing.version, seconds):
+                    self._works()
                     self._changed(change, one)
             except ClusterError as error:
-                # A version too old is the usual end of a watch; all else keeps the objects from being known, a list
-                # that takes longer than the server remembers its pages, too.
-                if error.status != GONE or listing is None:
-                    failures += 1
-                    refused = listing is not None and error.status in {FORBIDDEN, NOT_FOUND}
+                self._failures += 1
+                # A watch that was cut off, without a status, says nothing of the next one; two do.
+                is_refused = listing is not None and (error.status != 0 or self._failures > 1)
+                self._refused = self._refused or is_refused
+                # A version too old is the usual end of a watch, once; all else keeps the objects from being known, a
+                # list that takes longer than the server remembers its pages, too.
+                if error.status != GONE or listing is None or self._failures > 1:
                     self.status = error.status
                     self.failure.set(str(error))
                     self._complaint.say(str(error))
-                pause = backoff(max(1, failures), LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
+                pause = backoff(self._failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
                 pause = max(pause, error.after)
             finally:
                 if settling is not None:
@@ -93,8 +96,12 @@ class WatchedObjects:
         if change == "DELETED":
             self.removed(name)
         elif name not in found or _version(found[name]) < _version(one):
-            self._up_to_date()
             self.objects.set({**found, name: one})
+
+    def _works(self) -> None:
+        """The watch does."""
+        self._failures, self._refused = 0, False
+        self._up_to_date()
 
     def _up_to_date(self) -> None:
         self.status = 0
