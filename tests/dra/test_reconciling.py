@@ -314,6 +314,71 @@ async def test_a_pod_that_shares_a_claim_later_is_noted(
     assert not await reconciling.look()
 
 
+def share(node: ClaimNode, *pods: str) -> None:
+    """From now on claim c is reserved for these pods alone."""
+    found = node.store.get(("resourceclaims", "default", "c"))
+    found["status"]["reservedFor"] = [{"resource": "pods", "name": f"pod-{one}", "uid": f"uid-{one}"} for one in pods]
+
+
+def pods_of(node: ClaimNode) -> list[str]:
+    return [name for _, name in node.records["c"]["pods"]]
+
+
+async def test_the_record_of_a_shared_claim_forgets_pods(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    """Those of a CronJob, beside one that keeps the claim prepared."""
+    reconciling = kubelet.compares(claims)
+    (kubelet.pods / "uid-c").mkdir()
+    for number in map(str, range(20)):
+        (kubelet.pods / f"uid-{number}").mkdir()
+        share(node, "c", number)
+        kubelet.lists(("c", {"a": "x"}), pod=f"pod-{number}")
+        await reconciling.look()
+        assert pods_of(node) == ["pod-c", f"pod-{number}"]
+        (kubelet.pods / f"uid-{number}").rmdir()
+    share(node, "c")
+    kubelet.lists(("c", {"a": "x"}))
+    await reconciling.look()
+    assert pods_of(node) == ["pod-c"]
+
+
+@pytest.mark.parametrize("sign", ["reserved", "directory", "unseen directories", "container", "no other pod"])
+async def test_a_pod_that_may_run_is_not_forgotten(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, sign: str
+) -> None:
+    claims.running = Runtime(*(["uid-c"] if sign == "container" else [])).running
+    if sign != "unseen directories":
+        (kubelet.pods / "uid-late").mkdir()
+    else:
+        (kubelet.pods / "uid-other").rmdir()
+    if sign == "directory":
+        (kubelet.pods / "uid-c").mkdir()
+    share(node, *{"reserved": ["c", "late"], "no other pod": []}.get(sign, ["late"]))
+    kubelet.lists(("c", {"a": "x"}), pod="pod-late")
+    await kubelet.compares(claims).look()
+    assert pods_of(node) == (["pod-c"] if sign == "no other pod" else ["pod-c", "pod-late"])
+
+
+async def test_a_pod_whose_directory_comes_during_a_look_is_kept(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet has read the claim before the reservation went."""
+    (kubelet.pods / "uid-late").mkdir()
+    share(node, "late")
+    kubelet.lists(("c", {"a": "x"}), pod="pod-late")
+    get = node.server.get
+
+    async def and_then(*what: Any) -> Any:
+        found = await get(*what)
+        (kubelet.pods / "uid-c").mkdir()
+        return found
+
+    monkeypatch.setattr(node.server, "get", and_then)
+    await kubelet.compares(claims).look()
+    assert pods_of(node) == ["pod-c", "pod-late"]
+
+
 async def test_a_pod_is_noted_although_its_claim_was_answered_meanwhile(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -277,18 +277,36 @@ class Reconciling:
     async def _follow_pods(self, listed: Mapping[Key, ListedClaim], directories: frozenset[str] | None) -> None:
         """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each. The
         kubelet lists names, and the next pod of a StatefulSet has the name of the one before: that has no directory any
-        more.
+        more. Forgets the pods that are gone: those of a CronJob may share a claim for years.
         """
         for record in tuple(self._store.records.values()):
             one = listed.get((record.namespace, record.name))
-            known = {name for uid, name in record.pods if directories is None or uid in directories}
-            if one is None or record.phase is Phase.ENDING or one.pods <= known:
+            there = [(uid, name) for uid, name in record.pods if directories is None or uid in directories]
+            news = one is not None and not one.pods <= {name for _, name in there}
+            if one is None or record.phase is Phase.ENDING or not (news or len(there) < len(record.pods)):
                 continue
             found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
             with contextlib.suppress(RequestError):
                 now = allocated(found, self._claims.driver, Asked(record.namespace, record.name, record.uid))
-                pods = tuple(dict.fromkeys((*record.pods, *now.pods)))
+                gone = await self._gone(record, frozenset(uid for uid, _ in now.pods))
+                left = [(uid, name) for uid, name in record.pods if uid not in gone]
+                # Without any pod nothing would tell that the claim is used.
+                pods = tuple(dict.fromkeys((*left, *now.pods))) or record.pods
                 await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
+
+    async def _gone(self, record: ClaimRecord, reserved: frozenset[str]) -> frozenset[str]:
+        """The pods of a record, by uid, that are gone for ever. ``reserved``: those that may use the claim, as the API
+        server has just said.
+
+        A kubelet makes a pod's directory (syncPod in pkg/kubelet/kubelet.go), then reads the claim and refuses it to a
+        pod for which it isn't reserved (prepareResources in pkg/kubelet/cm/dra/manager.go), and removes the directory
+        after the containers. So a pod without reservation that has no directory later has no container, now or soon.
+        """
+        there = await self._store.disk.run(self._seen)
+        gone = frozenset(uid for uid, _ in record.pods) - reserved
+        if there is None or not (gone := gone - there):
+            return frozenset()
+        return gone - (await self._claims.running(gone) or frozenset())
 
     async def _note(self, record: ClaimRecord, pods: tuple[tuple[str, str], ...]) -> None:
         # Also after an answer from the record: that is news only for who would end the claim.

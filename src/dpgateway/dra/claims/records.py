@@ -74,7 +74,7 @@ class ClaimRecord:
     """The node's boot id when the phase began."""
     given: tuple[Given, ...] = ()
     pods: tuple[tuple[str, str], ...] = ()
-    """The uid and the name of each pod that may use it, as known when it was prepared."""
+    """The uid and the name of each pod that may use it, as far as known: further ones come, and some go."""
     since: int = 0
     """When it was prepared, in seconds since 1970."""
     driver: str = ""
