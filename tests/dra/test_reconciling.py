@@ -256,6 +256,58 @@ async def test_a_claim_that_comes_back_into_use_is_not_ended_later(
     assert "c" in node.records
 
 
+async def test_a_claim_that_is_not_told_of_holds_up_no_end(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    """Nor does its second look begin anew."""
+    await claims.prepare([node.allocate("d", "b")])
+    delete(node)
+    delete(node, "d")
+    reconciling, fault = kubelet.compares(claims), ("GET resourceclaims c", 500, dict[str, str]())
+    assert await reconciling.look()
+    node.api.faults.append(fault)
+    with pytest.raises(ClusterError, match="a fault"):
+        await reconciling.look()
+    assert node.records.keys() == {"c"}
+    assert await reconciling.look() is False
+    assert node.records == {}
+
+
+async def test_a_claim_whose_pods_are_not_told_holds_up_no_end(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
+) -> None:
+    await claims.prepare([node.allocate("d", "b")])
+    delete(node, "d")
+    reconciling = kubelet.compares(claims)
+    kubelet.lists(("c", {"a": "x"}))
+    (kubelet.pods / "uid-c").mkdir()
+    assert await reconciling.look()
+    share(node, "c", "late")
+    kubelet.lists(("c", {"a": "x"}), pod="pod-late")
+    node.api.faults.append(("GET resourceclaims c", 500, {}))
+    with pytest.raises(ClusterError, match="a fault"):
+        await reconciling.look()
+    assert node.records.keys() == {"c"}
+    await reconciling.look()
+    assert pods_of(node) == ["pod-c", "pod-late"]
+
+
+async def test_a_claim_of_a_pod_that_is_gone_ends_beside_one_that_is_not_told_of(
+    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims
+) -> None:
+    node.make_class("things", NAME)
+    both = [node.allocate("c", "a"), node.allocate("d", "b")]
+    for name in ("c", "d"):
+        node.extend(name, "things")
+    await claims.prepare(both)
+    delete(node)
+    delete(node, "d")
+    node.api.faults.append(("GET resourceclaims c", 500, {}))
+    with suppress(ClusterError):
+        await kubelet.compares(claims).look()
+    assert node.records.keys() == {"c"}
+
+
 @pytest.mark.parametrize("slow", [False, True])
 async def test_a_claim_that_is_answered_during_a_look_is_not_ended(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, monkeypatch: pytest.MonkeyPatch, *, slow: bool

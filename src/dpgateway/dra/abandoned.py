@@ -17,10 +17,11 @@ run; nor, if nobody says so, before it is unused (``claims.staleness``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
-from dpgateway.cluster.server import ObjectKind
+from dpgateway.cluster.server import ClusterError, ObjectKind
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unlisted, unused
 from dpgateway.dra.preparing import NodeClaims
@@ -63,7 +64,7 @@ class AbandonedClaims:
         return any(unused(one, NodeEvidence((), there)) for one in new)
 
     async def end(self, node: NodeEvidence) -> None:
-        """Ends the records that were stale at two looks, or are certain to be."""
+        """Ends the records that were stale at two looks, or are certain to be. Raises GatewayError, OSError."""
         before, self.stale = self.stale, {}
         records, listed = self._store.records, self._unlisted
         self._unused = {uid: one for uid, one in records.items() if unused(one, node)}
@@ -73,11 +74,14 @@ class AbandonedClaims:
 
         certain, known, self._over = dict[str, tuple[ClaimRecord, str]](), self._over, {}
         now = asyncio.get_running_loop().time()
+        answers, failed = await self._ask(known)
         for record in tuple(self.asked.values()):
-            claims, found = self._claims, None
-            if record.uid not in known:
-                found = await claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
-            if not (why := given_up(record, found, claims.driver)):
+            if record.uid not in answers:
+                if record.uid in before:
+                    self.stale[record.uid] = before[record.uid]
+                continue
+            found = answers[record.uid]
+            if not (why := given_up(record, found, self._claims.driver)):
                 continue
             if over(record, found):
                 self._over[record.uid] = known.get(record.uid, now)
@@ -98,6 +102,26 @@ class AbandonedClaims:
                 self._over.pop(uid, None)
         finally:
             self._store.pods_gone(frozenset(uid for uid, since in self._over.items() if now - since >= self._ending))
+        if failed is not None:  # only now: a claim that can't be asked for holds up the end of no other one
+            raise failed
+
+    async def _ask(self, known: Collection[str]) -> tuple[Mapping[str, Mapping[str, Any] | None], ClusterError | None]:
+        """The claims of the `asked` records as the API server has them, by uid: None if there is none, as of those that
+        are ``known`` to be over. Without those that it couldn't say; the first error.
+        """
+        answers, failed = dict[str, Mapping[str, Any] | None](), None
+        server, loop = self._claims.parts.server, asyncio.get_running_loop()
+        began = loop.time()
+        for record in tuple(self.asked.values()):
+            if record.uid in known:
+                answers[record.uid] = None
+            # A server that hangs is asked no more: what is known already ends first.
+            elif failed is None or loop.time() - began < END_WITHIN:
+                try:
+                    answers[record.uid] = await server.get(ObjectKind.CLAIM, record.name, record.namespace)
+                except ClusterError as error:
+                    failed = failed or error
+        return answers, failed
 
     async def end_all(self, certain: Mapping[str, tuple[ClaimRecord, str]]) -> tuple[str, ...]:
         """Ends these records, by uid, each for a reason, which is logged. Returns which of them have ended; the others

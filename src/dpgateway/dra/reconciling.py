@@ -37,6 +37,7 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import backoff
 from dpgateway.node.podresources import ListedClaim, PodResources, between_allocates
 from dpgateway.node.pods import PodDirectories
+from dpgateway.node.sandboxes import END_WITHIN
 from dpgateway.resource.granting import CLAIMS_END
 
 Key = tuple[str, str]
@@ -198,10 +199,11 @@ class Reconciling:
         await self._abandoned.end_all(
             {uid: (one, "") for uid, one in records if one.phase is Phase.ENDING and not ends.goes_on(uid)}
         )
-        await self._follow_pods(listed, directories)
+        unasked = await self._follow_pods(listed, directories)
         await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
-        if refused is not None:  # only now: a full disk holds up no end
-            raise refused
+        # Only now: neither a full disk nor a claim that can't be asked for holds up the end of another one.
+        if (error := refused or unasked) is not None:
+            raise error
         return bool(without or self._abandoned.stale or self._store.doubts.why.value)
 
     def _recorded(self) -> frozenset[Key]:
@@ -274,25 +276,38 @@ class Reconciling:
 
     # records with their claims
 
-    async def _follow_pods(self, listed: Mapping[Key, ListedClaim], directories: frozenset[str] | None) -> None:
+    async def _follow_pods(
+        self, listed: Mapping[Key, ListedClaim], directories: frozenset[str] | None
+    ) -> Exception | None:
         """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each. The
         kubelet lists names, and the next pod of a StatefulSet has the name of the one before: that has no directory any
-        more. Forgets the pods that are gone: those of a CronJob may share a claim for years.
+        more. Forgets the pods that are gone: those of a CronJob may share a claim for years. Returns the first error.
         """
+        began, failed = asyncio.get_running_loop().time(), None
         for record in tuple(self._store.records.values()):
             one = listed.get((record.namespace, record.name))
             there = [(uid, name) for uid, name in record.pods if directories is None or uid in directories]
             news = one is not None and not one.pods <= {name for _, name in there}
             if one is None or record.phase is Phase.ENDING or not (news or len(there) < len(record.pods)):
                 continue
-            found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
-            with contextlib.suppress(RequestError):
-                now = allocated(found, self._claims.driver, Asked(record.namespace, record.name, record.uid))
-                gone = await self._gone(record, frozenset(uid for uid, _ in now.pods))
-                left = [(uid, name) for uid, name in record.pods if uid not in gone]
-                # Without any pod nothing would tell that the claim is used.
-                pods = tuple(dict.fromkeys((*left, *now.pods))) or record.pods
-                await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
+            try:
+                await self._follow_pods_of(record)
+            except (GatewayError, OSError) as error:
+                failed = failed or error
+                if asyncio.get_running_loop().time() - began > END_WITHIN:  # it hangs: claims wait for their end
+                    break
+        return failed
+
+    async def _follow_pods_of(self, record: ClaimRecord) -> None:
+        """Raises GatewayError, OSError."""
+        found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
+        with contextlib.suppress(RequestError):
+            now = allocated(found, self._claims.driver, Asked(record.namespace, record.name, record.uid))
+            gone = await self._gone(record, frozenset(uid for uid, _ in now.pods))
+            left = [(uid, name) for uid, name in record.pods if uid not in gone]
+            # Without any pod nothing would tell that the claim is used.
+            pods = tuple(dict.fromkeys((*left, *now.pods))) or record.pods
+            await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
 
     async def _gone(self, record: ClaimRecord, reserved: frozenset[str]) -> frozenset[str]:
         """The pods of a record, by uid, that are gone for ever. ``reserved``: those that may use the claim, as the API
@@ -301,6 +316,7 @@ class Reconciling:
         A kubelet makes a pod's directory (syncPod in pkg/kubelet/kubelet.go), then reads the claim and refuses it to a
         pod for which it isn't reserved (prepareResources in pkg/kubelet/cm/dra/manager.go), and removes the directory
         after the containers. So a pod without reservation that has no directory later has no container, now or soon.
+        Raises GatewayError.
         """
         there = await self._store.disk.run(self._seen)
         gone = frozenset(uid for uid, _ in record.pods) - reserved
