@@ -142,6 +142,11 @@ class OracleLanes:
         finally:
             self.preparing.remove(has)
 
+    @property
+    def busy(self):
+        called = [has.devices for has in self.preparing] + [devices for devices, _, _ in self.releasing]
+        return {device.id for devices in called for device in devices}
+
     def release(self, devices, free, told):
         self.releasing.append((tuple(devices), free, told))
 

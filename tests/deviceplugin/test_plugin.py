@@ -31,7 +31,7 @@ from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common, Resource
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
-from tests.support.serving import Client, health
+from tests.support.serving import Client, health, status
 from tests.support.specs import cdi
 from tests.support.threads import StuckDisk
 from tests.support.time import advance, in_virtual_time
@@ -168,6 +168,28 @@ async def test_what_no_container_holds_any_more_is_released(run, short_path):
     await one.list()
     write_checkpoint(short_path, "b")
     await until(lambda: released == [(Device("a"),)])
+
+
+async def test_a_hung_preparation_delays_no_device_freed_with_its_own(run, short_path, gate):
+    hangs, released = gate(), []
+    write_checkpoint(short_path, "a", "b")
+    driver = scripted(prepare=lambda devices: devices == (Device("b"),) and hangs(), release=released.append)
+    client = await run(driver, timeouts={"prepare": 1}).client()
+    _, text = await status(client.call("PreStartContainer", starts("b")))
+    assert "prepare() of b hasn't finished" in text
+
+    # Both pods are deleted, and another one gets a.
+    write_checkpoint(short_path)
+    await until(lambda: released == [(Device("a"),)])
+    await client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
+    await client.call("PreStartContainer", starts("a"))
+    hangs.open()
+    await until(lambda: released[1:] == [(Device("b"),)])
+    await client.close()
+
+
+def starts(*ids):
+    return v1beta1_pb2.PreStartContainerRequest(devices_ids=ids)
 
 
 async def until_ready(one):

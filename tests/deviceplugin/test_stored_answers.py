@@ -28,7 +28,7 @@ NAME = "example.com/stick"
 class Sticks:
     """A driver of sticks that knows under which path each one is now."""
 
-    abilities = frozenset[str]()
+    abilities = busy = frozenset[str]()
 
     def __init__(self, **paths):
         self.paths = paths

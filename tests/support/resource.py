@@ -41,7 +41,7 @@ class FakeLanes:
         waits: bool = False,
     ) -> None:
         """``waits``: an Allocate is answered when the test says so (:meth:`answer`); else at once."""
-        self.abilities = frozenset(abilities)
+        self.abilities, self.busy = frozenset(abilities), frozenset[str]()
         self.allocation, self.preferred, self.error = allocation, preferred, error
         self.waiting: dict[str, asyncio.Future[None]] | None = {} if waits else None
         self.go_on = asyncio.Event()

@@ -163,6 +163,11 @@ class Lanes:
             else:
                 await _until_free(lambda: self.preparing.prepare(devices, call, end - time.monotonic(), options), end)
 
+    @property
+    def busy(self) -> frozenset[str]:
+        """The devices for which a release would wait: those of a prepare or release under way."""
+        return self.preparing.busy
+
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
         """Queues a release, and returns at once. For a driver with ``prepare`` alone, the release just waits for a
         prepare that goes on past its deadline: until then the device isn't free.

@@ -221,6 +221,11 @@ class PrepareLane:
         """Whether no call is running or waiting for its turn."""
         return not self._works
 
+    @property
+    def busy(self) -> Ids:
+        """The devices of the calls running or waiting for their turn."""
+        return frozenset(id_ for work in self._works for id_ in work.ids)
+
     def close(self) -> list[CallAfterClose]:
         """Lets no further call begin. Returns the calls that go on when the lane's tasks are cancelled."""
         self._closed = True

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -73,34 +74,40 @@ class Releases:
             return
 
         # An id whose hardware is in use elsewhere counts as released without a call: its device is another's by now.
-        ids, devices = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
-        if ids:
-            self._telling |= ids
-            elsewhere = self._exclusion.elsewhere(devices, freeing=True)
-            calls.release([d for d in devices if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
+        due = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
+        if not due:
+            return
+        self._telling |= due.keys()
+        elsewhere = self._exclusion.elsewhere([d for d in due.values() if d is not None], freeing=True)
+        passed = {id_: d for id_, d in due.items() if d is not None and d.id not in elsewhere}
+        # A release waits for all of its devices, and keeps those that it has. So a device whose call may hang is
+        # released apart, or its prepare would block the containers of the others.
+        busy, parts = calls.busy, dict[str | None, set[str]]()
+        for id_ in due:
+            parts.setdefault(passed[id_].id if id_ in passed and passed[id_].id in busy else None, set()).add(id_)
+        for ids in parts.values():
+            devices = {passed[id_].id: passed[id_] for id_ in sorted(ids & passed.keys())}
+            calls.release([*devices.values()], self.still_free, partial(self._told, ids))
 
-    def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
-        """The freed ids that are released now, and the devices to pass to the driver.
+    def _due(self, freed: Collection[str], *, concerned: bool) -> dict[str, Device | None]:
+        """The freed ids that are released now, each with the device to pass to the driver.
 
         A device with another id in use isn't passed; its freed id is released all the same.
         """
         holdings, now = self._usage.value, self._inventory.clock.monotonic()
         used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
-        devices: dict[str, Device] = {}
-        ids = set()
+        due: dict[str, Device | None] = {}
         for id_ in sorted(freed):
             foreign = holdings.unreleased[id_].driver not in (None, "", holdings.driver)
             device = None if foreign else self._inventory.given(id_)
             if device is None:
                 self._tell_of_leak(id_, foreign=foreign)
                 if foreign or not concerned or self._ledger.back_until(id_) <= now:
-                    ids.add(id_)
+                    due[id_] = None
             # a device in an Allocate under way waits: if that fails, it is freed again
             elif device.id not in flying and not self._exclusion.worked_on(device):
-                ids.add(id_)
-                if device.id not in used:
-                    devices[device.id] = device
-        return ids, devices.values()
+                due[id_] = None if device.id in used else device
+        return due
 
     def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
         """Logs, once per id, that a release is missing, perhaps for ever, and so is what the driver would undo."""
