@@ -11,7 +11,7 @@ import pytest
 from dpgateway import Allocation, Device
 from dpgateway.deviceplugin.api import APIS, LIST_LIMIT
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
-from dpgateway.deviceplugin.handover.protocol import BACK, SERVES, TAKE
+from dpgateway.deviceplugin.handover.protocol import BACK, REGISTER, SERVES, TAKE
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
@@ -332,6 +332,43 @@ async def test_a_resource_that_is_taken_back_leaves_the_journal_alone(run, short
     await one.plugin.drain(0)
     await one.plugin.close()
     assert journal.load() == theirs
+    older.close()
+    listener.close()
+    lock.end()
+
+
+@pytest.mark.parametrize("then", ["takes it back", "lets it register", "ends"])
+async def test_what_is_free_is_released_once_the_older_gateway_decides_nothing(run, short_path, then):
+    """Until then that one may take the resource back, and give the device to another container."""
+    released: list[tuple[Device, ...]] = []
+    lock, asked = Ownership(short_path, NAME), asyncio.Queue[Peer]()
+    await lock.acquire()
+    listener = Listener(lock.next, asked.put_nowait)
+    write_checkpoint(short_path, "a", "b")
+    one = run(scripted(release=released.append))
+    older = await asked.get()
+    await older.receive()
+    write_checkpoint(short_path, "b")
+    usage = one.holdings.by_resource[NAME]
+    await until(lambda: usage.value.freed)
+
+    older.send(f"{TAKE} v1beta1", lock.lend())
+    if then == "takes it back":
+        older.send(BACK)
+        lock.take_back()
+        await until(lambda: one.plugin.taken_back)
+        await one.plugin.drain(0)
+        await one.plugin.close()
+        assert (released, set(usage.value.freed)) == ([], {"a"})
+    else:
+        assert await older.receive() == SERVES
+        await turns()
+        assert not released
+        if then == "lets it register":
+            older.send(REGISTER)
+        else:
+            older.close()
+        await until(lambda: released == [(Device("a"),)])
     older.close()
     listener.close()
     lock.end()

@@ -171,6 +171,7 @@ class Plugin:
             level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
             self._log.log(level, "%s", error)
             resource.journal.leave()  # while this one drains, that gateway grants
+            resource.releases.rest()
             resource.ownership.release()
             self.taken_back, given = True, False
         resource.went("another gateway has taken it over" if given else "a handover failed")
@@ -189,9 +190,14 @@ class Plugin:
         await self._endpoint.open(partial(self._newer.ask, self.resource.warm) if self._follows else None)
         await self.resource.begin(took_over=self._newer.took_over)
         self._calls.answers.look()
-        await self._newer.register(self.registrar)
+        await self._newer.register(self.registrar, self._decides)
         # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).
         self._older.listen(partial(self._front.handover.asked, self._older))
+
+    def _decides(self) -> None:
+        """What waited until the gateway that handed it over decides nothing any more."""
+        self.resource.releases.go_on()
+        self._calls.answers.look()
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, KubeletError | OSError) or isinstance(error, TakenBack):

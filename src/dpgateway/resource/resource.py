@@ -199,7 +199,8 @@ class Resource:
 
     async def begin(self, *, took_over: bool) -> None:
         """Returns once the resource can be granted. The front has taken its lock; ``took_over``: by a handover, from a
-        gateway that named its resources. Raises KubeletError, OSError; OnOtherFront, so that it begins again there.
+        gateway that named its resources; then releases go on when the front says so. Raises KubeletError, OSError;
+        OnOtherFront, so that it begins again there.
         """
         await self._settled(self._known)
         # The journals have all grants of another gateway, perhaps under other names, once that has ended.
@@ -225,7 +226,11 @@ class Resource:
         # The first list of a kubelet must have the held ids, and should have the exclusions.
         self.inventory.hold()
         self.inventory.list.settle()
-        self.releases.go_on()
+        # A gateway that handed it over may take it back, and give away what is free here, until this one may register.
+        if took_over:
+            self.releases.rest()
+        else:
+            self.releases.go_on()
         self._served.add(self)
         self.begun.set()
         if not self.inventory.ledger.devices and not self.driver.state.value.failure:
