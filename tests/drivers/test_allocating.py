@@ -20,7 +20,12 @@ class Lane(AllocateLane):
         super().__init__(name, threads or Threads())
 
     async def ask(self, method, function, seconds, late=None):
-        return await self.call(method, function, seconds, time.monotonic() + seconds, late)
+        """``late`` is called with a late answer."""
+
+        def abandoned(call):
+            call.add_done_callback(lambda done: done.exception() or late())
+
+        return await self.call(method, function, seconds, time.monotonic() + seconds, abandoned if late else None)
 
 
 @pytest.fixture

@@ -28,11 +28,13 @@ class One(Lanes):
     def free(self, devices):
         return [one for one in devices if one.id not in self.held]
 
-    def came_late(self):
+    def came_late(self, _):
         self.late += 1
 
-    async def allocate(self, devices, late=None, options=None):
-        return await super().allocate(devices, late or self.came_late, options)
+    async def allocate(self, devices, abandoned=None, options=None):
+        return await super().allocate(
+            devices, abandoned or (lambda call: call.add_done_callback(self.came_late)), options
+        )
 
     def release(self, devices, free=None, told=None):
         super().release(devices, free or self.free, told)

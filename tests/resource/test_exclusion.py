@@ -11,7 +11,7 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.drivers.lanes import Lanes
-from dpgateway.errors import DriverTimeout, RequestError
+from dpgateway.errors import DriverError, DriverTimeout, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
@@ -222,6 +222,77 @@ async def slow(make, gate):
         one.lanes = one.driver.calls = Lanes(driver, Observable(config), Threads(), group, LOG)
         yield one, held
         held.open()
+
+
+class SlowAllocates:
+    """A resource of the pool whose driver waits for ``held`` in each allocate."""
+
+    def __init__(self, one, held, group):
+        self.held, self.told = held, []
+        released = self.told.append
+        kind = scripted(allocate=held, release=lambda devices: released([device.id for device in devices]))
+        driver: Any = kind(NoOptions(), None)
+        self.config = Observable(configured(name=AES))
+        one.lanes = one.driver.calls = Lanes(driver, self.config, Threads(), group, LOG)
+        self.one = one
+
+    async def give_up(self, *ids, deadline):
+        """An Allocate whose allocate() goes on when the kubelet has its answer, or is gone itself."""
+        before = self.held.running
+        if deadline:
+            self.config.set(configured(name=AES, timeouts={"allocate": 0.01}))
+            with pytest.raises(DriverTimeout):
+                await self.one.allocate(*ids)
+            await until(lambda: self.held.running == before + 1)
+        else:
+            given = self.one.allocate(*ids)
+            await until(lambda: self.held.running == before + 1)
+            given.cancel()
+            await asyncio.wait([given])
+
+
+@pytest.fixture
+async def slowly(make, gate):
+    """Makes such a resource, whose driver gives this answer, or raises it."""
+    async with asyncio.TaskGroup() as group:
+        gates = []
+
+        async def slowly(answer):
+            gates.append(gate(answer))
+            return SlowAllocates(await make(AES), gates[-1], group)
+
+        yield slowly
+        for one in gates:
+            one.open()
+
+
+@pytest.mark.parametrize("deadline", [True, False], ids=["deadline", "cancelled"])
+@pytest.mark.parametrize(
+    ("answer", "told"), [(Allocation(), [["b0"]]), (DriverError("no power"), [])], ids=["gave", "failed"]
+)
+async def test_an_allocate_that_outlived_its_call(make, slowly, answer, told, deadline):
+    """Its driver may be programming the hardware."""
+    aes, fft = await slowly(answer), await make(FFT)
+    await aes.give_up("b0", deadline=deadline)
+    reason = "held as example.com/aes by an allocate() of its driver that nobody waits for any more"
+    assert fft.reasons == {"b0": reason}
+    assert await fft.refusal("b0") == f"resource example.com/fft: device b0 is unhealthy: {reason}"
+    assert aes.one.reasons == {}
+    aes.held.open()
+    await until(lambda: not fft.reasons)
+    assert aes.told == told
+    await fft.give("b0")
+
+
+async def test_an_abandoned_allocate_under_the_same_name(make, slowly):
+    """The kubelet asks for the device again, and its driver is asked again; it is told when it works on it no more."""
+    aes, fft = await slowly(Allocation()), await make(FFT)
+    await aes.give_up("b0", deadline=True)
+    await aes.give_up("b0", deadline=True)
+    assert (aes.held.running, fft.reasons.keys()) == (2, {"b0"})
+    aes.held.open()
+    await until(lambda: not fft.reasons)
+    assert {tuple(ids) for ids in aes.told} == {("b0",)}
 
 
 async def test_a_prepare_that_outlived_its_allocate(make, slow):

@@ -3,11 +3,12 @@
 Theory of operation. ``_turn`` is the lane's lock, and ``_current`` its call.
 
 - A call has one deadline, which includes the wait for its turn.
-- At the deadline the call fails and counts as hung (``_hung``): the next call takes the lane. A late result is dropped,
-  and reported to the caller (``late``), so that the devices can be released. While MOST_HUNG calls hang, further calls
-  fail at once: they would hang, too.
+- At the deadline the call fails and counts as hung (``_hung``): the next call takes the lane. While MOST_HUNG calls
+  hang, further calls fail at once: they would hang, too.
 - The call of a cancelled caller keeps the lane until it answers or its deadline passes. So a slow driver doesn't get
   concurrent calls because kubelets come and go.
+- In both cases the result is dropped, and the caller is told of the call that goes on (``abandoned``): the driver works
+  on the devices until it returns, and they have to be released then.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from dpgateway.kit.threads import Threads
 T = TypeVar("T")
 
 MOST_HUNG = 4
+
+Abandoned = Callable[[asyncio.Future[Any]], None]
+"""Called with a call that goes on without its caller; the future is done when the driver has returned."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,10 +54,10 @@ class AllocateLane:
         self._hung: dict[_LaneCall, None] = {}
 
     async def call(
-        self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
+        self, method: str, function: Callable[[], T], seconds: float, end: float, abandoned: Abandoned | None = None
     ) -> T:
         """Runs ``function`` on a thread at its turn. ``end``: the deadline by time.monotonic(), ``seconds`` after the
-        first attempt. ``late`` is called if the driver returns a result after it.
+        first attempt. ``abandoned`` is called before this raises, if the driver's call goes on.
         """
         if not self._queued and not self._turn.locked():
             await self._turn.acquire()
@@ -87,12 +91,12 @@ class AllocateLane:
         try:
             await over
         except asyncio.CancelledError:  # perhaps just as the answer came
-            self._abandon(future, max(0.0, end - time.monotonic()), late)
+            self._abandon(future, max(0.0, end - time.monotonic()), abandoned)
             raise
         finally:
             timer.cancel()
         if not future.done():
-            self._abandon(future, 0.0, late)
+            self._abandon(future, 0.0, abandoned)
             raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
         self._turn.release()
         try:
@@ -100,7 +104,7 @@ class AllocateLane:
         except Exception as error:
             raise fault(method, error) from error
 
-    def _abandon(self, future: asyncio.Future[Any], left: float, late: Callable[[], None] | None) -> None:
+    def _abandon(self, future: asyncio.Future[Any], left: float, abandoned: Abandoned | None) -> None:
         """The call has lost its caller. It keeps its turn for the seconds ``left``; after that it counts as hung."""
         call = self._current
         assert call is not None  # noqa: S101  the call that is given up
@@ -117,10 +121,11 @@ class AllocateLane:
                 del self._hung[call]
             else:
                 self._turn.release()
-            if future.exception() is None and late is not None:
-                late()
+            future.exception()  # retrieved, or asyncio logs it as never retrieved
 
         timer = asyncio.get_running_loop().call_later(left, hang) if left else None
         if timer is None:
             hang()
         future.add_done_callback(answered)
+        if abandoned is not None:
+            abandoned(future)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
-from dpgateway.drivers.allocating import AllocateLane
+from dpgateway.drivers.allocating import Abandoned, AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import DriverEnded, Free, PrepareLane, failure
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout, GatewayError
@@ -61,9 +61,13 @@ class Lanes:
 
     # the allocate lane
 
-    async def allocate(self, devices: Sequence[Device], late: Callable[[], None], options: object = None) -> Allocation:
-        """Asks the driver until the ``allocate`` deadline, once no release of the devices is under way. ``late`` is
-        called if the driver returns after the deadline. ``options``: a claim's, for a driver with ``with_options``.
+    async def allocate(
+        self, devices: Sequence[Device], abandoned: Abandoned | None, options: object = None
+    ) -> Allocation:
+        """Asks the driver until the ``allocate`` deadline, once no release of the devices is under way.
+
+        ``abandoned`` is called if this fails while the driver's call goes on. ``options``: a claim's, for a driver with
+        ``with_options``.
         """
         devices = tuple(devices)
         if "prepare" in self.abilities:
@@ -79,7 +83,7 @@ class Lanes:
                     await self.preparing.released(devices, seconds)
                 except DriverTimeout as error:
                     raise DriverTimeout(f"allocate() wasn't called within {seconds:g} s, because {error}") from error
-            return await _until_free(partial(self._allocating.call, "allocate", call, seconds, end, late), end)
+            return await _until_free(partial(self._allocating.call, "allocate", call, seconds, end, abandoned), end)
 
     async def repeat(self, devices: Sequence[Device]) -> Allocation:
         """The answer of ``allocate`` for devices that a container has already, to compare with the one that the kubelet

@@ -14,9 +14,11 @@ the id stays freed: a release is delivered at least once. The exceptions:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -132,15 +134,32 @@ class Releases:
             self._usage.set(self._usage.value.released(done))
 
     def _flying(self) -> set[str]:
-        """The devices of Allocates under way."""
-        return self._inventory.devices_of(id_ for flight in self._usage.value.in_flight for id_ in flight)
+        """The devices of Allocates under way, and of those that the driver works on without them."""
+        flights = (*self._usage.value.in_flight, *self._usage.value.abandoned)
+        return self._inventory.devices_of(id_ for flight in flights for id_ in flight)
 
     def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """The driver gave these devices: unless the grant succeeds, they are released. ``found``: by id."""
         if (calls := self._driver.calls) is not None and not CONCERNED.isdisjoint(calls.abilities):
             self._usage.set(self._usage.value.owed(ids, hardware, {id_: one.id for id_, one in found.items()}))
 
-    def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
+    def abandoned(
+        self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device], call: asyncio.Future[Any]
+    ) -> None:
+        """The grant ends, but the driver works on: its ``call`` of allocate() goes on."""
+        flight = dict(hardware)
+        self._usage.set(self._usage.value.abandons(flight))
+
+        def returned(_: object) -> None:
+            self._usage.set(self._usage.value.returned(flight))
+            if call.exception() is None:
+                self._allocated_late(ids, hardware, found)
+            self._exclusion.use()
+            self.tell()
+
+        call.add_done_callback(returned)
+
+    def _allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """The driver answered an allocate() that had timed out; another call may have granted the devices meanwhile."""
         self.owe(ids, hardware, found)
         devices = {device.id: device for device in found.values()}
@@ -148,8 +167,6 @@ class Releases:
         free = len(self.still_free([*devices.values()])) if self._usage.value.known else 0
         text = "allocate() of %s answered after its deadline; %d are free again"
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
-        self._exclusion.use()
-        self.tell()
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """The devices among ``devices``, all free before, that no container has got since or is being given."""

@@ -8,6 +8,8 @@ The life of an id, in the events of a resource::
 
     began -> owed -> gave      an Allocate: it is in flight, the driver answered, the kubelet has the answer
     began -> [owed ->] failed  the same, refused: an owed id is free, and awaits its release
+    abandons -> failed         the same, while the driver's allocate() goes on
+    returned [-> owed]         the end of that allocate(): what it gave is free, and awaits its release
     prepared                   its container starts, perhaps again
     released                   the driver was told that it is free
     remembered                 the journal of an earlier gateway was read
@@ -90,6 +92,9 @@ class InUse(ABC):
     """`granted` contains the time of each grant that the front's sources may lack, keyed by id."""
     in_flight: tuple[Behind, ...] = ()
     """The hardware of each Allocate in flight, by id: as known when the call began, empty if unknown."""
+    abandoned: tuple[Behind, ...] = ()
+    """The hardware of each Allocate that ended before the driver's allocate(), by id: it is in use for the other names
+    of the hardware until that returns, and the id is as it was before."""
     unreleased: Mapping[str, Unreleased] = field(default_factory=dict)
     """`unreleased` contains the record of each unreleased id, as in the journal, keyed by id."""
     remembers: bool = False
@@ -191,6 +196,11 @@ class InUse(ABC):
         """Whether an id awaits its release, or its hardware is still unknown."""
         return bool(self.freed) or not all(entry.hardware for entry in self.unreleased.values())
 
+    def fewer_calls_than(self, before: Self) -> bool:
+        """Whether an Allocate has ended, or an abandoned allocate() has returned, as after no other event."""
+        ended = len(self.in_flight) < len(before.in_flight)
+        return ended or len(self.abandoned) < len(before.abandoned)
+
     # the events of a resource
 
     def given_by(self, driver: str) -> Self:
@@ -207,6 +217,14 @@ class InUse(ABC):
         flights = list(self.in_flight)
         del flights[list(map(tuple, flights)).index(ids)]
         return replace(self, in_flight=tuple(flights))
+
+    def abandons(self, flight: Behind) -> Self:
+        """An Allocate is about to fail whose allocate() goes on."""
+        return replace(self, abandoned=(*self.abandoned, flight))
+
+    def returned(self, flight: Behind) -> Self:
+        """The allocate() of the abandoned ``flight`` has returned. Others may be of equal ids."""
+        return replace(self, abandoned=tuple([one for one in self.abandoned if one is not flight]))
 
     def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
         """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released."""

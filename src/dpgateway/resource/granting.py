@@ -12,7 +12,8 @@ Theory of operation. A grant is a transaction of these steps, each of which may 
     commit      a container has them
 
 A failure after *begin*, or a kubelet that stops waiting, rolls back: the ids are as before, and owed devices are
-released, once a prepare still running has ended.
+released, once a prepare still running has ended. An allocate() that goes on without its grant has the hardware in use
+until it returns; what it gave is owed then.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ class Granting:
         self._usage.set(self._usage.value.began(ids, behind))
         self._exclusion.use()
         try:
-            late = partial(self.releases.allocated_late, ids, behind, found)
-            allocation = await calls.allocate(devices, late, terms.options)
+            abandoned = partial(self.releases.abandoned, ids, behind, found)
+            allocation = await calls.allocate(devices, abandoned, terms.options)
             if not CONCERNED.isdisjoint(calls.abilities):
                 self.releases.owe(ids, behind, found)
             allocation = await terms.deliver(self.complete(allocation, len(ids)))
@@ -160,7 +161,7 @@ class Granting:
         devices = _once(self._same(behind).values())
         began = self._clock.monotonic()
         # If it comes too late, the other front goes on to have the devices, and nothing is to be undone.
-        allocation = await calls.allocate(devices, lambda: None, terms.options)
+        allocation = await calls.allocate(devices, None, terms.options)
         allocation = await terms.deliver(self.complete(allocation, len(ids)))
         if "prepare" in calls.abilities:
             await calls.prepare(devices, once=False, options=terms.options)

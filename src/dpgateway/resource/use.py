@@ -11,6 +11,7 @@ that nothing is given twice:
                 be in use
     forgotten   the hardware of an id in use wasn't recorded: it may be any device that names hardware
     freed       the id awaits its release: in use for the other names of its hardware
+    abandoned   the driver's allocate() goes on without its Allocate: as freed, even without a driver to release to
 
 Joint devices of one request share names, and go to one container. Each keeps that hardware under its own id, so none of
 them excludes another that is held, too; a device without a hold on the name is excluded as ever.
@@ -88,30 +89,33 @@ class Used:
 def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
     """``device_of``: the present device of an offered id. ``untold``: whether freed ids count until their release."""
     # Freed ids come last in `behind`, so that a reason names a container that still runs if there is one.
-    ids = in_use.taken if untold else in_use.last_known
+    ids, freed = in_use.taken if untold else in_use.last_known, in_use.freed
+    if working := frozenset[str]().union(*in_use.abandoned):  # nearly always there is none
+        ids, freed = ids | working, freed | (working - in_use.last_known)
     behind: dict[str, list[str]] = {}
     devices: dict[str, str] = {}
     forgotten = ""
-    for offered in sorted(ids, key=lambda id_: (id_ in in_use.freed, id_)):
+    for offered in sorted(ids, key=lambda id_: (id_ in freed, id_)):
         entry, device = in_use.unreleased.get(offered), device_of(offered)
         if meant := given_as(in_use, offered) or (device.id if device is not None else ""):
             devices[offered] = meant
 
-        # The journal's record, the record of each Allocate in flight, and the present device where these lack names, or
-        # have those from before the boot.
-        flights = [flight[offered] for flight in in_use.in_flight if offered in flight]
+        # The journal's record, the record of each Allocate in flight or abandoned, and the present device where these
+        # lack names, or have those from before the boot.
+        flights = [flight[offered] for flight in (*in_use.in_flight, *in_use.abandoned) if offered in flight]
         names = (entry.hardware if entry is not None else frozenset()).union(*flights)
         if device is not None and (offered in in_use.before_boot or not (names and all(flights))):
             names |= hardware(device)
         for name in names:
             behind.setdefault(name, []).append(offered)
         # a freed id without a device may await its release for ever, so it must not block the pool
-        if not names and (device is not None or offered not in in_use.freed):
+        if not names and (device is not None or offered not in freed):
             forgotten = forgotten or offered
     holders = {id_: in_use.holder(id_) for id_ in ids}
+    holders |= dict.fromkeys(working & freed, "an allocate() of its driver that nobody waits for any more")
     counted = {id_: name for id_, name in in_use.counted.items() if id_ in ids}
     known = in_use.remembers and in_use.looked
-    return Used(resource, known, ids, behind, devices, in_use.freed, holders, counted, forgotten)
+    return Used(resource, known, ids, behind, devices, freed, holders, counted, forgotten)
 
 
 def given_as(in_use: InUse, offered: str) -> str:

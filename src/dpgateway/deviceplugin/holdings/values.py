@@ -201,7 +201,7 @@ class Holdings(Evidence):
         """Whether watchers have something to do: not if only times differ (the kubelet wrote the same again), nor when
         an Allocate begins. Freed ids stay news until their release, because the driver may not have been ready.
         """
-        return bool(len(self.in_flight) < len(before.in_flight) or self.freed or _TOLD(self) != _TOLD(before))
+        return bool(self.fewer_calls_than(before) or self.freed or _TOLD(self) != _TOLD(before))
 
 
 _FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "struck")

@@ -101,8 +101,7 @@ class ClaimHoldings(InUse):
         return frozenset()
 
     def is_news_after(self, before: Self) -> bool:
-        fewer = len(self.in_flight) < len(before.in_flight)
-        return fewer or bool(self.freed) or _TOLD(self) != _TOLD(before)
+        return self.fewer_calls_than(before) or bool(self.freed) or _TOLD(self) != _TOLD(before)
 
     # events
 
