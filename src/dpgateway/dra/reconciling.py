@@ -202,8 +202,8 @@ class Reconciling:
         unasked = await self._follow_pods(listed, directories)
         await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
         # Only now: neither a full disk nor a claim that can't be asked for holds up the end of another one.
-        if (error := refused or unasked) is not None:
-            raise error
+        if (why := refused or unasked) is not None:
+            raise why
         return bool(without or self._abandoned.stale or self._store.doubts.why.value)
 
     def _recorded(self) -> frozenset[Key]:
