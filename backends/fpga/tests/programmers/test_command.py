@@ -13,6 +13,7 @@ from dpgateway_fpga import Board, Command, FpgaDriver
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.programmers import BoardState, Failed, Verification, verify
 from dpgateway_fpga.programmers.command import CommandProgrammer
+from dpgateway_fpga.staging import Unwritten
 
 from backends.fpga.tests.kernel.dfl import Card
 from backends.fpga.tests.kernel.gbs import AES, INTERFACE, gbs_file
@@ -101,6 +102,15 @@ def test_tool_without_descriptors_touches_nothing(options, image):
     argv = [sys.executable, "-c", EXHAUSTED, pickle.dumps((tool, image)).hex()]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     assert done.stdout == "True False load can't be started: [Errno 24] Too many open files\n"
+
+
+def test_impossible_directory_touches_nothing(options, image, tmp_path):
+    (tmp_path / "file").touch()
+    tool = Command(argv=("load", "{file}"), files=tmp_path / "file/a/b")
+    with pytest.raises(Unwritten, match=f"can't be put into {tmp_path}/file/a/b: .*Not a directory"):
+        CommandProgrammer(replace(options, boards=(BOARD,), programmer="command", command=tool)).program(
+            BOARD, image, print
+        )
 
 
 def test_an_image_that_no_tool_can_get_is_no_fault_of_the_board(options, tools, recorder):

@@ -1,7 +1,10 @@
 """The real ioctls go to files that behave like the kernel's DFL drivers, with the trap that a failure leaves."""
 
 import errno
+import pickle
 import re
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -137,6 +140,26 @@ def test_a_node_of_another_device_is_refused(card, programmer):
     card.region["dfl-fme.0"]["dev"] = Text("240:3\n")
     with pytest.raises(Failed, match=r"is device 0:0, expected 240:3 \(ENXIO\)"):
         programmer.program(BOARD, _image(), print)
+
+
+FULL = """
+import pickle, resource, sys
+options, image = pickle.loads(bytes.fromhex(sys.argv[1]))
+from dpgateway_fpga.programmers import Failed
+from dpgateway_fpga.programmers.dfl import DflProgrammer
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+try:
+    DflProgrammer(options).program(options.boards[0], image, print)
+except Failed as error:
+    print(error.again, error.touched, error)
+"""
+
+
+def test_memory_without_space_touches_nothing(card, real):
+    argv = [sys.executable, "-c", FULL, pickle.dumps((real(boards=(BOARD,)), _image())).hex()]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    assert done.stdout == "True False there is no memory for the image: [Errno 27] File too large\n"
+    assert card.images == []
 
 
 def test_busy_port_is_no_fault(card, programmer):

@@ -20,7 +20,7 @@ from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.manager_state import unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
-from dpgateway_fpga.staging import staged
+from dpgateway_fpga.staging import Unwritten, staged
 
 _PATIENCE = timedelta(seconds=5)
 """Timeout of a tool that only reads: the gateway waits 10 s for a list of boards."""
@@ -74,7 +74,10 @@ class CommandProgrammer:
             if any("{file}" in part for part in self._tool.argv):
                 name = f"{image.sha256}-{board.id}{self._options.bitstream.path.suffix}"  # tools look at the suffix
                 directory = self._options.command.files
-                directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                try:
+                    directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                except OSError as error:
+                    raise Unwritten(f"the image can't be put into {directory}: {error}") from error
                 file = files.enter_context(staged(directory, name, image.content))
             filled = self._filled(board, image, file)
             argv = [filled(part) for part in self._tool.argv]

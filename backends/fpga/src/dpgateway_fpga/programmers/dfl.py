@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from dpgateway import DriverError
@@ -73,13 +75,7 @@ class DflProgrammer:
         self.expected(board, image)
         look = Look(self._roots)
         place = places.dfl(look, board)
-        # sealed memory with the image, which no process can change any more
-        memory = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            with os.fdopen(memory, "wb", closefd=False) as file:
-                file.write(gbs.parse(image.content).image)
-            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+        with _sealed(gbs.parse(image.content).image) as memory:
             # the card's lock comes first: a port that was unused before the wait may be in use after it
             steps = [
                 ("turn", f"{look.roots.sysfs}/{place.engine.path}"),
@@ -88,13 +84,27 @@ class DflProgrammer:
             ]
             keep = (memory, *locks)
             Watched(self._roots, place.manager, progress).load(self._processes, board, steps, keep)
-        finally:
-            os.close(memory)
 
     def reset(self, board: Board) -> None:
         """Resets the port's accelerator, which stays loaded."""
         look = Look(self._roots)
         self._processes.steps(board, [("reset", *_node(look, places.dfl(look, board).port))], lambda: None)
+
+
+@contextmanager
+def _sealed(content: memoryview) -> Iterator[int]:
+    """The descriptor of memory that no process can change any more. Raises Failed."""
+    with ExitStack() as closed:
+        try:
+            memory = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            closed.callback(os.close, memory)
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(content)
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+        except OSError as error:
+            raise Failed(f"there is no memory for the image: {error}", again=True, touched=False) from error
+        yield memory
 
 
 def _node(look: Look, thing: Object) -> tuple[str, str]:
