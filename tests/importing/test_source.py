@@ -482,6 +482,27 @@ def test_time_grows_with_blocks(read):
     assert cost(read, once * 4_000) < 30 * cost(read, once * 400)
 
 
+def test_time_grows_with_blank_lines(read):
+    """Once a line's indentation took all blank lines below it."""
+
+    def broken(lines):
+        with pytest.raises(InvalidConfiguration):
+            read("a: [\n" + "\n" * lines)
+
+    def inner(lines):
+        source = read("a: |+\n  word" + "\n" * lines)
+        assert len(list(source.everywhere("word"))) == 2
+
+    for work in (broken, inner):
+        assert cost(work, 10_000) < 30 * cost(work, 1_000)
+
+
+@pytest.mark.parametrize(("before", "many", "after"), [("", "~", "`"), ("[source]\n----\na: 1", " ", "b\n----\n")])
+def test_time_grows_with_a_line(read, before, many, after):
+    """Once each tilde, or space, took all those after it."""
+    assert cost(read, before + many * 20_000 + after) < 30 * cost(read, before + many * 2_000 + after)
+
+
 def test_definitions_of_kinds(read):
     """Their schemas have the keys of objects."""
     source = read(

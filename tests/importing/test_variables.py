@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from dpgateway.importing import Imported, ImportedResource, InvalidConfiguration, NotKept, Place, Problem
@@ -87,3 +89,16 @@ def test_errors_say_what_to_give():
     assert shells.hint == first.hint
     assert none.hint == "a hint"
     assert other == Problem(place, "other")
+
+
+def test_time_grows_with_spaces():
+    """Once the spaces before a template's end were taken twice."""
+
+    def cost(spaces):
+        whole = Imported((resource("a.b/c", 3, paths=["{{ a" + " " * spaces]),))
+        began = time.thread_time()
+        assert without_variables(whole).resources == whole.resources
+        return time.thread_time() - began
+
+    cost(1)
+    assert cost(400_000) < 30 * cost(40_000)

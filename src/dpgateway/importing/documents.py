@@ -24,7 +24,7 @@ from dpgateway.importing.prose import (
 )
 
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_ALIAS_AS_KEY = re.compile(r"^(\s*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
+_ALIAS_AS_KEY = re.compile(r"^([ \t]*(?:- )*\*[\w-]+):(?=\s|$)", re.MULTILINE)
 _OF_TEMPLATE = re.compile(r"(?:(?<=[:,-][ \t])|(?<=\[)|\A)\{\{[^{}\n]*\}\}(?=[ \t]*(?:[,\]}]|#.*|$))", re.MULTILINE)
 """A value that is a template's: without quotes it would be a mapping as the key of another one."""
 

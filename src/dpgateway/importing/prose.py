@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import dedent
 
-_FENCE = re.compile(r"^[ \t>]*(?P<end>```+|~~~+)[^`\n]*$")
+_FENCE = re.compile(r"^[ \t>]*(?P<end>```+|~~~+(?!~))[^`\n]*$")
 """The line above a block of code in Markdown."""
 _QUOTED = re.compile(r"^(?:[ \t]*>)+[ \t]?", re.MULTILINE)
 """The prefix of each line of a quotation, which may have blocks."""
@@ -33,7 +33,7 @@ _HERE = re.compile(r"<<-?\s*['\"]?(?P<end>[A-Za-z_]\w*)")
 _LISTING = re.compile(r"^(?P<end>-{4,})[ \t]*$")
 """The line above a block in AsciiDoc."""
 _ASCIIDOC = re.compile(r"^\[source\b", re.MULTILINE)
-_CALLOUT = re.compile(r"([ \t]+(# ?)?<\d+>)+[ \t]*$", re.MULTILINE)
+_CALLOUT = re.compile(r"(?<![ \t])([ \t]+(# ?)?<\d+>)+[ \t]*$", re.MULTILINE)
 """AsciiDoc's numbers of notes at the end of lines."""
 _COPIED = re.compile(
     r"(?P<key>^(?P<indent>[ \t]*)(?:- )?[\w./-]+:)[ \t]+\d{1,2}[ \t]*$(?=\n(?P=indent)(?:[ \t]+\S|- ))"

@@ -28,16 +28,18 @@ _LANGUAGES = (
     ("Jinja", re.compile(r"\{%")),
     ("a policy's template", re.compile(r"\{\{-?hub\b")),  # of Open Cluster Management
     (_CHARTS, re.compile(r"\{\{")),
-    ("Nix", re.compile(r"^\s*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
+    ("Nix", re.compile(r"^[ \t]*\{[^{}:]*\}\s*:\s*(\{|let\b|$)", re.MULTILINE)),
     (
         "Terraform's language",
-        re.compile(r"^\s*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
+        re.compile(r"^[ \t]*(resource|data|module|variable|locals|provider)\b[^:\n]*\{", re.MULTILINE),
     ),
     ("CUE", re.compile(r"^package\s+\w+\s*$", re.MULTILINE)),
     ("TypeScript", re.compile(r"^import\s.+\sfrom\s+['\"]", re.MULTILINE)),
-    ("Jsonnet", re.compile(r"^\s*(local\s+\w+\s+=\s|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
+    ("Jsonnet", re.compile(r"^[ \t]*(local\s+\w+\s+=\s|import(str)?\s+['\"])|\+::?\s*\{", re.MULTILINE)),
 )
-"""Patterns of lines of other languages, in the order of the attempts."""
+"""Patterns of lines of other languages, in the order of the attempts. What begins a line takes no line breaks: of blank
+lines each would take all below it.
+"""
 _OF_THE_CLUSTER = "give what it makes, as `kubectl get -o yaml` prints it"
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """The end of a line before a block scalar."""
@@ -51,7 +53,7 @@ _OFFERING = "give the object KubeVirt or HyperConverged, whose permittedHostDevi
 _SELECTING = re.compile(r"\b(nodeSelector|nodeAffinity)\b")
 _AFFINITY = ("affinity", "nodeAffinity")
 _REPEATED = ("annotations", "managedFields")
-_MAPPING = re.compile(r"^\s*[-{[]|:\s", re.MULTILINE)
+_MAPPING = re.compile(r"^[ \t]*[-{[]|:\s", re.MULTILINE)
 """A text without it has no mapping, and no list."""
 
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 from dpgateway.config import InvalidConfiguration, Place
 from dpgateway.importing.imported import Imported, NotKept
 
-_VARIABLE = re.compile(r"\$\{(?P<shell>[A-Za-z_][\w.]*)|\{\{-?\s*(?P<template>[^{}\s-][^{}]*?)\s*-?\}\}")
+_VARIABLE = re.compile(r"\$\{(?P<shell>[A-Za-z_][\w.]*)|\{\{-?\s*(?P<template>[^{}\s-][^{}]*)\}\}")
+"""A template's end, with spaces and a dash, isn't told apart here, but in Python: time would grow with their square."""
 _OTHER = re.compile(r"\W|_")
 """Characters in which a variable and the environment variable named after it differ."""
 _OF_SHELL = re.compile(r'"?\$[A-Za-z_]\w*"?')
@@ -59,11 +60,15 @@ def _strings(value: object) -> str:
 def _names(text: str) -> list[str]:
     """The variables of a text, as written, without the environment variables named after them."""
     found = _VARIABLE.finditer(text)
-    names = [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {one['template']} }}}}" for one in found]
+    names = [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {_trimmed(one['template'])} }}}}" for one in found]
     known: dict[str, str] = {}
     for one in names:
         known.setdefault(_OTHER.sub("", one).lower(), one)
     return list(known.values())
+
+
+def _trimmed(template: str) -> str:
+    return template.removesuffix("-").rstrip()
 
 
 def explained(error: InvalidConfiguration) -> InvalidConfiguration:
