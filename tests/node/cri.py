@@ -1,7 +1,7 @@
 """A container runtime as a test plays it, on a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,13 @@ from dpgateway_simulator.wire.runtime import v1
 READY, STOPPED = v1.PodSandboxState.SANDBOX_READY, v1.PodSandboxState.SANDBOX_NOTREADY
 CREATED, RUNNING = v1.ContainerState.CONTAINER_CREATED, v1.ContainerState.CONTAINER_RUNNING
 EXITED, UNKNOWN = v1.ContainerState.CONTAINER_EXITED, v1.ContainerState.CONTAINER_UNKNOWN
+
+POD = "io.kubernetes.pod.uid"
+
+
+def _chosen(selector: Mapping[str, str], pods: Iterable[str]) -> list[str]:
+    """The pods that a label selector chooses."""
+    return [uid for uid in pods if selector.items() <= {POD: uid}.items()]
 
 
 class Cri:
@@ -52,16 +59,20 @@ class Cri:
 
     async def _sandboxes(self, raw: bytes, context: Any) -> bytes:
         await self._note("ListPodSandbox", context)
-        (uid,) = v1.ListPodSandboxRequest().parse(raw).filter.label_selector.values()
-        annotations = {"kubernetes.io/config.source": "file" if uid in self.static else "api"}
-        found = [v1.PodSandbox(state, annotations) for state in self.sandboxes.get(uid, ())]
+        asked = v1.ListPodSandboxRequest().parse(raw).filter.label_selector
+        found = []
+        for uid in _chosen(asked, self.sandboxes):
+            annotations = {"kubernetes.io/config.source": "file" if uid in self.static else "api"}
+            found += [v1.PodSandbox(state, {POD: uid}, annotations) for state in self.sandboxes[uid]]
         return bytes(v1.ListPodSandboxResponse(found))
 
     async def _containers(self, raw: bytes, context: Any) -> bytes:
         await self._note("ListContainers", context)
         asked = v1.ListContainersRequest().parse(raw).filter.label_selector
-        uid = asked["io.kubernetes.pod.uid"]
-        return bytes(v1.ListContainersResponse([v1.Container(state) for state in self.containers.get(uid, ())]))
+        found = [
+            v1.Container(state, {POD: uid}) for uid in _chosen(asked, self.containers) for state in self.containers[uid]
+        ]
+        return bytes(v1.ListContainersResponse(found))
 
     async def _events(self, _: bytes, context: Any) -> AsyncIterator[bytes]:
         await self._note("GetContainerEvents", context)

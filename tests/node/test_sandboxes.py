@@ -62,6 +62,17 @@ async def test_a_pod_that_has_a_container_which_may_run(cri, sandboxes, containe
     assert await Sandboxes([cri.socket], print).running(both, static=True) == frozenset(both if running else [])
 
 
+async def test_however_many_pods_are_asked_for_at_once(cri):
+    """Those that shared a claim, while an end waits for an answer."""
+    pods = [f"uid-{number}" for number in range(1000)]
+    cri.sandboxes = {"uid-7": [READY], "uid-8": [STOPPED], "uid-elsewhere": [READY]}
+    cri.containers = {"uid-7": [RUNNING], "uid-8": [EXITED], "uid-elsewhere": [RUNNING]}
+    sandboxes = Sandboxes([cri.socket], print)
+    assert await sandboxes.running(pods) == {"uid-7"}
+    assert await sandboxes.ended(pods) == {"uid-8"}
+    assert cri.asked == ["ListPodSandbox", "ListContainers"] * 2
+
+
 @pytest.mark.parametrize("method", ["ListPodSandbox", "ListContainers"])
 async def test_what_the_runtime_does_not_say_proves_nothing(cri, method):
     cri.sandboxes, cri.containers = {"uid-a": [STOPPED]}, {"uid-a": [RUNNING]}

@@ -30,6 +30,9 @@ SOURCE, API = "kubernetes.io/config.source", "api"
 MOST_EVENTS, PAUSE = 100, 0.5
 """Throttle: a pause in seconds after so many events, because an endless stream of events would take a core."""
 
+LARGEST = 16 * 1024 * 1024
+"""Most bytes of an answer: the kubelet's own limit (pkg/utils.go of cri-client)."""
+
 END_WITHIN = 5.0
 """Timeout in seconds for containers that end: of a pod that was deleted by force they have 2 s (1.31 to 1.37)."""
 LOOK = 0.1
@@ -84,13 +87,11 @@ class Sandboxes:
         if there is None:
             return frozenset()
         try:
-            async with Channel(there[0]) as channel:
+            async with Channel(there[0], LARGEST) as channel:
                 ended = []
-                for uid in pods:
-                    # Sandboxes come first, because no container starts in a stopped one.
-                    found = await _sandboxes(channel, uid)
+                for uid, found, states in await _of(channel, frozenset(pods)):
                     stopped = all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found)
-                    if found and stopped and {*await _states(channel, uid)} <= {wire.CONTAINER_EXITED}:
+                    if found and stopped and {*states} <= {wire.CONTAINER_EXITED}:
                         ended.append(uid)
                 return frozenset(ended)
         except _NO_ANSWER as error:
@@ -105,13 +106,11 @@ class Sandboxes:
         if there is None:
             return None
         try:
-            async with Channel(there[0]) as channel:
+            async with Channel(there[0], LARGEST) as channel:
                 running = []
-                for uid in pods:
-                    found = await _sandboxes(channel, uid)
+                for uid, found, states in await _of(channel, frozenset(pods)):
                     if not static and any(sandbox.annotations.get(SOURCE, API) != API for sandbox in found):
                         continue
-                    states = await _states(channel, uid)
                     # What was created in stopped sandboxes never starts.
                     stopped = all(sandbox.state == wire.SANDBOX_NOTREADY for sandbox in found)
                     may = not states or any(state != wire.CONTAINER_EXITED for state in states)
@@ -140,15 +139,25 @@ async def outlasting(ask: Running, pods: Callable[[], frozenset[str]], seconds: 
     return pods() if running is None else running
 
 
-async def _sandboxes(channel: Channel, uid: str) -> Sequence[wire.PodSandbox]:
-    of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector={POD: uid}))
-    return (await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)).items
-
-
-async def _states(channel: Channel, uid: str) -> Sequence[int]:
-    inside = wire.ListContainersRequest(filter=wire.ContainerFilter(label_selector={POD: uid}))
-    containers = (await called(channel, "ListContainers", inside, wire.ListContainersResponse)).containers
-    return [container.state for container in containers]
+async def _of(channel: Channel, pods: frozenset[str]) -> Sequence[tuple[str, Sequence[wire.PodSandbox], Sequence[int]]]:
+    """Each pod's uid, sandboxes, and states of containers. Two questions, however many pods, because an end waits 5 s
+    for the answer: a runtime's filter takes one uid, so several are found among all.
+    """
+    if not pods:
+        return ()
+    one = {POD: next(iter(pods))} if len(pods) == 1 else {}
+    sandboxes: dict[str, list[wire.PodSandbox]] = {uid: [] for uid in pods}
+    states: dict[str, list[int]] = {uid: [] for uid in pods}
+    # Sandboxes come first, because no container starts in a stopped one.
+    asked = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector=one))
+    for sandbox in (await called(channel, "ListPodSandbox", asked, wire.ListPodSandboxResponse)).items:
+        if (uid := sandbox.labels.get(POD, "")) in pods:
+            sandboxes[uid].append(sandbox)
+    inside = wire.ListContainersRequest(filter=wire.ContainerFilter(label_selector=one))
+    for container in (await called(channel, "ListContainers", inside, wire.ListContainersResponse)).containers:
+        if (uid := container.labels.get(POD, "")) in pods:
+            states[uid].append(container.state)
+    return [(uid, sandboxes[uid], states[uid]) for uid in pods]
 
 
 def _details(error: Exception) -> object:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _pool.POOL.AddSerializedFile(b'\n\x18\x64pgateway/wire/cri.proto\x12\nruntime.v1\"!\n\x0eVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"n\n\x0fVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1b\n\x13runtime_api_version\x18\x04 \x01(\t\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"q\n\x0eStatusResponse\x12\x32\n\x04info\x18\x02 \x03(\x0b\x32$.runtime.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x91\x01\n\x10PodSandboxFilter\x12G\n\x0elabel_selector\x18\x03 \x03(\x0b\x32/.runtime.v1.PodSandboxFilter.LabelSelectorEntry\x1a\x34\n\x12LabelSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"E\n\x15ListPodSandboxRequest\x12,\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1c.runtime.v1.PodSandboxFilter\"!\n\x12PodSandboxMetadata\x12\x0b\n\x03uid\x18\x02 \x01(\t\"\xaa\x01\n\nPodSandbox\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.runtime.v1.PodSandboxState\x12<\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\'.runtime.v1.PodSandbox.AnnotationsEntry\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x16ListPodSandboxResponse\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.runtime.v1.PodSandbox\"\x8f\x01\n\x0f\x43ontainerFilter\x12\x46\n\x0elabel_selector\x18\x04 \x03(\x0b\x32..runtime.v1.ContainerFilter.LabelSelectorEntry\x1a\x34\n\x12LabelSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"D\n\x15ListContainersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.runtime.v1.ContainerFilter\"6\n\tContainer\x12)\n\x05state\x18\x06 \x01(\x0e\x32\x1a.runtime.v1.ContainerState\"C\n\x16ListContainersResponse\x12)\n\ncontainers\x18\x01 \x03(\x0b\x32\x15.runtime.v1.Container\"\x12\n\x10GetEventsRequest\"p\n\x10PodSandboxStatus\x12\x30\n\x08metadata\x18\x02 \x01(\x0b\x32\x1e.runtime.v1.PodSandboxMetadata\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.runtime.v1.PodSandboxState\"R\n\x16\x43ontainerEventResponse\x12\x38\n\x12pod_sandbox_status\x18\x04 \x01(\x0b\x32\x1c.runtime.v1.PodSandboxStatus*:\n\x0fPodSandboxState\x12\x11\n\rSANDBOX_READY\x10\x00\x12\x14\n\x10SANDBOX_NOTREADY\x10\x01*k\n\x0e\x43ontainerState\x12\x15\n\x11\x43ONTAINER_CREATED\x10\x00\x12\x15\n\x11\x43ONTAINER_RUNNING\x10\x01\x12\x14\n\x10\x43ONTAINER_EXITED\x10\x02\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x03\x32\xab\x03\n\x0eRuntimeService\x12\x44\n\x07Version\x12\x1a.runtime.v1.VersionRequest\x1a\x1b.runtime.v1.VersionResponse\"\x00\x12\x41\n\x06Status\x12\x19.runtime.v1.StatusRequest\x1a\x1a.runtime.v1.StatusResponse\"\x00\x12Y\n\x0eListPodSandbox\x12!.runtime.v1.ListPodSandboxRequest\x1a\".runtime.v1.ListPodSandboxResponse\"\x00\x12Y\n\x0eListContainers\x12!.runtime.v1.ListContainersRequest\x1a\".runtime.v1.ListContainersResponse\"\x00\x12Z\n\x12GetContainerEvents\x12\x1c.runtime.v1.GetEventsRequest\x1a\".runtime.v1.ContainerEventResponse\"\x00\x30\x01\x62\x06proto3')
+DESCRIPTOR = _pool.POOL.AddSerializedFile(b'\n\x18\x64pgateway/wire/cri.proto\x12\nruntime.v1\"!\n\x0eVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"n\n\x0fVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1b\n\x13runtime_api_version\x18\x04 \x01(\t\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"q\n\x0eStatusResponse\x12\x32\n\x04info\x18\x02 \x03(\x0b\x32$.runtime.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x91\x01\n\x10PodSandboxFilter\x12G\n\x0elabel_selector\x18\x03 \x03(\x0b\x32/.runtime.v1.PodSandboxFilter.LabelSelectorEntry\x1a\x34\n\x12LabelSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"E\n\x15ListPodSandboxRequest\x12,\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1c.runtime.v1.PodSandboxFilter\"!\n\x12PodSandboxMetadata\x12\x0b\n\x03uid\x18\x02 \x01(\t\"\x8d\x02\n\nPodSandbox\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.runtime.v1.PodSandboxState\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32\".runtime.v1.PodSandbox.LabelsEntry\x12<\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\'.runtime.v1.PodSandbox.AnnotationsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x16ListPodSandboxResponse\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.runtime.v1.PodSandbox\"\x8f\x01\n\x0f\x43ontainerFilter\x12\x46\n\x0elabel_selector\x18\x04 \x03(\x0b\x32..runtime.v1.ContainerFilter.LabelSelectorEntry\x1a\x34\n\x12LabelSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"D\n\x15ListContainersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.runtime.v1.ContainerFilter\"\x98\x01\n\tContainer\x12)\n\x05state\x18\x06 \x01(\x0e\x32\x1a.runtime.v1.ContainerState\x12\x31\n\x06labels\x18\x08 \x03(\x0b\x32!.runtime.v1.Container.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"C\n\x16ListContainersResponse\x12)\n\ncontainers\x18\x01 \x03(\x0b\x32\x15.runtime.v1.Container\"\x12\n\x10GetEventsRequest\"p\n\x10PodSandboxStatus\x12\x30\n\x08metadata\x18\x02 \x01(\x0b\x32\x1e.runtime.v1.PodSandboxMetadata\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.runtime.v1.PodSandboxState\"R\n\x16\x43ontainerEventResponse\x12\x38\n\x12pod_sandbox_status\x18\x04 \x01(\x0b\x32\x1c.runtime.v1.PodSandboxStatus*:\n\x0fPodSandboxState\x12\x11\n\rSANDBOX_READY\x10\x00\x12\x14\n\x10SANDBOX_NOTREADY\x10\x01*k\n\x0e\x43ontainerState\x12\x15\n\x11\x43ONTAINER_CREATED\x10\x00\x12\x15\n\x11\x43ONTAINER_RUNNING\x10\x01\x12\x14\n\x10\x43ONTAINER_EXITED\x10\x02\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x03\x32\xab\x03\n\x0eRuntimeService\x12\x44\n\x07Version\x12\x1a.runtime.v1.VersionRequest\x1a\x1b.runtime.v1.VersionResponse\"\x00\x12\x41\n\x06Status\x12\x19.runtime.v1.StatusRequest\x1a\x1a.runtime.v1.StatusResponse\"\x00\x12Y\n\x0eListPodSandbox\x12!.runtime.v1.ListPodSandboxRequest\x1a\".runtime.v1.ListPodSandboxResponse\"\x00\x12Y\n\x0eListContainers\x12!.runtime.v1.ListContainersRequest\x1a\".runtime.v1.ListContainersResponse\"\x00\x12Z\n\x12GetContainerEvents\x12\x1c.runtime.v1.GetEventsRequest\x1a\".runtime.v1.ContainerEventResponse\"\x00\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,14 +35,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUSRESPONSE_INFOENTRY']._serialized_options = b'8\001'
   _globals['_PODSANDBOXFILTER_LABELSELECTORENTRY']._loaded_options = None
   _globals['_PODSANDBOXFILTER_LABELSELECTORENTRY']._serialized_options = b'8\001'
+  _globals['_PODSANDBOX_LABELSENTRY']._loaded_options = None
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_options = b'8\001'
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._loaded_options = None
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._serialized_options = b'8\001'
-  _globals['_PODSANDBOXSTATE']._serialized_start=1387
-  _globals['_PODSANDBOXSTATE']._serialized_end=1445
-  _globals['_CONTAINERSTATE']._serialized_start=1447
-  _globals['_CONTAINERSTATE']._serialized_end=1554
+  _globals['_CONTAINER_LABELSENTRY']._loaded_options = None
+  _globals['_CONTAINER_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_PODSANDBOXSTATE']._serialized_start=1585
+  _globals['_PODSANDBOXSTATE']._serialized_end=1643
+  _globals['_CONTAINERSTATE']._serialized_start=1645
+  _globals['_CONTAINERSTATE']._serialized_end=1752
   _globals['_VERSIONREQUEST']._serialized_start=40
   _globals['_VERSIONREQUEST']._serialized_end=73
   _globals['_VERSIONRESPONSE']._serialized_start=75
@@ -62,27 +66,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PODSANDBOXMETADATA']._serialized_start=555
   _globals['_PODSANDBOXMETADATA']._serialized_end=588
   _globals['_PODSANDBOX']._serialized_start=591
-  _globals['_PODSANDBOX']._serialized_end=761
-  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=711
-  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=761
-  _globals['_LISTPODSANDBOXRESPONSE']._serialized_start=763
-  _globals['_LISTPODSANDBOXRESPONSE']._serialized_end=826
-  _globals['_CONTAINERFILTER']._serialized_start=829
-  _globals['_CONTAINERFILTER']._serialized_end=972
+  _globals['_PODSANDBOX']._serialized_end=860
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_start=763
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_end=808
+  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=810
+  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=860
+  _globals['_LISTPODSANDBOXRESPONSE']._serialized_start=862
+  _globals['_LISTPODSANDBOXRESPONSE']._serialized_end=925
+  _globals['_CONTAINERFILTER']._serialized_start=928
+  _globals['_CONTAINERFILTER']._serialized_end=1071
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._serialized_start=430
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._serialized_end=482
-  _globals['_LISTCONTAINERSREQUEST']._serialized_start=974
-  _globals['_LISTCONTAINERSREQUEST']._serialized_end=1042
-  _globals['_CONTAINER']._serialized_start=1044
-  _globals['_CONTAINER']._serialized_end=1098
-  _globals['_LISTCONTAINERSRESPONSE']._serialized_start=1100
-  _globals['_LISTCONTAINERSRESPONSE']._serialized_end=1167
-  _globals['_GETEVENTSREQUEST']._serialized_start=1169
-  _globals['_GETEVENTSREQUEST']._serialized_end=1187
-  _globals['_PODSANDBOXSTATUS']._serialized_start=1189
-  _globals['_PODSANDBOXSTATUS']._serialized_end=1301
-  _globals['_CONTAINEREVENTRESPONSE']._serialized_start=1303
-  _globals['_CONTAINEREVENTRESPONSE']._serialized_end=1385
-  _globals['_RUNTIMESERVICE']._serialized_start=1557
-  _globals['_RUNTIMESERVICE']._serialized_end=1984
+  _globals['_LISTCONTAINERSREQUEST']._serialized_start=1073
+  _globals['_LISTCONTAINERSREQUEST']._serialized_end=1141
+  _globals['_CONTAINER']._serialized_start=1144
+  _globals['_CONTAINER']._serialized_end=1296
+  _globals['_CONTAINER_LABELSENTRY']._serialized_start=763
+  _globals['_CONTAINER_LABELSENTRY']._serialized_end=808
+  _globals['_LISTCONTAINERSRESPONSE']._serialized_start=1298
+  _globals['_LISTCONTAINERSRESPONSE']._serialized_end=1365
+  _globals['_GETEVENTSREQUEST']._serialized_start=1367
+  _globals['_GETEVENTSREQUEST']._serialized_end=1385
+  _globals['_PODSANDBOXSTATUS']._serialized_start=1387
+  _globals['_PODSANDBOXSTATUS']._serialized_end=1499
+  _globals['_CONTAINEREVENTRESPONSE']._serialized_start=1501
+  _globals['_CONTAINEREVENTRESPONSE']._serialized_end=1583
+  _globals['_RUNTIMESERVICE']._serialized_start=1755
+  _globals['_RUNTIMESERVICE']._serialized_end=2182
 # @@protoc_insertion_point(module_scope)

@@ -85,6 +85,11 @@ class PodSandboxMetadata(betterproto.Message):
 @dataclass(eq=False, repr=False)
 class PodSandbox(betterproto.Message):
     state: "PodSandboxState" = betterproto.enum_field(3)
+    labels: Dict[str, str] = betterproto.map_field(
+        5, betterproto.TYPE_STRING, betterproto.TYPE_STRING
+    )
+    """Its pod's, and the pod's uid."""
+
     annotations: Dict[str, str] = betterproto.map_field(
         6, betterproto.TYPE_STRING, betterproto.TYPE_STRING
     )
@@ -112,6 +117,10 @@ class ListContainersRequest(betterproto.Message):
 @dataclass(eq=False, repr=False)
 class Container(betterproto.Message):
     state: "ContainerState" = betterproto.enum_field(6)
+    labels: Dict[str, str] = betterproto.map_field(
+        8, betterproto.TYPE_STRING, betterproto.TYPE_STRING
+    )
+    """The uid of its pod, for example."""
 
 
 @dataclass(eq=False, repr=False)
