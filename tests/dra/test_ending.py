@@ -240,6 +240,77 @@ async def test_a_resource_that_stops_holds_up_no_end(node: ClaimNode) -> None:
     assert "a" in resource.usage.value.unreleased  # as its journal has it
 
 
+class Debts:
+    """What drivers on other fronts are asked to release."""
+
+    def __init__(self, *, served: bool = True) -> None:
+        """``served``: whether one serves the resource."""
+        self.served = served
+        self.told: list[str] = []
+
+    def owe(self, resource: str, id_: str, _: Unreleased) -> bool | None:
+        self.told.append(f"{id_} of {resource}")
+        return self.served or None
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_a_release_that_waits_goes_with_its_resource(node: ClaimNode, *, served: bool) -> None:
+    """The record says that the claim ends before the resource leaves DRA: nobody was told of the device then."""
+    resource, debts = ClaimedResource(lanes("release"), Device("a")), Debts(served=served)
+    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
+    await claims.prepare([asked])
+    resource.releases.rest()
+    await claims.unprepare([asked])
+    claims.store.owe = debts.owe
+    claims.store.drop(NAME)
+    await until(lambda: debts.told)
+    if not served:
+        await turns()
+        assert node.records["c"]["phase"] == "ending"
+        debts.served = True
+        claims.store.served.notify()
+    await until(lambda: not node.records)
+    assert (set(debts.told), resource.lanes.released) == ({f"a of {NAME}"}, [])
+
+
+async def test_a_release_that_waits_is_told_by_a_resource_that_begins_again(node: ClaimNode) -> None:
+    stops, debts = ClaimedResource(lanes("release"), Device("a")), Debts()
+    claims, asked = await node.gateway(stops, patience=IN_VAIN), node.allocate("c", "a")
+    await claims.prepare([asked])
+    stops.releases.rest()
+    await claims.unprepare([asked])
+    claims.store.owe = debts.owe
+    claims.store.drop(NAME)
+    claims.store.expect(NAME)
+    await turns()
+    assert node.records["c"]["phase"] == "ending"
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    claims.store.add(NAME, resource)
+    await until(lambda: not node.records)
+    assert (debts.told, resource.lanes.released) == ([], ["a"])
+
+
+@pytest.mark.parametrize("gone", ["meanwhile", "after it failed"])
+async def test_what_a_failed_preparation_owes_goes_with_its_resource(node: ClaimNode, gone: str) -> None:
+    slow, debts = SlowLanes("prepare", "release"), Debts()
+    resource = ClaimedResource(slow, Device("a"))
+    resource.releases.rest()
+    claims = await node.gateway(resource, patience=40)
+    claims.store.owe = debts.owe
+
+    def refuse() -> None:
+        if gone == "meanwhile":
+            claims.store.drop(NAME)
+        slow.refuse()
+
+    slow.meanwhile = refuse
+    assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
+    if gone != "meanwhile":
+        claims.store.drop(NAME)
+    await until(lambda: debts.told)
+    assert (debts.told, slow.released) == ([f"a of {NAME}"], [])
+
+
 async def test_no_other_claim_gets_a_device_before_its_release(node: ClaimNode) -> None:
     resource = ClaimedResource(lanes("release"), Device("a"))
     claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")

@@ -112,6 +112,25 @@ async def test_pods_of_both_fronts_start_again_whichever_front_there_is(cluster,
     assert len({device_of(cluster, pod) for pod in ("plugin", "claim", "next")}) == 3
 
 
+async def test_a_release_that_waits_goes_with_its_resource(cluster, gateway, kubelet, short_path):
+    """The device isn't listed when its claim ends; by the time that it is, the device plugin offers it."""
+    control = short_path / "control.json"
+    options = thing("dra")["options"] | {"ids": ["a", "b"], "release": True, "control_file": str(control)}
+    await gateway.start(thing("dra") | {"options": options})
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+    device = device_of(cluster, "claim").removeprefix("THING_")
+    before = slices(cluster)
+    control.write_text(json.dumps({"faults": [{"devices": [device], "absent": True}]}))
+    await until(lambda: slices(cluster) != before)
+    cluster.delete("claim", force=True)
+    await gateway.said(f"device {device} of {THING} is free again, but", seconds=BUSY)
+    gateway.reload(thing("deviceplugin") | {"options": options})
+    await shown(cluster, 1)
+    assert not [line for line in gateway.log if "released" in line]
+    control.write_text(json.dumps({"faults": []}))
+    await gateway.said(f"released {device}", seconds=BUSY)
+
+
 async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet):
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)

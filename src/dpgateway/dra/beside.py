@@ -11,6 +11,7 @@ from dpgateway.dra.claims.choosing import OfferedElsewhere
 from dpgateway.dra.publishing import Us
 from dpgateway.dra.slices.names import key, label
 from dpgateway.errors import RequestError
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.resource import Common
 
@@ -27,6 +28,13 @@ class OtherFront:
         if name not in self._common.pools.configs:
             raise RequestError(f"resource {name} isn't configured any more")
         return self._common.served.granting(name)
+
+    def owe(self, name: str, id_: str, entry: Unreleased) -> bool | None:
+        """As the pools do; None until another front serves the resource. One that has just left this front is in its
+        pool until then, and releases nothing any more.
+        """
+        pools = self._common.pools
+        return pools.owe(name, id_, entry) if name not in pools.configs or self.granting(name) is not None else None
 
     def pools(self) -> Mapping[str, str]:
         """The pool in slices that each resource would have, by the resource's name."""

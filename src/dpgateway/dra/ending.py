@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 
 from dpgateway.cdi.own import OwnSpecs
+from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, Given, Phase
 from dpgateway.dra.claims.store import ClaimStore
 from dpgateway.errors import GatewayError
@@ -92,8 +93,7 @@ class ClaimEnds:
 
     def undo(self, record: ClaimRecord) -> None:
         """What drivers gave for a preparation that failed is being released, of which no record says anything more."""
-        offered = self._store.offerings
-        undoing = asyncio.gather(*[self._released(record, one) for one in record.given if one.resource in offered])
+        undoing = asyncio.gather(*[self._released(record, one) for one in record.given if self._store.owes(one)])
         self._undoing.add(undoing)
         undoing.add_done_callback(self._undone)
 
@@ -148,16 +148,18 @@ class ClaimEnds:
         self._log.info("unprepared %s", record, extra=record.fields)
 
     async def _released(self, record: ClaimRecord, one: Given) -> None:
-        """Returns once the driver was told that these devices are free. A resource that isn't configured any more has
-        no driver to tell; one that is stopped has the release in its journal, and so has one on another front, once
-        its driver runs there.
+        """Returns once the driver was told that these devices are free, or its driver on another front owes that. A
+        resource that isn't configured any more has no driver to tell.
         """
-        if one.admin:
-            return
-        store, offerings = self._store, self._store.offerings
-        while (offering := offerings.get(one.resource)) is None:
-            version = store.served.version
-            untold = None if one.resource in store.expected else store.untold(record, one.resource)
+        store = self._store
+        while not one.admin:
+            version, untold = store.served.version, None
+            if (offering := store.offerings.get(one.resource)) is not None:
+                if await self._released_by(offering, one):
+                    return
+                continue  # it begins again here, or has another front by now, or none
+            if one.resource not in store.expected:
+                untold = store.untold(record, one.resource)
             if untold is not None:
                 if ids := sorted(untold.intersection(one.ids)):
                     text = "resource %s isn't offered by DRA any more, so its driver isn't told that these are free: %s"
@@ -167,7 +169,12 @@ class ClaimEnds:
             with contextlib.suppress(TimeoutError):  # nobody tells when a driver of another front begins
                 async with asyncio.timeout(LOOK):
                     await store.served.wait(version)
+
+    async def _released_by(self, offering: Offering, one: Given) -> bool:
+        """Returns whether its driver was told; False once it isn't offered here any more."""
+        offerings, usage = self._store.offerings, offering.usage
         with self._step():
-            await offering.usage.wait_for(
+            await usage.wait_for(
                 lambda in_use: in_use.freed.isdisjoint(one.ids) or offerings.get(one.resource) is not offering
             )
+        return usage.value.freed.isdisjoint(one.ids)

@@ -106,7 +106,7 @@ class DraFront:
         self.claims, beside = NodeClaims(us.driver, parts, node.boot), OtherFront(us, common)
         store, doubts = self.claims.store, self.claims.store.doubts
         store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
-        store.owe, store.elsewhere, self.claims.elsewhere = common.pools.owe, beside.granting, beside.offered
+        store.owe, store.elsewhere, self.claims.elsewhere = beside.owe, beside.granting, beside.offered
         doubts.others, doubts.in_doubt = beside.pools, common.pools.in_doubt
         doubts.served_before = set(beside.offered())
         common.served.begun.subscribe(store.served.notify)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,20 @@ async def test_what_another_front_offers_by_now_is_left_to_the_pools(
     assert {name: it.last_known for name, it in left.value.items()} == {NAME: frozenset("a")}
     await store.forget(claim())
     assert left.value == {}
+
+
+async def test_a_claim_that_is_given_the_same_again_is_told_of_again(
+    store: ClaimStore, pool: dict[str, ClaimedResource]
+) -> None:
+    owed: list[str] = []
+    store.owe = lambda resource, id_, _: owed.append(f"{id_} of {resource}") is None
+    for times in (1, 2):
+        await store.write(claim(), recalled=True)
+        store.drop(NAME)
+        await store.write(replace(claim(), phase=Phase.ENDING))
+        assert store.untold(claim(), NAME) == frozenset()
+        assert owed == [f"a of {NAME}"] * times
+        store.add(NAME, pool[NAME])
 
 
 async def test_a_record_is_written_once_the_disk_can(store: ClaimStore, tmp_path: Path) -> None:

@@ -121,6 +121,11 @@ class ClaimStore:
             self._tell((resource,), recalled=True)
         return self.by_resource[resource]
 
+    def owes(self, one: Given) -> bool:
+        """Whether a driver of this front has to release some of this, wherever the resource is by now."""
+        usage = self.by_resource.get(one.resource)
+        return usage is not None and not usage.value.unreleased.keys().isdisjoint(one.ids)
+
     def untold(self, old: ClaimRecord, resource: str) -> frozenset[str] | None:
         """The ids of a claim that is ending, of a resource that isn't offered here, of which no driver will be told.
         Those that another front offers by now it has to release: it is told of them once. None as long as no driver
@@ -180,7 +185,9 @@ class ClaimStore:
         given the ids before. Raises RequestError: what isn't on disk isn't done.
         """
         before, self.records[new.uid] = self.records.get(new.uid), new
-        if new.phase is Phase.ENDING:  # owed to the drivers before it counts as free
+        if new.phase is not Phase.ENDING:  # given anew: what was told of these ids is of before
+            self._forget_told(new.uid)
+        else:  # owed to the drivers before it counts as free
             for resource in new.resources - self.offerings.keys() - self.expected:
                 self.untold(new, resource)
         self._tell(new.resources if before is None else new.resources | before.resources, recalled=recalled)
@@ -203,12 +210,15 @@ class ClaimStore:
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
         self._unwritten.discard(old.uid)
-        self._told = {key: told for key, told in self._told.items() if key[0] != old.uid}
+        self._forget_told(old.uid)
         self._tell(old.resources)
         try:
             await self.disk.change(old.uid, partial(self.disk.files.remove, old.uid))
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self.disk.files.folder, error)
+
+    def _forget_told(self, uid: str) -> None:
+        self._told = {key: told for key, told in self._told.items() if key[0] != uid}
 
     async def compared(self, missing: str, pools: Collection[str] = ()) -> None:
         """The records were compared with the kubelet's claims. ``missing``: why some are, empty if none is; ``pools``:
