@@ -125,6 +125,24 @@ async def test_an_old_kubelet_gets_no_slices_and_loses_those_it_had(rig: Rig) ->
     await rig.has("a")
 
 
+@pytest.mark.parametrize(("version", "stay"), [("v1.33.4", False), ("v1.36.4", True)])
+async def test_a_kubelet_that_refuses_the_driver_loses_slices_if_it_is_old(rig: Rig, version: str, stay: bool) -> None:
+    """One without DRA registers no driver. A new one may say no for a moment, while gateways change."""
+    rig.version("v1.36.4")
+    rig.allowed.set(True)
+    rig.publisher.owner.registered()
+    rig.want("a")
+    await rig.has("a")
+    rig.version(version)
+    rig.allowed.set(False)
+    rig.publisher.owner.registered()
+    if stay:
+        await until(lambda: rig.publisher.owner.uid)
+        assert rig.devices == ["a"]
+    else:
+        await rig.until(lambda: not rig.store.list("resourceslices", "", OURS))
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_an_old_kubelet_is_no_warning_to_pools_that_leave(
     rig: Rig, caplog: pytest.LogCaptureFixture, leaves: bool

@@ -237,8 +237,9 @@ class DraFront:
     def _answered(self) -> None:
         answer = self.instance.answer.value
         self._allowed.set(answer is not None and answer.accepted)
-        if self._allowed.value:
+        if answer is not None:
             self.publisher.owner.registered()
+        if self._allowed.value:
             self._reconciling.look_soon()
         self._stand()
 

@@ -3,8 +3,8 @@
 - The server deletes slices together with their owner. A Node that is made anew has another uid, so the uid is read
   again whenever slices are missing.
 - The Node says the versions of its software some seconds after the kubelet has started, so it is read at each
-  registration, and twice later; while there is an obstacle again and again, because a runtime is mended without the
-  kubelet.
+  registration or refusal, and twice later; while there is an obstacle again and again, because a runtime is mended
+  without the kubelet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpgateway.dra.slices.changes import Identity
 from dpgateway.node.runtime import CdiSupport
 
 LATER = 15.0, 60.0
-"""Seconds after a registration until the Node is read again."""
+"""Seconds after a registration, or a refusal, until the Node is read again."""
 AGAIN = 60.0
 """Seconds until a Node with an obstacle is read again, at random between half and one and a half of it."""
 
@@ -42,6 +42,8 @@ class OwnerNode:
         """Empty while the Node has to be read."""
         self.obstacle = ""
         """Why nothing may be published on this node."""
+        self.answered = False
+        """Whether a kubelet has said anything yet."""
         self._server, self._driver, self._node, self._outdated = server, driver, node, outdated
         self._again: asyncio.TimerHandle | None = None
 
@@ -51,7 +53,8 @@ class OwnerNode:
         return Identity(self._driver, self._node, self.uid, "")
 
     def registered(self) -> None:
-        """A kubelet has registered the driver, perhaps one of another version."""
+        """A kubelet has registered the driver or refused it, perhaps one of another version."""
+        self.answered = True
         self._forget()
         for seconds in LATER:
             asyncio.get_running_loop().call_later(seconds, self._forget)

@@ -8,7 +8,7 @@ own. What decides when:
   for 45 to 85 s (seen on 1.37). A kubelet deletes all slices of its node when it starts, between 10 ms before and 10 ms
   after it registers the driver; then they are written again at once.
 - What nobody offers any more is deleted at any time: the kubelet may be one without DRA by now, which registers no
-  driver, and deletes no slices.
+  driver, and deletes no slices. Its refusal has the Node read, too.
 - A change waits until PAUSE after the last write, so a device that flaps costs one write a second. What must not be
   given any more doesn't wait.
 - After an attempt that failed pauses double, and the server may ask for longer ones. But the scheduler goes on giving
@@ -167,12 +167,16 @@ class Publisher:
         """Whether slices have devices that mustn't be given any more."""
         if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
             return False
-        if not self._allowed.value:
-            wanted = dict.fromkeys(wanted)
-        elif self.owner.obstacle:
-            wanted = {}
-        todo, _ = self._due(wanted, seen, self.owner.identity)
+        todo, _ = self._due(self._allowed_of(wanted), seen, self.owner.identity)
         return urgent(todo.values(), seen)
+
+    def _allowed_of(self, wanted: Wanted) -> Wanted:
+        """What may be published of this at present. Without a registration slices stay as they are: a gateway that has
+        just started hasn't one yet.
+        """
+        if self.owner.obstacle:
+            return {}
+        return wanted if self._allowed.value else dict.fromkeys(wanted)
 
     async def _look(self) -> None:
         """Writes what differs until nothing does. Raises ClusterError."""
@@ -205,11 +209,13 @@ class Publisher:
                 identified = False
 
     async def _withdraw(self) -> None:
-        """Deletes the slices that nobody offers. Raises ClusterError."""
-        if (wanted := self.wanted.value) is None or (seen := self._seen.objects.value) is None:
+        """Deletes the slices that nobody offers, and all if there is an obstacle. Raises ClusterError."""
+        if self.owner.answered:  # perhaps by a kubelet that is too old to register a driver
+            await self.owner.known()
+        if self.wanted.value is None or (seen := self._seen.objects.value) is None:
             return
         left = self.state.value.slices
-        if todo := pool_changes(dict.fromkeys(wanted), seen, self.owner.identity):
+        if todo := pool_changes(self._allowed_of(self.wanted.value), seen, self.owner.identity):
             await self._write(todo)
             left = len(self._seen.objects.value or ())  # they aren't missing: nobody offers them
         self._complaint.over()
