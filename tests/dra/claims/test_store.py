@@ -102,6 +102,26 @@ async def test_a_claim_that_is_given_the_same_again_is_told_of_again(
         store.add(NAME, pool[NAME])
 
 
+@pytest.fixture
+def starting(tmp_path: Path, left: Left) -> ClaimStore:
+    """The store of a gateway that hasn't read the records."""
+    return ClaimStore(ClaimDisk(ClaimFiles(tmp_path), Threads()), BOOT, left, LOG)
+
+
+async def test_a_look_at_what_claims_hold_makes_no_folder(starting: ClaimStore, tmp_path: Path, left: Left) -> None:
+    """On a disk that is full, or read-only, the resources of the device plugin would never be served."""
+    (tmp_path / "dra").write_text("in the way")
+    await starting.peek()
+    assert left.value == {}
+
+
+async def test_records_that_cannot_be_read_are_not_taken_for_none(starting: ClaimStore, tmp_path: Path) -> None:
+    (tmp_path / "dra").mkdir()
+    (tmp_path / "dra" / "claims").symlink_to("claims")
+    with pytest.raises(OSError, match="symbolic links"):
+        await starting.peek()
+
+
 async def test_a_record_is_written_once_the_disk_can(store: ClaimStore, tmp_path: Path) -> None:
     """The comparison with the kubelet's claims does it."""
     store.usage(NAME)

@@ -47,9 +47,11 @@ class ClaimFiles:
         return self.look()
 
     def look(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
-        """The same, and makes nothing; no files without the folder."""
-        found, damaged = [], []
-        for path in sorted(self.folder.glob("*.json")):
+        """The same, and makes nothing; no files without the folder. Raises OSError if it can't be read."""
+        found, damaged, paths = [], [], list[Path]()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            paths = sorted(self.folder.iterdir())  # glob() takes a folder that it mustn't read for an empty one
+        for path in [one for one in paths if one.suffix == ".json"]:
             try:
                 found.append(record(read(path, LARGEST).content.decode(), path.name))
             except (OSError, ValueError, TypeError, KeyError) as error:

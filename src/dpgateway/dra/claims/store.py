@@ -78,7 +78,7 @@ class ClaimStore:
         resource has a lock of its own: with it, nobody gives more of it away. Raises GatewayError, OSError.
         """
         if not self.doubts.loaded:
-            found, _ = await self.disk.run(self.disk.files.all)
+            found, _ = await self.disk.run(self.disk.files.look)
             await self._remember(found)
             names = frozenset[str]().union(*[one.resources for one in found]) - self.expected
             empty = ClaimHoldings(boot=self._boot)
