@@ -442,3 +442,26 @@ async def test_a_prepare_outlives_its_driver(gateway, kubelet, gate, then):
     slow.open()
     await offered(kubelet, B)
     assert (await kubelet.admit("p", {"c": {B: 2}}))["ok"]
+
+
+async def test_an_allocate_outlives_its_driver(gateway, kubelet, gate):
+    """The next driver is told what it gave, and nobody gets the hardware before."""
+    slow, told = gate(Allocation()), []
+    hanging = resource(A, driver_class=scripted(allocate=slow, release=lambda _: None), pool="p")
+    await served(gateway, kubelet, hanging, resource(B, pool="p"))
+    allocating = asyncio.ensure_future(kubelet.allocate(A, ["a"]))
+    await slow.entered()
+    again = resource(
+        A, driver_class=scripted(release=lambda devices: told.append([one.id for one in devices])), pool="p"
+    )
+    await gateway.takes_over(again, resource(B, pool="p"), changes=f"restarted: {A} (driver)")
+    await kubelet.wait_for(lambda: registered(kubelet, A) == 2)
+    with pytest.raises(PluginError):
+        await allocating
+    with pytest.raises(PluginError, match=r"held as example.com/a by an allocate\(\) of its driver"):
+        await kubelet.allocate(B, ["a"])
+    assert told == []
+    slow.open()
+    await until(lambda: told == [["a"]])
+    await offered(kubelet, B)
+    assert (await kubelet.admit("p", {"c": {B: 2}}))["ok"]

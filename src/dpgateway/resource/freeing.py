@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -138,30 +138,37 @@ class Releases:
         flights = (*self._usage.value.in_flight, *self._usage.value.abandoned)
         return self._inventory.devices_of(id_ for flight in flights for id_ in flight)
 
-    def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
-        """The driver gave these devices: unless the grant succeeds, they are released. ``found``: by id."""
-        if (calls := self._driver.calls) is not None and not CONCERNED.isdisjoint(calls.abilities):
-            self._usage.set(self._usage.value.owed(ids, hardware, {id_: one.id for id_, one in found.items()}))
+    def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device], driver: str | None) -> None:
+        """This driver gave these devices: unless the grant succeeds, they are released. ``found``: by id."""
+        names = {id_: device.id for id_, device in found.items()}
+        self._usage.set(self._usage.value.owed(ids, hardware, names, driver))
 
     def abandoned(
-        self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device], call: asyncio.Future[Any]
+        self,
+        hardware: Behind,
+        found: Mapping[str, Device],
+        owe: Callable[[], None] | None,
+        call: asyncio.Future[Any],
     ) -> None:
-        """The grant ends, but the driver works on: its ``call`` of allocate() goes on."""
+        """The grant ends, but the driver works on: its ``call`` of allocate() goes on, perhaps until after the driver's
+        end. ``owe``: see :meth:`owe`; None if the driver isn't concerned.
+        """
         flight = dict(hardware)
         self._usage.set(self._usage.value.abandons(flight))
 
         def returned(_: object) -> None:
             self._usage.set(self._usage.value.returned(flight))
             if call.exception() is None:
-                self._allocated_late(ids, hardware, found)
+                if owe is not None:
+                    owe()
+                self._tell_of_late(found)
             self._exclusion.use()
             self.tell()
 
         call.add_done_callback(returned)
 
-    def _allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
-        """The driver answered an allocate() that had timed out; another call may have granted the devices meanwhile."""
-        self.owe(ids, hardware, found)
+    def _tell_of_late(self, found: Mapping[str, Device]) -> None:
+        """Logs the answer to an abandoned allocate(); another call may have granted the devices meanwhile."""
         devices = {device.id: device for device in found.values()}
         names = list(devices)
         free = len(self.still_free([*devices.values()])) if self._usage.value.known else 0

@@ -226,12 +226,20 @@ class InUse(ABC):
         """The allocate() of the abandoned ``flight`` has returned. Others may be of equal ids."""
         return replace(self, abandoned=tuple([one for one in self.abandoned if one is not flight]))
 
-    def owed(self, ids: tuple[str, ...], hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
-        """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released."""
-        unreleased = dict(self.unreleased)
+    def owed(
+        self,
+        ids: tuple[str, ...],
+        hardware: Behind,
+        devices: Mapping[str, str] | None = None,
+        driver: str | None = None,
+    ) -> Self:
+        """The driver gave these ``devices``, by id: unless the Allocate succeeds, they have to be released. ``driver``:
+        the one to release to, by default the present one.
+        """
+        unreleased, driver = dict(self.unreleased), self.driver if driver is None else driver
         for id_ in ids:
             if id_ not in unreleased:
-                unreleased[id_] = self._record(NO_KUBELET, id_, hardware, devices)
+                unreleased[id_] = self._record(NO_KUBELET, id_, hardware, devices)._replace(driver=driver)
         return replace(self, unreleased=unreleased)
 
     def gave(

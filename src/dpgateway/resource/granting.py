@@ -110,10 +110,13 @@ class Granting:
         self._usage.set(self._usage.value.began(ids, behind))
         self._exclusion.use()
         try:
-            abandoned = partial(self.releases.abandoned, ids, behind, found)
+            # Owed to this driver, even if another one runs by then.
+            concerned = not CONCERNED.isdisjoint(calls.abilities)
+            owe = partial(self.releases.owe, ids, behind, found, before.driver)
+            abandoned = partial(self.releases.abandoned, behind, found, owe if concerned else None)
             allocation = await calls.allocate(devices, abandoned, terms.options)
-            if not CONCERNED.isdisjoint(calls.abilities):
-                self.releases.owe(ids, behind, found)
+            if concerned:
+                owe()
             allocation = await terms.deliver(self.complete(allocation, len(ids)))
             if terms.prepares and "prepare" in calls.abilities:
                 prepares = self._clock.monotonic()

@@ -204,7 +204,7 @@ class Holdings(Evidence):
         return bool(self.fewer_calls_than(before) or self.freed or _TOLD(self) != _TOLD(before))
 
 
-_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "struck")
+_FREEING = operator.attrgetter("note", "gone", "unlisted", "asked", "remembers", "struck", "abandoned")
 _TOLD = operator.attrgetter(
     *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "unreleased", "living", "freed")
 )
