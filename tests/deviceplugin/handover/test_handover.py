@@ -8,6 +8,7 @@ import os
 import pytest
 
 from dpgateway import Allocation, Device, Health
+from dpgateway_simulator import PluginError
 from tests.support.handover import (
     BOTH,
     R,
@@ -63,6 +64,22 @@ async def test_a_handover_waits_for_a_preparation(make, kubelet, gate):
     assert registered(kubelet, R) == 1
     slow.open()
     await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+
+
+async def test_a_handover_waits_for_an_abandoned_allocate(make, kubelet, gate):
+    """The driver that gave the device releases it."""
+    slow, told, older, newer = gate(Allocation()), [], make(), make()
+    kind = scripted(allocate=slow, release=lambda devices: told.append([device.id for device in devices]))
+    older.serve(configured(driver_class=kind, timeouts={"allocate": 0.01}))
+    await offered(kubelet)
+    with pytest.raises(PluginError):  # the call goes on after its deadline
+        await kubelet.allocate(R, ["a"])
+    newer.serve(configured(driver_class=Scripted))
+    await turns(200)
+    assert registered(kubelet, R) == 1
+    slow.open()
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+    assert told == [["a"]]
 
 
 async def test_a_gateway_without_a_list_takes_nothing_over(make, kubelet, older, gate):

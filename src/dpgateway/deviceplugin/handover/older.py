@@ -98,7 +98,7 @@ class OlderSide:
         kubelet opens the stream even of a cancelled Register, and may then call this gateway instead of the newer one.
         """
         calls = self.resource.driver.calls
-        works = calls is not None and not calls.preparing.idle
+        works = self.resource.inventory.usage.value.abandoned or (calls is not None and not calls.preparing.idle)
         return not (self.endpoint.handlers.running() or works or self.registrar.registering)
 
     @property
@@ -111,7 +111,7 @@ class OlderSide:
         while not self.idle:
             await self.endpoint.handlers.done()
             if not self.idle:
-                await asyncio.sleep(_LOOK)  # the end of a preparation, release or Register has no event
+                await asyncio.sleep(_LOOK)  # the end of a driver's call or of a Register has no event
 
     # the coordinator's steps, in order
 
