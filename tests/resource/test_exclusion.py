@@ -227,10 +227,11 @@ async def slow(make, gate):
 class SlowAllocates:
     """A resource of the pool whose driver waits for ``held`` in each allocate."""
 
-    def __init__(self, one, held, group):
+    def __init__(self, one, held, group, prepare):
         self.held, self.told = held, []
         released = self.told.append
-        kind = scripted(allocate=held, release=lambda devices: released([device.id for device in devices]))
+        methods = {} if prepare is None else {"prepare": prepare}
+        kind = scripted(allocate=held, release=lambda devices: released([one.id for one in devices]), **methods)
         driver: Any = kind(NoOptions(), None)
         self.config = Observable(configured(name=AES))
         one.lanes = one.driver.calls = Lanes(driver, self.config, Threads(), group, LOG)
@@ -257,9 +258,9 @@ async def slowly(make, gate):
     async with asyncio.TaskGroup() as group:
         gates = []
 
-        async def slowly(answer):
+        async def slowly(answer, prepare=None):
             gates.append(gate(answer))
-            return SlowAllocates(await make(AES), gates[-1], group)
+            return SlowAllocates(await make(AES), gates[-1], group, prepare)
 
         yield slowly
         for one in gates:
@@ -293,6 +294,25 @@ async def test_an_abandoned_allocate_under_the_same_name(make, slowly):
     aes.held.open()
     await until(lambda: not fft.reasons)
     assert {tuple(ids) for ids in aes.told} == {("b0",)}
+
+
+async def test_a_release_in_line_before_an_abandoned_allocate(make, slowly, gate):
+    """It waits for a prepare of the last container, and then for the allocate."""
+    preparing = gate()
+    aes, fft = await slowly(Allocation(), preparing), await make(FFT)
+    aes.config.set(configured(name=AES, timeouts={"prepare": 0.01}))
+    with pytest.raises(DriverTimeout):
+        await aes.one.calls.prepare(["b0"])
+    await preparing.entered()
+    aes.one.holdings.set(aes.one.holdings.value.owed(("b0",), {"b0": frozenset(["b0"])}))
+    aes.one.releases.tell()
+    await aes.give_up("b0", deadline=False)
+    preparing.open()
+    await until(lambda: aes.one.lanes.preparing.idle)
+    assert (aes.told, fft.reasons.keys()) == ([], {"b0"})
+    aes.held.open()
+    await until(lambda: not fft.reasons)
+    assert aes.told == [["b0"]]
 
 
 async def test_a_prepare_that_outlived_its_allocate(make, slow):

@@ -176,7 +176,9 @@ class Releases:
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
-        """The devices among ``devices``, all free before, that no container has got since or is being given."""
-        held = self._inventory.devices_of(self._usage.value.last_known)
+        """The devices among ``devices``, all free before, that no container has got since or is being given, and that
+        no abandoned allocate() works on.
+        """
+        held = self._inventory.devices_of(self._usage.value.last_known) | self._flying()
         elsewhere = self._exclusion.elsewhere(devices, freeing=True)
         return [device for device in devices if device.id not in held and device.id not in elsewhere]
