@@ -226,7 +226,7 @@ async def test_hung_calls_do_not_delay_lists(run, gate):
 
     one = run(Stuck, timeouts={"allocate": 0.02, "prepare": 0.02})
     await one.listed()
-    for call in (lambda devices: one.calls.allocate(devices, late), one.calls.prepare):
+    for call in (lambda devices: one.calls.allocate(devices, None), one.calls.prepare):
         with pytest.raises(Exception, match="hasn't"):
             await call([Device("d0")])
     context[0].changed()
