@@ -11,7 +11,7 @@ import pytest
 
 from dpgateway.web.answers import Limits
 from tests.support.http import ask, cut, read_reply
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 SLOW = 1000
 
@@ -118,6 +118,44 @@ async def test_busy_outlives_idle(pages, port):
             await read_reply(other)
         go_on.set()
         assert (await read_reply(reader)).body == b"here"
+
+
+async def test_work_ends_with_its_connection(pages, port):
+    """Once a connection that was evicted left its request running."""
+    never, began, running = asyncio.Event(), [], []
+
+    async def page():
+        began.append(1)
+        running.append(1)
+        try:
+            await never.wait()
+        finally:
+            running.pop()
+
+    pages.table["/never"] = page
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(40):
+            await stack.enter_async_context(connected(port, request("/never")))
+            await until(lambda: began)
+            began.clear()
+            await until(lambda: len(running) <= 8)
+    await until(lambda: not running)
+
+
+async def test_compression_ends_with_its_connection(pages, port):
+    pages.text = "".join(map(str, range(500_000)))
+    before = len(asyncio.all_tasks())
+    clients = []
+    for _ in range(40):
+        one = socket.create_connection(("127.0.0.1", port))
+        one.sendall(request(more="accept-encoding: gzip\r\n"))
+        one.setblocking(False)
+        clients.append(one)
+        await turns(4)
+    await until(lambda: sum(map(ended, clients)) >= 32)
+    assert len(asyncio.all_tasks()) <= before + 8 + 1
+    for one in clients:
+        one.close()
 
 
 @quick(0.3, taking=20)

@@ -2,7 +2,8 @@
 
 uvicorn's server isn't used: it takes the process's signals, and wakes ten times a second to see whether it should stop.
 Slow clients can't exhaust the gateway: the number of connections is limited, a new connection evicts the one that has
-been idle longest, and there are timeouts for a request and for reading its answer.
+been idle longest, and there are timeouts for a request and for reading its answer. The work for a request ends with its
+connection.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from typing import Any
 
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -32,14 +34,9 @@ class Connections:
     """
 
     def __init__(self, application: Application, limits: Limits) -> None:
-        self.limits = limits
-
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            with contextlib.suppress(asyncio.CancelledError):  # uvicorn would log the end of the gateway
-                await application(scope, receive, send)
-
+        self.application, self.limits = application, limits
         self._config = Config(
-            answer,
+            application,
             interface="asgi3",
             http=_Connection,
             ws="none",
@@ -90,6 +87,9 @@ class _Connection(H11Protocol):
     def __init__(self, config: Config, state: ServerState, all_: Connections) -> None:
         super().__init__(config, state, {})
         self._all = all_
+        self._answering: asyncio.Task[Any] | None = None
+        """The task of the last request."""
+        self.app = self._answer  # of each request, as uvicorn has it
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -118,6 +118,8 @@ class _Connection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+        if self._answering is not None:  # uvicorn lets it go on, up to the compression of megabytes for nobody
+            self._answering.cancel()
 
     def drop(self) -> None:
         """Resets the connection."""
@@ -125,6 +127,11 @@ class _Connection(H11Protocol):
         # Without SO_LINGER the kernel keeps the unread answer for minutes.
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._answering = asyncio.current_task()
+        with contextlib.suppress(asyncio.CancelledError):  # uvicorn would log it
+            await self._all.application(scope, receive, send)
 
     def _hurry(self, seconds: float) -> None:
         """Drops the connection in ``seconds``, instead of at its present deadline."""
