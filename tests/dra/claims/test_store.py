@@ -15,6 +15,7 @@ from dpgateway.errors import RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.exclusion import Pool
+from dpgateway.resource.front import Unreleased
 from tests.dra.claim_node import BOOT, LOG, ClaimedResource, lanes
 from tests.support.resources import NAME
 
@@ -92,7 +93,12 @@ async def test_a_claim_that_is_given_the_same_again_is_told_of_again(
     store: ClaimStore, pool: dict[str, ClaimedResource]
 ) -> None:
     owed: list[str] = []
-    store.owe = lambda resource, id_, _: owed.append(f"{id_} of {resource}") is None
+
+    def owe(resource: str, id_: str, _: Unreleased) -> bool:
+        owed.append(f"{id_} of {resource}")
+        return True
+
+    store.owe = owe
     for times in (1, 2):
         await store.write(claim(), recalled=True)
         store.drop(NAME)
