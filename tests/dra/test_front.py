@@ -109,7 +109,7 @@ class Node:
     def sockets(self) -> list[Path]:
         return [path for path in (self.root / FOLDER).iterdir() if not path.name.startswith(".")]
 
-    async def register(self, socket: Path | None = None) -> None:
+    async def register(self, socket: Path | None = None, *, accepts: bool = True) -> None:
         await until(lambda: self.sockets)
         self.registered = socket or self.sockets[0]
         async with Channel(self.registered) as channel:
@@ -117,7 +117,7 @@ class Node:
             info = registration.PluginInfo.FromString(await ask(b""))
             assert (info.type, info.name) == ("DRAPlugin", US.driver)
             self.endpoint = Path(info.endpoint)
-            said = registration.RegistrationStatus(plugin_registered=True).SerializeToString()
+            said = registration.RegistrationStatus(plugin_registered=accepts).SerializeToString()
             await channel.unary_unary("/pluginregistration.Registration/NotifyRegistrationStatus")(said)
 
     async def offered(self) -> None:
@@ -200,6 +200,15 @@ async def test_devices_are_published_once_the_kubelet_registers(node: Node, make
     await node.register()
     await until(lambda: sorted(node.devices) == ["a", "b"])
     assert node.devices["a"]["attributes"]["resource"] == {"string": NAME}
+
+
+async def test_a_kubelet_without_dra_takes_the_slices_of_its_node(node: Node, make: Any) -> None:
+    make()
+    await node.offered()
+    now = node.store.get(("nodes", "", "n1"))
+    node.store.replace(("nodes", "", "n1"), {**now, "status": {"nodeInfo": {"kubeletVersion": "v1.33.4"}}})
+    await node.register(accepts=False)
+    await until(lambda: not node.slices)
 
 
 @pytest.mark.parametrize("service", [V1, V1BETA1])
