@@ -13,6 +13,7 @@ from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import PATIENCE, Orphans
+from dpgateway.resource.ownership import FOLDER, Ownership
 from tests.support.holdings import Told
 from tests.support.threads import Scarce
 from tests.support.time import advance, in_virtual_time
@@ -37,6 +38,11 @@ class Watched:
         journal = Journal(self.state_dir, self.directory, resource)
         journal.save(unreleased)
         return journal
+
+    def lock(self, resource):
+        """The one by which another gateway would serve it."""
+        (self.directory / FOLDER).mkdir(mode=0o700, parents=True)
+        return Ownership(self.directory, resource)
 
     def run(self, owe=lambda *_: False, **more):
         self.task = asyncio.ensure_future(self.left.run(self._changed, owe, **more))
@@ -203,7 +209,7 @@ async def test_changes_of_orphans_are_told(watched):
 @pytest.mark.parametrize(("driver", "named"), [("fpga", "driver fpga"), (None, "its driver"), ("", "")])
 async def test_a_leak_of_an_orphan(watched, caplog, driver, named):
     entry = CLAIMS["b0"]._replace(device="board", driver=driver)
-    watched.journal(GONE, {"b0": entry})
+    journal, lock = watched.journal(GONE, {"b0": entry}), watched.lock(GONE)
     watched.run()
     await watched.left.known.wait()
     assert not caplog.messages
@@ -216,6 +222,53 @@ async def test_a_leak_of_an_orphan(watched, caplog, driver, named):
         "the resource isn't configured any more; last held by pod uid"
     )
     assert caplog.messages == ([text] if named else [])
+    assert not journal.path.exists(), "the next start would tell of it again"
+    assert not lock.path.exists()
+
+
+async def test_what_is_still_held_stays_in_an_orphans_journal(watched, caplog):
+    held = CLAIMS["b0"]._replace(pods=frozenset(["other"]), device="other", driver="fpga")
+    journal = watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga"), "b1": held})
+    watched.lock(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    note = {"b1": Noted(containers=frozenset([Container("other", "c")]))}
+    watched.publish(GONE, lambda holdings: holdings.noted(note, 0.0, 0.0).ended(frozenset(["uid"])))
+    await until(lambda: journal.load().keys() == {"b1"})
+    assert len(caplog.messages) == 1
+    assert watched.left.usages.keys() == {GONE}
+
+
+async def test_another_grant_of_the_id_stays_in_an_orphans_journal(watched, caplog):
+    """Another gateway gave it just before it ended, and the kubelet hasn't noted that yet."""
+    entry = CLAIMS["b0"]._replace(device="board", driver="fpga")
+    journal, lock = watched.journal(GONE, {"b0": entry}), watched.lock(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    journal.save(again := {"b0": entry._replace(pods=frozenset(), since=18)})
+    watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    await until(lambda: caplog.messages and not lock.path.exists())
+    assert journal.load() == again
+
+
+@pytest.mark.parametrize("released", [True, False])
+async def test_an_orphan_that_another_gateway_serves(watched, caplog, released):
+    """That one tells its driver, and strikes the id then."""
+    had = {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")}
+    journal, lock = watched.journal(GONE, had), watched.lock(GONE)
+    await lock.acquire()
+    watched.run()
+    await watched.left.known.wait()
+    watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    looks = watched.changes
+    await until(lambda: watched.changes > looks + 1)
+    assert (caplog.messages, journal.load()) == ([], had)
+    if released:
+        journal.save({})
+    lock.end()
+    await until(lambda: not watched.left.usages)
+    assert ["board" in text for text in caplog.messages] == ([] if released else [True])
+    assert not journal.path.exists()
 
 
 class Slow(Threads):

@@ -55,7 +55,7 @@ class Elsewhere:
         """`_after` contains the gateways that a resource's previous owner waited for, keyed by resource."""
         self.older: set[str] = set()
         """The gateways that owned the other resources; without any, no resource has been renamed."""
-        self.late: dict[str, Ownership] = {}
+        self.late = orphans.late
         """The locks that stay although this gateway has ended what they guard: no stranger's."""
         self._telling = False
         self._seen = 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Set
 from functools import partial
 from pathlib import Path
 
-from dpgateway.errors import GatewayError
+from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
@@ -21,6 +21,7 @@ from dpgateway.kit.tasks import LONGEST_PAUSE, backoff, wait_for
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Unreleased, Usage, Usages
 from dpgateway.resource.journal import Journal, entries_of_others
+from dpgateway.resource.ownership import Ownership
 
 WRITTEN = 0.1
 """Seconds from a grant until a journal has it."""
@@ -71,6 +72,9 @@ class Orphans:
         """Set once the journals have been read."""
         self.usages: dict[str, Usage] = {}
         """`usages` contains the usages of the orphans, keyed by resource."""
+        self.late: dict[str, Ownership] = {}
+        """The locks that this gateway has of resources that it doesn't serve, by hash, until writes that they guard are
+        over."""
         self.directory, self._state_dir, self._threads = directory, state_dir, threads
         self._all = usages
         self._changed = Signal()
@@ -197,26 +201,27 @@ class Orphans:
         """
         holdings = self.usages[resource].value
         moved = resource in self._moved
-        reason = "another front offers the resource now" if moved else "the resource isn't configured any more"
         owed, undecided = self._owed.setdefault(resource, set()), set[tuple[str, str]]()
-        for id_ in sorted(holdings.freed):
+        new = {i for i in holdings.freed if (resource, i, holdings.unreleased[i].since) not in self._leaked}
+        if new and not moved:
+            undecided.update((resource, id_) for id_ in await self._give_up(resource, holdings, new))
+        for id_ in sorted(new) if moved else ():
             entry = holdings.unreleased[id_]
-            known = resource, id_, entry.since  # a reread journal has it again
-            if entry.driver == "" or known in self._leaked:
+            if entry.driver == "":
                 continue
             # A kubelet notes an ended pod's ids until it allocates by a plugin again. A moved resource's plugin is
             # never asked, so each later gateway finds them there. What no journal has any more was released.
-            if moved and entry.driver is None and holdings.remembers:
+            if entry.driver is None and holdings.remembers:
                 continue
-            told = owe(resource, id_, entry) if moved else False
+            told = owe(resource, id_, entry)
             if told is None:
                 undecided.add((resource, id_))
                 continue
-            self._leaked.add(known)
+            self._leaked.add((resource, id_, entry.since))  # a reread journal has it again
             if told:
                 owed.add(id_)
             else:
-                leak(_log, resource, holdings, id_, reason)
+                leak(_log, resource, holdings, id_, "another front offers the resource now")
         # Until one of the journals tells of a release, a gateway that is killed leaves it to nobody. A resource that
         # isn't served yet, as at a gateway's start, writes none.
         if owed and await record(resource):
@@ -234,6 +239,49 @@ class Orphans:
             self._all.drop(resource)
         return frozenset(undecided)
 
+    async def _give_up(self, resource: str, holdings: InUse, ids: Set[str]) -> Set[str]:
+        """Logs the freed ids of a resource that isn't configured, unless they were released, and removes them from its
+        journal: else each start would tell of them again. Returns those of which that isn't known yet.
+        """
+        # Another gateway may still serve the resource and release to its driver; while it does, the journal is its own.
+        lock = Ownership(self.directory, resource)
+        lock.late, lock.writing = self.late, lambda: self._strikes.get(resource, ())
+        try:
+            if not lock.try_to_acquire():
+                return ids
+        except (KubeletError, OSError):  # without the folder nobody serves it; the journal stays
+            lock.release()
+            self._tell_of_leaks(resource, holdings, ids)
+            return frozenset()
+        # If the resource is configured again meanwhile, it gets the lock from there.
+        self.late[lock.hash] = lock
+        try:
+            journal = Journal(self._state_dir, self.directory, resource)
+            entries = await self._threads.call_within("journals", journal.load, PATIENCE)
+            usage = self.usages.get(resource)
+            if usage is None or resource in self._moved or not lock.undivided:  # it is, or was, configured again
+                return ids
+            if released := ids - entries.keys():
+                usage.set(usage.value.released(released))
+            self._tell_of_leaks(resource, holdings, ids & entries.keys())
+            # Another grant of the same id isn't known to be over; the first gateways wrote no times.
+            known = {(i, entry.since, entry.pods) for i, entry in holdings.unreleased.items()}
+            if over := {i for i in ids & entries.keys() if (i, entries[i].since, entries[i].pods) in known}:
+                await self._strike(resource, over)
+        except (GatewayError, OSError):  # look() tells of it
+            return ids
+        finally:
+            lock.end()
+        return frozenset()
+
+    def _tell_of_leaks(self, resource: str, holdings: InUse, ids: Collection[str]) -> None:
+        """Logs the ids of drivers with ``release``."""
+        for id_ in sorted(ids):
+            entry = holdings.unreleased[id_]
+            self._leaked.add((resource, id_, entry.since))  # a reread journal has it again
+            if entry.driver != "":
+                leak(_log, resource, holdings, id_, "the resource isn't configured any more")
+
     async def struck(self, resource: str) -> None:
         """Returns once nothing is written into the resource's journal here: a resource that is back on this front has a
         writer of its own. However long the disk takes: a later write would lose what is granted meanwhile.
@@ -243,13 +291,13 @@ class Orphans:
 
     async def _strike(self, resource: str, ids: Collection[str]) -> None:
         """Removes these ids from the resource's journal, which nobody else writes: the gateway that serves it does that
-        on another front. Else they would be owed again after each start.
+        on another front, or none serves it. Else they would be owed again after each start.
         """
         journal = Journal(self._state_dir, self.directory, resource)
 
         def strike() -> None:
             left = {id_: entry for id_, entry in journal.load().items() if id_ not in ids}
-            if resource in self._moved:  # else it is back, and has a writer again
+            if resource in self._moved or resource in self.usages:  # else it is back, and has a writer again
                 journal.save(left)
 
         under_way = self._strikes.setdefault(resource, set())
@@ -258,4 +306,4 @@ class Orphans:
         try:
             await wait_for(asyncio.shield(over), PATIENCE, "the disk")
         except (GatewayError, OSError) as error:
-            _log.warning("%s still has ids that were released: %s", journal.path, error, extra={"resource": resource})
+            _log.warning("%s still has ids that are free: %s", journal.path, error, extra={"resource": resource})

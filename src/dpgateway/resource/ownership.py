@@ -208,6 +208,7 @@ class Ownership:
         self._descriptor = self._open()
         if locks.take(self._descriptor) and self._is_found():
             self.state = LockState.SOLE
+            self._sign()  # a lock that says nothing blocks the other gateways' pools
             return True
         self.release()
         return False
