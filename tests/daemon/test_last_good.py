@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -113,10 +114,11 @@ async def test_a_write_that_hung_is_not_the_last_one(file, gate):
         disk()
         saved.append(served["reload"])
 
-    reloading = SimpleNamespace(applied=Signal(), fallback=None, wanted=None)
+    reloading: Any = SimpleNamespace(applied=Signal(), fallback=None, wanted=None)
     overview = SimpleNamespace(report=lambda: SimpleNamespace(ready=True))
-    keeping = Keeping(SimpleNamespace(path=file.path, save=save), patience=0.02, again=0.02)
-    gateway = SimpleNamespace(overview=overview, configuration=configuration)
+    gateway: Any = SimpleNamespace(overview=overview, configuration=configuration)
+    slow: Any = SimpleNamespace(path=file.path, save=save)
+    keeping = Keeping(slow, patience=0.02, again=0.02)
     running = asyncio.create_task(keeping.run(gateway, reloading))
     await disk.entered()
     reloading.applied.notify()

@@ -171,7 +171,7 @@ async def test_what_no_container_holds_any_more_is_released(run, short_path):
 
 
 async def test_a_hung_preparation_delays_no_device_freed_with_its_own(run, short_path, gate):
-    hangs, released = gate(), []
+    hangs, released = gate(), list[tuple[Device, ...]]()
     write_checkpoint(short_path, "a", "b")
     driver = scripted(prepare=lambda devices: devices == (Device("b"),) and hangs(), release=released.append)
     client = await run(driver, timeouts={"prepare": 1}).client()

@@ -68,7 +68,7 @@ async def test_however_many_pods_are_asked_for_at_once(cri):
     cri.sandboxes = {"uid-7": [READY], "uid-8": [STOPPED], "uid-elsewhere": [READY]}
     cri.containers = {"uid-7": [RUNNING], "uid-8": [EXITED], "uid-elsewhere": [RUNNING]}
     sandboxes = Sandboxes([cri.socket], print)
-    assert await sandboxes.running(pods) == {"uid-7"}
+    assert await sandboxes.running(pods) == frozenset({"uid-7"})
     assert await sandboxes.ended(pods) == {"uid-8"}
     assert cri.asked == ["ListPodSandbox", "ListContainers"] * 2
 

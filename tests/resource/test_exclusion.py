@@ -228,7 +228,8 @@ class SlowAllocates:
     """A resource of the pool whose driver waits for ``held`` in each allocate."""
 
     def __init__(self, one, held, group, prepare):
-        self.held, self.told = held, []
+        self.held = held
+        self.told: list[list[str]] = []
         released = self.told.append
         methods = {} if prepare is None else {"prepare": prepare}
         kind = scripted(allocate=held, release=lambda devices: released([one.id for one in devices]), **methods)

@@ -68,6 +68,7 @@ class Direct:
     """The driver's calls, one after the other."""
 
     abilities = frozenset({"prepare", "release"})
+    busy = frozenset[str]()
 
     def __init__(self, driver):
         self._driver = driver
