@@ -1,5 +1,8 @@
 """Processes that are left behind are asked for by several threads."""
 
+import os
+import re
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -26,13 +29,14 @@ def test_many_notice_the_end_at_once(hasty):
 
     def leave(board):
         with pytest.raises(Failed, match="it is left behind") as failed:
-            processes.run(board, ["sleep", "1"], print)
+            processes.run(board, ["sleep", "60"], print)
         return failed.value
 
     with ThreadPoolExecutor(25) as threads:
         errors = list(threads.map(leave, boards))
     for error in errors:
         with left_behind(error) as ended:
+            os.kill(int(re.findall(r"process (\d+)", str(error))[0]), signal.SIGKILL)
             assert ended()
     with ThreadPoolExecutor(8) as threads:
         assert not any(threads.map(processes.left, [board for board in boards for _ in range(8)]))
