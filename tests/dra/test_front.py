@@ -18,7 +18,7 @@ from dpgateway import Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.dra.claims.reading import EXTENDED
-from dpgateway.dra.front import Cluster, DraFront, NodeState
+from dpgateway.dra.front import FRONT, Cluster, DraFront, NodeState
 from dpgateway.dra.handover import ASKING
 from dpgateway.dra.health import VANISHED
 from dpgateway.dra.instance import LOOK
@@ -61,7 +61,7 @@ class Gateway:
         plugins, state = root / "device-plugins", root / "state"
         holdings = node_holdings(plugins, [], threads)
         pools = Pools(Orphans(holdings, plugins, state, threads), CallsAfterClose())
-        common = Common(plugins, state, threads, pools, LIST_LIMIT)
+        common = Common(plugins, state, threads, pools, LIST_LIMIT, front=FRONT)
         there = asyncio.Event()
         there.set()
         self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeState(there, "boot-1"))
