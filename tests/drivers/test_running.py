@@ -2,6 +2,7 @@ import asyncio
 import itertools
 import math
 import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -346,6 +347,30 @@ async def test_without_its_driver_nothing_can_be_called(run):
     assert one.driver.calls is None
     with pytest.raises(DriverError, match="the driver ended"):
         await calls.prepare([A])
+
+
+async def test_queued_allocates_end_with_their_driver(run, gate):
+    slow, closing, asked = gate(Allocation()), gate(), list[str]()
+
+    def allocate(devices: Sequence[Device]) -> object:
+        asked.append(devices[0].id)
+        return slow()
+
+    one = run(scripted(devices=lambda: [A, B], allocate=allocate, close=closing))
+    await one.listed()
+    calls = one.calls
+    first = asyncio.ensure_future(calls.allocate([A], None))
+    await slow.entered()
+    second = asyncio.ensure_future(calls.allocate([B], None))
+    await turns()
+    one.task.cancel()
+    await closing.entered()
+    slow.open()
+    assert await first == Allocation()
+    with pytest.raises(DriverError, match="device b: driver scripted: the driver ended"):
+        await second
+    assert asked == ["a"]
+    closing.open()
 
 
 async def test_a_failed_driver_is_closed_before_the_next(run):

@@ -9,6 +9,7 @@ Theory of operation. ``_turn`` is the lane's lock, and ``_current`` its call.
   concurrent calls because kubelets come and go.
 - In both cases the result is dropped, and the caller is told of the call that goes on (``abandoned``): the driver works
   on the devices until it returns, and they have to be released then.
+- A closed lane begins no call, also none that waits for its turn.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dpgateway.drivers.answers import fault
+from dpgateway.drivers.answers import DriverEnded, fault
 from dpgateway.errors import DriverTimeout
 from dpgateway.kit.threads import Threads
 
@@ -52,6 +53,11 @@ class AllocateLane:
         """The number of calls waiting for their turn. While it is 0, a free lock is taken without a timer."""
         self._current: _LaneCall | None = None
         self._hung: dict[_LaneCall, None] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Lets no further call begin."""
+        self._closed = True
 
     async def call(
         self, method: str, function: Callable[[], T], seconds: float, end: float, abandoned: Abandoned | None = None
@@ -77,9 +83,14 @@ class AllocateLane:
             calls = ", ".join(map(str, self._hung))
             raise DriverTimeout(f"{method}() isn't called, because {MOST_HUNG} calls hang: {calls}")
 
+        def begin() -> T:
+            if self._closed:  # since the call was queued, for its turn or for a thread
+                raise DriverEnded
+            return function()
+
         # The turn ends with the call, or at ``end``.
         self._current, loop = _LaneCall(method), asyncio.get_running_loop()
-        future = self._threads.call(f"{self._name} {method}", function, end - time.monotonic())
+        future = self._threads.call(f"{self._name} {method}", begin, end - time.monotonic())
         over = loop.create_future()  # asyncio.wait would take as long as all else of an Allocate
 
         def wake(_: object = None) -> None:

@@ -171,6 +171,13 @@ def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, .
     return items
 
 
+class DriverEnded(DriverError):
+    """The driver ended before its call did."""
+
+    def __init__(self) -> None:
+        super().__init__("the driver ended")
+
+
 def fault(method: str, error: BaseException) -> GatewayError:
     """A driver's exception as a GatewayError: a GatewayError itself, or a DriverFault, a bug of the driver."""
     if isinstance(error, GatewayError):

@@ -23,7 +23,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import Abandoned, AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
-from dpgateway.drivers.preparing import DriverEnded, Free, PrepareLane, failure
+from dpgateway.drivers.preparing import CallAfterClose, Free, PrepareLane, failure
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout, GatewayError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
@@ -58,6 +58,11 @@ class Lanes:
         self._allocating = AllocateLane(config.value.name, threads)
         self.preparing = PrepareLane(config.value.name, threads, group, log)
         """The prepare lane: what it has under way, and its end."""
+
+    def close(self) -> list[CallAfterClose]:
+        """Lets no further call begin. Returns those of the prepare lane that go on."""
+        self._allocating.close()
+        return self.preparing.close()
 
     # the allocate lane
 
@@ -196,14 +201,14 @@ class Lanes:
             if error is not None:
                 reason, names = str(answers.fault("release", error)), [device.id for device in devices]
                 fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
-                early = isinstance(error, DriverEnded)
+                early = isinstance(error, answers.DriverEnded)
                 text = "%s before it released its devices" if early else "the driver failed: %s"
                 self._log.log(logging.WARNING if early else logging.ERROR, text, reason, extra=fields)
             # A failed release counts, too: the driver was told. One that ended wasn't, and the next driver is.
-            if told is not None and not isinstance(error, DriverEnded):
+            if told is not None and not isinstance(error, answers.DriverEnded):
                 told()
 
-        with contextlib.suppress(DriverEnded):  # the next driver is told
+        with contextlib.suppress(answers.DriverEnded):  # the next driver is told
             self.preparing.release(devices, call, free).add_done_callback(ended)
 
     @contextlib.contextmanager

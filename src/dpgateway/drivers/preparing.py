@@ -29,8 +29,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from dpgateway.drivers.answers import fault, trace
-from dpgateway.errors import DriverError, DriverTimeout
+from dpgateway.drivers.answers import DriverEnded, fault, trace
+from dpgateway.errors import DriverTimeout
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device, Health
 
@@ -44,13 +44,6 @@ Begin = Callable[[], Callable[[], object]]
 """Called at the call's turn; returns the function to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
 """Returns the devices that no container has or is being given."""
-
-
-class DriverEnded(DriverError):
-    """The driver ended before its call did."""
-
-    def __init__(self) -> None:
-        super().__init__("the driver ended")
 
 
 @dataclass(frozen=True, eq=False)

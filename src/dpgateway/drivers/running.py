@@ -153,7 +153,7 @@ class RunningDriver:
                     asking = lane.run(driver, self._fitting, calls.stats, self._hear)
                     await group.create_task(asking, name=f"{self._config.value.name} list")
                 finally:  # a closing driver gets no calls
-                    for call in calls.preparing.close():
+                    for call in calls.close():
                         self._after_close.add(call)
                     self.calls = self._lane = None
                     self.state.notify()
