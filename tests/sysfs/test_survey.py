@@ -1,6 +1,7 @@
 """A survey with a driver of five lines: devices, their groups and health, and what a second look reads."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -9,8 +10,10 @@ from dpgateway.sysfs import (
     ChangedError,
     ChangedPlaces,
     FollowedSurvey,
+    FoundDevice,
     GroupOption,
     Kind,
+    Look,
     Part,
     Parts,
     Selection,
@@ -185,6 +188,28 @@ def test_concerns_related_events(survey, plug):
     assert one.concerns(Uevent("bind", path, "pci")), "it holds an interface"
     assert one.concerns(Uevent("change", f"{path}/net/eth0/queues", "queues"))
     assert not one.concerns(Uevent("bind", f"{BUS}/0000:3b:01.0", "pci"))
+
+
+def test_events_during_a_look_matter(plug, roots):
+    """The object that they change may be a newcomer that this look is reading."""
+    missed, newcomer, other = list[str](), f"{BUS}/0000:3b:00.1", f"{BUS}/0000:3b:01.0"
+
+    def maker(_: Look) -> Callable[[FoundDevice], str]:
+        def nic(found: FoundDevice) -> str:
+            if not one.concerns(Uevent("change", newcomer, "pci")):
+                missed.append(found.id)
+            return found.id
+
+        return nic
+
+    one = Survey(Selection(NICS, roots=roots), maker)
+    plug(0, "eth0")
+    one.find()
+    plug(1, "eth1")
+    assert "0000:3b:00.1" in one.find(ChangedPlaces())
+    assert not missed
+    assert one.concerns(Uevent("change", newcomer, "pci"))
+    assert not one.concerns(Uevent("change", other, "pci")), "the look is over"
 
 
 @pytest.mark.parametrize(
