@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from dpgateway_fpga.staging import staged
@@ -15,6 +16,18 @@ def test_staged_file_lasts(tmp_path):
         assert file.read_bytes() == b"image"
         os.utime(file)
     assert os.listdir(tmp_path / "files") == []  # noqa: PTH208
+
+
+def test_staging_removes_leftovers(tmp_path: Path) -> None:
+    """The images that killed gateways staged for this board, and nothing else in the directory."""
+    (files := tmp_path / "files").mkdir()
+    old, new = "ab" * 32, "cd" * 32
+    kept = {f"{old}-fpga-b.bin", f"{old}-fpga-a.dtbo", "fpga-a.bin", f"{old[:-1]}-fpga-a.bin"}
+    for name in (f"{old}-fpga-a.bin", f".{old}-fpga-a.bin.new", f"{old}-{new}-fpga-a.bin", *kept):
+        (files / name).write_bytes(b"old")
+    with staged(files, f"{new}-fpga-a.bin", b"image"):
+        assert {one.name for one in files.iterdir()} == {f"{new}-fpga-a.bin", *kept}
+    assert {one.name for one in files.iterdir()} == kept
 
 
 def _longer(path):

@@ -1,14 +1,18 @@
-"""Image files for the kernel and for tools, which read an image by its file name."""
+"""Image files for the kernel and for tools, which read an image by its file name: digests, then the board's id."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpgateway import DriverError
 from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
+
+_STAGED = re.compile(r"\.?(?:[0-9a-f]{64}-)+(?P<whose>.+?)(?:\.new)?")
+"""The name of an image file, or of its temporary file."""
 
 
 class Unwritten(DriverError):
@@ -21,13 +25,15 @@ class Unwritten(DriverError):
 def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     """Writes a file into a trusted directory, and removes it after the block. Raises DriverError, OSError.
 
-    The complete file is renamed into place, so that no reader sees half of it; the leftover of a gateway that died is
-    replaced. If the content changed during the block, the loaded bytes are unknown, which is an error.
+    The complete file is renamed into place, so that no reader sees half of it. The caller has the board's lock, so all
+    other images for it are leftovers of gateways that died, and removed. If the content changed during the block, the
+    loaded bytes are unknown, which is an error.
     """
     directory = Path(os.path.realpath(directory.parent), directory.name)  # /lib is a link to /usr/lib on most systems
     try:
         directory.mkdir(mode=0o755, exist_ok=True)
         with trusted_directory(directory) as inside:
+            _remove_leftovers(directory, name, inside)
             write_file(name, content, 0o644, inside)
     except (DriverError, OSError) as error:
         raise Unwritten(f"the image can't be put at {directory / name}: {error}") from error
@@ -44,6 +50,18 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # it was removed, or the disk is read-only by now
             file.unlink()
+
+
+def _remove_leftovers(directory: Path, name: str, inside: int) -> None:
+    """Removes the files that differ from ``name`` only in their digests."""
+    new = _STAGED.fullmatch(name)
+    if new is None:
+        return
+    for file in directory.iterdir():
+        left = _STAGED.fullmatch(file.name)
+        if left is not None and left["whose"] == new["whose"]:
+            with suppress(OSError):  # it costs space, and no more
+                os.unlink(file.name, dir_fd=inside)
 
 
 def _identity(file: Path) -> tuple[int, ...]:
