@@ -18,6 +18,8 @@ class Image:
 
     content: bytes
     sha256: str
+    suffix: str = ""
+    """The suffix of the file's name, by which tools know the format."""
 
 
 def read_image(bitstream: Bitstream) -> Image:
@@ -44,7 +46,7 @@ def read_image(bitstream: Bitstream) -> Image:
     except (DriverError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise DriverError(f"bitstream {bitstream.id!r} ({bitstream.path}) is refused: {why}") from error
-    return Image(content, sha256)
+    return Image(content, sha256, bitstream.path.suffix)
 
 
 def _check_size(size: int, bitstream: Bitstream) -> None:

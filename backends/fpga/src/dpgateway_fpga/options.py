@@ -132,9 +132,6 @@ class FpgaOptions:
             yield f"function: expected one of {', '.join(ids)}, found {self.function!r}"
         if self.functions and self.programmer == "overlay":
             yield "functions: expected none with the programmer overlay, because its file describes one function"
-        suffix = self.bitstream.path.suffix
-        if self.programmer == "command" and any(one.path.suffix != suffix for one in self.functions):
-            yield f"functions: expected files with the suffix {suffix!r} of bitstream, because tools look at it"
 
     @property
     def roots(self) -> Roots:

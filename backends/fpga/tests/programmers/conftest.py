@@ -12,7 +12,7 @@ from backends.fpga.tests.kernel.manager import Manager
 
 @pytest.fixture
 def image():
-    return Image(b"the image", "ab" * 32)
+    return Image(b"the image", "ab" * 32, ".bin")
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import pytest
-from dpgateway_fpga import Board, Command, FpgaDriver
+from dpgateway_fpga import Bitstream, Board, Command, FpgaDriver, FpgaOptions
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.programmers import BoardState, Failed, Verification, verify
 from dpgateway_fpga.programmers.command import CommandProgrammer
@@ -19,7 +20,7 @@ from backends.fpga.tests.kernel.dfl import Card
 from backends.fpga.tests.kernel.gbs import AES, INTERFACE, gbs_file
 from backends.fpga.tests.kernel.left import left_behind
 from dpgateway import DriverError
-from dpgateway.testing import FakeTree
+from dpgateway.testing import FakeTree, Recorder
 
 BOARD = Board("card", address="0000:3b:00.0")
 
@@ -69,6 +70,23 @@ def test_tool_gets_arguments_and_bytes(make, tools, image, tmp_path, monkeypatch
     assert list((tmp_path / "files").iterdir()) == []
     assert programmer.verification is Verification.NONE
     assert verify(programmer, BOARD, image) == BoardState("unknown")
+
+
+def test_tool_gets_each_image_with_its_own_suffix(
+    tools: Tools, options: FpgaOptions, recorder: Recorder, tmp_path: Path
+) -> None:
+    tools("load", 'case "$1" in *.rbf) ;; *) exit 1;; esac')
+    blank = tmp_path / "blank.rbf"
+    blank.write_bytes(b"blank")
+    command = Command(
+        argv=("load", "{file}"), files=tmp_path / "files", env={"PATH": f"{tools.directory}:/usr/bin:/bin"}
+    )
+    wants = replace(options, boards=(BOARD,), programmer="command", command=command, blank=Bitstream(blank, "blank"))
+    driver = FpgaDriver(wants, recorder.context())
+    driver.release(driver.devices())
+    assert tools.calls()[0].endswith("-card.rbf")
+    assert driver.devices()[0].health.ok
+    driver.close()
 
 
 def test_a_tool_that_fails_is_quoted(make, tools, image):
@@ -168,7 +186,7 @@ def test_verifies_what_a_tool_reads(make, tools, image, tmp_path):
 
 def test_xrt_smi(make, tools, tmp_path):
     uuid = "01234567-89ab-cdef-0123-456789abcdef"
-    image = Image(b"xclbin2\0".ljust(416, b"x") + UUID(uuid).bytes + b"more", "ab" * 32)
+    image = Image(b"xclbin2\0".ljust(416, b"x") + UUID(uuid).bytes + b"more", "ab" * 32, ".bin")
     tools("xrt-smi", "")
     tools("cat", f'case "$1" in */sys/bus/pci/devices/0000:3b:00.0/xclbinuuid) echo {uuid};; *) exit 1;; esac')
     programmer = make(preset="xrt-smi")
@@ -182,7 +200,7 @@ def test_xrt_smi(make, tools, tmp_path):
 def test_fpgaconf(tools, kernel, real, tmp_path):
     card = Card(kernel.host, "0000:3b:00.0", INTERFACE)
     card.afus[0] = AES
-    image = Image(gbs_file(AES), "ab" * 32)
+    image = Image(gbs_file(AES), "ab" * 32, ".bin")
     tools("fpgaconf", "")
     command = Command(preset="fpgaconf", files=tmp_path / "files", env={"PATH": f"{tools.directory}:/usr/bin:/bin"})
     programmer = CommandProgrammer(real(programmer="command", command=command))

@@ -72,7 +72,7 @@ class CommandProgrammer:
         with ExitStack() as files:
             file = None
             if any("{file}" in part for part in self._tool.argv):
-                name = f"{image.sha256}-{board.id}{self._options.bitstream.path.suffix}"  # tools look at the suffix
+                name = f"{image.sha256}-{board.id}{image.suffix}"
                 directory = self._options.command.files
                 try:
                     directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
