@@ -316,6 +316,21 @@ def test_blank_board_keeps_the_refusal(function, hardware, bitstream, tmp_path):
     aes.recorder.until(lambda: not reasons(aes))
 
 
+def test_refused_blank_is_no_fault_of_the_board(function, hardware, bitstream, tmp_path):
+    aes = function("aes", blank=bitstream("blank"))
+    aes.prepare(aes.devices()[:1])
+    (tmp_path / "blank.bin").chmod(0o666)
+    aes.release(aes.devices()[:1])
+    assert reasons(aes) == {}
+    (line,) = [one for one in aes.recorder.messages if "blanked" in one]
+    assert re.search(
+        r"a free board isn't blanked: .*blank\.bin\) is refused: expected a file that only its owner", line
+    )
+    (tmp_path / "blank.bin").chmod(0o644)
+    aes.release(aes.devices()[:1])
+    assert hardware.runs == {"fpga-a": "blank"}
+
+
 def test_fallback_is_programmed_once(function, hardware, bitstream):
     aes, fft = function("aes", fallback=bitstream("safe")), function("fft")
     hardware.act = lambda board, progress: broken(board, progress) if hardware.programmed[-1][1] == "aes" else None

@@ -171,10 +171,10 @@ class Slot:
             job = self.begin(blank, self._work.blank)
             job.ended.wait()
             self.finish(job, end)
-        except Busy as error:
-            self._context.log.warning("a free board isn't blanked: %s", error)
-        except DriverError:  # logged already, or the board is another resource's by now
-            pass
+        except DriverError as error:
+            # other failures are logged already, or the board is another resource's by now
+            if isinstance(error, Busy) or isinstance(error.__cause__, Refused):
+                self._context.log.warning("a free board isn't blanked: %s", error)
 
     def close(self) -> None:
         """Stops retries. A job under way goes on, because hardware can't be interrupted."""
@@ -188,8 +188,8 @@ class Slot:
             self._passed()
             raise
         except BaseException as error:
-            # A refused file of a function that a claim has chosen says nothing of the board.
-            if not isinstance(error, Refused) or bitstream in (self._options.chosen, self._options.blank):
+            # A refused file of another image, a claim's function or `blank`, says nothing of the board.
+            if not isinstance(error, Refused) or bitstream == self._options.chosen:
                 self._failed(bitstream, error)
             raise
         if bitstream == self._options.chosen:
