@@ -2,12 +2,14 @@ import itertools
 import logging
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from dpgateway.kit.inotify import Subscription
 from dpgateway.sysfs import ChangedPlaces, Complaint, Interest, Watcher
 from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
-from tests.support.counting import inotify_watches
+from tests.support.counting import descriptors, inotify_watches
 from tests.support.uevents import changes
 
 
@@ -122,6 +124,26 @@ def test_incomplete_watch_knows_nothing(watched, tmp_path):
     (tmp_path / "x").touch()
     watcher.close()
     assert watcher.news() is None
+
+
+def test_a_refused_thread_leaves_only_the_refresh(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No driver fails for it, and what an attempt has opened is closed."""
+    log = logging.LoggerAdapter(logging.getLogger(__name__))
+    watcher = Watcher("test", lambda: None, Complaint(log), lambda _: True)
+    interests = {str(tmp_path): Interest({"x"})}
+    with Subscription():  # the thread that all watchers share runs already
+        before, size = descriptors(), threading.stack_size(2**48)
+        try:
+            assert not any(watcher.watch(interests) for _ in range(100))
+        finally:
+            threading.stack_size(size)
+        assert descriptors() < before + 50
+        assert watcher.news() is None
+        assert caplog.messages == [
+            "can't watch for changes, changes are noticed only at the next refresh: the system has no thread left"
+        ]
+        assert watcher.watch(interests), "there are threads again"
+        watcher.close()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -175,14 +175,21 @@ class Watcher:
 
     def _started(self) -> Subscription:
         if self._events is None:
-            events = Subscription()
-            if self._matters_in_sysfs:
-                with suppress(OSError):  # _install reports it
-                    self._uevents = Uevents()
-            self._stop = os.eventfd(0)
-            self._thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
-            self._thread.start()
-            self._events = events
+            with ExitStack() as failed:
+                events = failed.enter_context(Subscription())
+                self._stop = os.eventfd(0)
+                failed.callback(os.close, self._stop)
+                if self._matters_in_sysfs:
+                    with suppress(OSError):  # _install reports it
+                        self._uevents = failed.enter_context(closing(Uevents()))
+                thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except (RuntimeError, MemoryError) as error:
+                    self._uevents = None
+                    raise OSError(errno.EAGAIN, "the system has no thread left") from error
+                failed.pop_all()
+            self._thread, self._events = thread, events
         return self._events
 
     def _install(
