@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from dpgateway.gateway import SETTLED
 from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
 from tests.support.heap import hole, resident
+from tests.support.hung import hung_disk
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
@@ -66,6 +68,18 @@ async def test_memory_is_given_back_after_a_start(short_path):
             full = resident()
             await advance(2)
             assert full - resident() > 15
+
+
+@in_virtual_time
+async def test_a_hung_disk_stops_no_resource(short_path: Path) -> None:
+    """It has the states of DRA, of which the device plugin's resources have none."""
+    directory = short_path / "device-plugins"
+    directory.mkdir()
+    with hung_disk(short_path / "state/dra") as disk:
+        async with Node(directory, configured(driver_class=Scripted)).running() as node:
+            await until(lambda: node.gateway.serves)
+            await until(disk.asked.is_set)
+            assert disk.hangs
 
 
 async def test_every_resource_is_offered(gateway, kubelet):

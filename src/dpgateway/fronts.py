@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpgateway.cdi.directories import SpecDirectories
@@ -52,6 +53,8 @@ _log = bind(__name__)
 
 Work = tuple[str, Callable[[], Awaitable[None]]]
 """A task that no resource owns: its name and its function."""
+DISK = 5.0
+"""Seconds that the disk has to answer."""
 
 
 class NodeFronts:
@@ -86,6 +89,8 @@ class NodeFronts:
         cdi = CdiDelivery(directories, self._specs, self.threads, self._runtime.cdi)
         self._plugins = Front(common, self.holdings, self.client, handover, cdi, ListThrottle(self._node.written))
         self.dra: DraFront | None = None
+        self.claims_unknown = True
+        """Whether an earlier configuration may have left claims that nobody serves yet."""
         self.switch: NodeSwitch | None = None
         """The changes of front; None without a resource that may change."""
         self._kubelet = Observable(self._node.kubelet)
@@ -100,6 +105,16 @@ class NodeFronts:
             ("keep CDI specs", self._keeper.run),
             ("tell the kubelet of what DRA offers", self._remainders.run),
         )
+
+    async def has_claims(self, state_dir: Path) -> bool:
+        """Whether there are records of claims, of whatever driver. Returns once the disk has answered."""
+        return await self.threads.call("claims", lambda: _has_records(state_dir / "dra" / "claims"))
+
+    async def driver_of_claims(self, state_dir: Path) -> str:
+        """The driver of these claims; empty if no record says it. Returns once the disk has answered."""
+        from dpgateway.dra.claims.files import ClaimFiles  # noqa: PLC0415  with the libraries of DRA
+
+        return await self.threads.call("claims", ClaimFiles(state_dir).driver)
 
     def add_dra(self, configuration: Configuration) -> DraFront:
         """Makes the DRA front."""
@@ -129,10 +144,10 @@ class NodeFronts:
             await self.switch.settled(config.name, front)
         elif config.front != "auto":
             # A later `front: auto` begins with this state. Without it, it costs one change of front: no failure.
+            folder = self._plugins.common.state_dir / "dra" / "fronts"
             try:
                 # No change is written while no file has another front.
-                files = (self._plugins.common.state_dir / "dra" / "fronts").glob("*.json")
-                if front != FRONT or any(files):
+                if front != FRONT or await self.threads.call_within("fronts", lambda: _has_records(folder), DISK):
                     await self._states.fix(config.pool or config.name, front, config.name)
             except (GatewayError, OSError) as error:
                 text = "with front: auto, %s would begin where it was before: %s"
@@ -201,7 +216,7 @@ class NodeFronts:
 
     def _unsure(self, ids: Sequence[str]) -> bool:
         """Whether a claim may have the CDI spec of these ids, although none is known."""
-        return self.dra is not None and self.dra.claims.may_have(ids)
+        return self.claims_unknown if self.dra is None else self.dra.claims.may_have(ids)
 
     # the node and the process
 
@@ -242,3 +257,7 @@ class NodeFronts:
         """Releases locks and sockets at once; from any thread."""
         if self.dra is not None:
             self.dra.abandon()
+
+
+def _has_records(folder: Path) -> bool:
+    return any(folder.glob("*.json"))

@@ -68,9 +68,10 @@ class Gateway:
         self.overview.on_other_front = self._fronts.pools.on_other_front
         self._tasks = NodeTasks(configuration, self._parts, self.overview, self, self._spawn)
 
-    def start(self) -> None:
+    async def start(self) -> None:
+        """Returns once all resources begin. A disk that hangs delays that by seconds."""
+        await self._tasks.configure(self._first)
         self._tasks.start(("watch the kubelet", self._node.run), ("sweep", self.others.sweep), *self._fronts.work)
-        self._tasks.configure(self._first)
         resources = self._first.resources
         for config in resources:
             self._start(config)
@@ -98,7 +99,7 @@ class Gateway:
     async def apply(self, changes: Changes, new: Configuration) -> None:
         """Applies a reload; unchanged resources don't notice. ``new``: the whole configuration."""
         async with self._changing:
-            self._tasks.configure(new)
+            await self._tasks.configure(new)
             added = [self._fronts.chosen(config) for config in changes.added]
             restarted = [self._fronts.chosen(config) for config in changes.restarted]
             # A change concerns the successor of a resource that is being restarted.

@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpgateway.config import Configuration
-from dpgateway.fronts import Work
+from dpgateway.fronts import DISK, Work
 from dpgateway.kit.log import bind
 from dpgateway.serving import NodeParts
 from dpgateway.status.figures import ClusterFigures
@@ -49,26 +51,46 @@ class NodeTasks:
         self._first, self._parts, self._overview = first, parts, overview
         self._gateway, self._spawn = gateway, spawn
         self.all: list[asyncio.Task[None]] = []
+        self._due: list[Work] | None = None
+        """What starts at the end of :meth:`configure`; None while that doesn't run."""
+        self._looking: asyncio.Task[None] | None = None
+        """Looks for claims that an earlier configuration has left."""
         self._events: EventWriter | None = None
         self._writing: asyncio.Task[None] | None = None
         """The task of ``_events``; None while the configuration has no Kubernetes events."""
         overview.cluster = self._cluster_figures
 
     def start(self, *work: Work) -> None:
-        self.all += [self._spawn(name, run) for name, run in work]
+        if self._due is not None:
+            self._due += work
+        else:
+            self.all += [self._spawn(name, run) for name, run in work]
 
-    def configure(self, configuration: Configuration) -> None:
-        """Starts what this configuration needs and no earlier one did, and configures what runs."""
+    async def configure(self, configuration: Configuration) -> None:
+        """Starts what this configuration needs and no earlier one did, and configures what runs. One call at a time.
+
+        What it starts begins after it returns: DRA, for example, has to know first what the resources are.
+        """
+        self._due = []
+        try:
+            await self._configure(configuration)
+        finally:
+            due, self._due = self._due, None
+            self.start(*due)
+
+    async def _configure(self, configuration: Configuration) -> None:
         parts, fronts, dra = self._parts, self._parts.fronts, configuration.dra
 
-        # The claims of an earlier configuration have to end, even if this one has no driver.
-        claims = configuration.state_dir / "dra" / "claims"
-        if fronts.dra is None and (dra.driver is not None or any(claims.glob("*.json"))):
-            front = fronts.add_dra(configuration)
-            for value in front.reporting.values:
-                value.subscribe(parts.changed.notify)
-            self._overview.dra = front
-            self.start(("serve DRA", front.run))
+        if fronts.dra is None and dra.driver is not None:
+            self._begin_dra(configuration)
+        elif fronts.dra is None:
+            if self._looking is None or self._looking.done():
+                self.all = [one for one in self.all if one is not self._looking]
+                self._looking = self._spawn("look for claims", partial(self._serve_left, configuration))
+                self.all.append(self._looking)
+            if not (await asyncio.wait({self._looking}, timeout=DISK))[0]:
+                text = "claims that an earlier configuration may have left are served once the disk answers: %s"
+                _log.warning(text, configuration.state_dir)
         if fronts.dra is not None:
             fronts.dra.members.withdraw(withdrawn=dra.withdraw)
             # A front that was started for claims keeps the name of their driver.
@@ -81,7 +103,7 @@ class NodeTasks:
                 parts.changed.subscribe(switch.look)
                 self.start(("change fronts", switch.run))
             if fronts.switch is not None:
-                fronts.switch.configure(configuration.resources)
+                await fronts.switch.configure(configuration.resources)
 
         wanted = configuration.cluster.events
         if wanted and self._events is None:
@@ -96,6 +118,23 @@ class NodeTasks:
         elif not wanted and self._writing is not None:
             self._writing.cancel()
             self._writing = None
+
+    async def _serve_left(self, configuration: Configuration) -> None:
+        """Serves the claims of an earlier configuration: they have to end, even if this one has no driver."""
+        fronts, left = self._parts.fronts, configuration
+        if await fronts.has_claims(left.state_dir):
+            driver = await fronts.driver_of_claims(left.state_dir)
+            left = replace(left, dra=replace(left.dra, driver=driver or None))
+            if fronts.dra is None:  # else a reload has begun it meanwhile
+                self._begin_dra(left)
+        fronts.claims_unknown = False
+
+    def _begin_dra(self, configuration: Configuration) -> None:
+        front = self._parts.fronts.add_dra(configuration)
+        for value in front.reporting.values:
+            value.subscribe(self._parts.changed.notify)
+        self._overview.dra = front
+        self.start(("serve DRA", front.run))
 
     def _cluster_figures(self) -> ClusterFigures:
         servers = {one.server for one in (self._parts.fronts.dra, self._events) if one is not None}

@@ -35,7 +35,7 @@ class Node:
         configuration = Configuration(self.resources, kubelet, self.directory.parent / "state")
         async with asyncio.TaskGroup() as group:
             self.gateway = Gateway(configuration, "node-a", group)
-            self.gateway.start()
+            await self.gateway.start()
             self._page = Metrics(self.gateway.overview.figures, lambda: self.full).answer
             try:
                 yield self

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 from types import SimpleNamespace as Stub
 from typing import Any
 
@@ -18,8 +19,10 @@ from dpgateway.switching.choosing import Group
 from dpgateway.switching.facts import DraFacts
 from dpgateway.switching.node_switch import NodeSwitch
 from dpgateway.switching.states import SwitchFiles, SwitchRecord, SwitchState
+from tests.support.hung import hung_disk
 from tests.support.resources import NAME, configured
-from tests.support.waiting import turns
+from tests.support.time import in_virtual_time
+from tests.support.waiting import turns, until
 
 DRIVER, POOL = "dra.example.com", "node/boards"
 GROUP = Group((NAME,), pool=POOL)
@@ -92,7 +95,7 @@ async def test_another_groups_change_keeps_the_list(front, switch, tmp_path):
     """Else a node with many resources would list all claims of the cluster once for each two of them."""
     await SwitchFiles(tmp_path, Threads()).write(SwitchRecord(NAME, SwitchState.LEAVING_DRA))
     front.us.pool_of = lambda _: POOL
-    switch.configure([configured(front="auto")])
+    await switch.configure([configured(front="auto")])
     await switch.pending(POOL, 0.0)
     switch.offer()
     await switch.pending(POOL, 0.0)
@@ -105,7 +108,7 @@ async def test_groups_that_leave_together_list_once(front, switch, tmp_path):
     for group in ("boards", "z"):
         await files.write(SwitchRecord(group, SwitchState.LEAVING_DRA))
     front.us.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
-    switch.configure([configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z")])
+    await switch.configure([configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z")])
     since = time.monotonic()
     both = await asyncio.gather(switch.pending(POOL, since), switch.pending("z", since))
     assert [sorted(one) for one in both] == [["default/begun", "default/new"], ["default/y"]]
@@ -134,12 +137,12 @@ async def test_a_list_has_the_groups_that_there_are_as_it_begins(front, switch, 
         await files.write(SwitchRecord(group, SwitchState.LEAVING_DRA))
     front.us.pool_of = lambda config: {"boards": POOL}.get(config.pool, config.pool)
     boards, other = (configured(front="auto", pool=pool, name=pool) for pool in ("boards", "z"))
-    switch.configure([boards])
+    await switch.configure([boards])
     lists = [asyncio.create_task(switch.pending(POOL, time.monotonic()))]
     await turns()
     lists.append(asyncio.create_task(switch.pending(POOL, since := time.monotonic())))
     await turns()
-    switch.configure([boards, other])
+    await switch.configure([boards, other])
     go_on.set()
     await asyncio.gather(*lists)
     assert list(await switch.pending("z", since)) == ["default/y"]
@@ -178,11 +181,22 @@ async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_p
     (tmp_path / "dra").write_text("in the way")
     front.us.pool_of = lambda _: POOL
     switch._gateway.serving[NAME] = Stub(present="deviceplugin")
-    switch.configure([configured(front="auto")])
+    await switch.configure([configured(front="auto")])
     await switch.settled(NAME, "deviceplugin")
     await front.owned()
     with pytest.raises(OnOtherFront):
         await switch.settled(NAME, "dra")
+
+
+@in_virtual_time
+async def test_a_hung_disk_keeps_no_loop_from_its_work(front: Any, switch: NodeSwitch, tmp_path: Path) -> None:
+    """The group begins on the device plugin, as if the state couldn't be read."""
+    front.us.pool_of = lambda _: POOL
+    with hung_disk(tmp_path / "dra") as disk:
+        await switch.configure([configured(front="auto")])
+        assert switch.front_of(NAME) == "deviceplugin"
+        await until(disk.asked.is_set)
+        assert disk.hangs
 
 
 async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
@@ -194,7 +208,7 @@ async def test_a_reload_offers_what_the_new_pools_state_says(front, tmp_path):
     front.us.pool_of = lambda config: f"node/{config.pool}"
     changes: NodeSwitch = NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
     for pool in (None, "boards", None):
-        changes.configure([configured(front="auto", pool=pool)])
+        await changes.configure([configured(front="auto", pool=pool)])
     assert told == [True, False, True]
 
 

@@ -38,7 +38,7 @@ from dpgateway.daemon.systemd import Notifier
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.kit import log
 from dpgateway.kit.memory import keep_what_is_there
-from dpgateway.kit.tasks import retry
+from dpgateway.kit.tasks import first, retry
 from dpgateway.web.pages import Sources, pages
 from dpgateway.web.serving import Serving
 
@@ -80,7 +80,7 @@ class Daemon:
                 gateway = Gateway(self.reloading.wanted, self.node_name, group)
                 if (fallback := self.reloading.fallback) is not None:
                     gateway.overview.fell_back(fallback.problems, fallback.kept, whole=fallback.whole)
-                gateway.start()
+                await first(gateway.start(), self.ending.told.wait())  # told to end, it doesn't wait for a disk
                 reloads = self._accompany(gateway, systemd, group)
                 await self.ending.told.wait()
                 if systemd is not None:

@@ -81,11 +81,11 @@ class NodeState(NamedTuple):
 def dra_front(
     configuration: Configuration, node: tuple[str, asyncio.Event], common: Common, specs: OwnSpecs, runtime: AskRuntime
 ) -> DraFront:
-    """The front of a configuration that has a DRA driver. ``node``: its name at the API server, and whether the
-    kubelet's directory exists; ``common``: as the device-plugin front has it.
+    """The front of a configuration that has a DRA driver, or has that of claims for it. ``node``: its name at the API
+    server, and whether the kubelet's directory exists; ``common``: as the device-plugin front has it.
     """
     name, there = node
-    us = Us(configuration.dra.driver or ClaimFiles(common.state_dir).driver() or UNKNOWN, name)
+    us = Us(configuration.dra.driver or UNKNOWN, name)
     cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs, runtime)
     # Journals of the two fronts have names of their own: what one of them gave, the other one can't release.
     common = replace(common, front=FRONT)

@@ -67,25 +67,34 @@ class NodeSwitch:
             value.subscribe(self.look)
         facts.facts.subscribe(self._learned)
 
-    def configure(self, resources: Iterable[ResourceConfig]) -> None:
-        """Takes over the resources of a new configuration."""
+    async def configure(self, resources: Iterable[ResourceConfig]) -> None:
+        """Takes over the resources of a new configuration. One call at a time."""
         resources = tuple(resources)
         changing = [config for config in resources if config.front == "auto"]
         groups: dict[str, list[ResourceConfig]] = {}
         for config in changing:
             groups.setdefault(config.pool or config.name, []).append(config)
+        members = {group: tuple([one.name for one in some]) for group, some in groups.items()}
+        # A pool of other resources that gets the name of an earlier one begins anew.
+        known = {group: one.group.names for group, one in self.switches.items()}
+        new = {group: names for group, names in members.items() if set(names).isdisjoint(known.get(group, ()))}
+        # Before the disk is read: a sweep leaves their states.
+        self._groups = frozenset(config.pool or config.name for config in resources)
+        unserved = [group for group, names in new.items() if not self._present(names)]
+        read = await asyncio.gather(*[self._remembered(group, new[group]) for group in unserved])
+        on_disk = dict(zip(unserved, read, strict=True))
+
+        # Nothing awaits from here on: others find the groups of one configuration.
         self._group_of = {config.name: group for group, some in groups.items() for config in some}
         self._facts.need(changing)
         for group, some in groups.items():
-            names, why = tuple([one.name for one in some]), [text for one in some for text in obstacles(one)]
-            # A pool of other resources that gets the name of an earlier one begins anew.
-            if group not in self.switches or not set(names) & set(self.switches[group].group.names):
-                serving = [self._gateway.serving[name] for name in names if name in self._gateway.serving]
-                fronts = {one.present for one in serving} - {None}
+            names, why = members[group], [text for one in some for text in obstacles(one)]
+            if group in new:
+                fronts = self._present(names)
                 # Where it is now counts, if a reload gave up a front for good: what the disk has is of before.
                 state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
                 begun = SwitchRecord(group, state, resources=names)
-                remembered = None if fronts else self._remembered(group, names)
+                remembered = None if fronts else on_disk.get(group)
                 made = FrontSwitch(remembered or begun, self._facts.facts, self, self._files)
                 made.saved = not fronts
                 if not fronts and remembered is None:
@@ -96,18 +105,22 @@ class NodeSwitch:
             self.switches[group].group = Group(names, tuple(why), self._front.us.pool_of(some[0]))
         for group in self.switches.keys() - groups.keys():
             self.switches.pop(group).begun.set()  # a resource of it may be in another one now
-        self._groups = frozenset(config.pool or config.name for config in resources)
         self._configured.notify()
         self.offer()  # a resource may have come to a group in another state
 
-    def _remembered(self, group: str, names: Collection[str]) -> SwitchRecord | None:
+    def _present(self, names: Iterable[str]) -> Collection[str]:
+        """The fronts that offer some of these resources now."""
+        serving = [self._gateway.serving[name] for name in names if name in self._gateway.serving]
+        return {one.present for one in serving if one.present is not None}
+
+    async def _remembered(self, group: str, names: Collection[str]) -> SwitchRecord | None:
         """The state on disk; None if it can't be read, because holdings are known without it, or if it is that of an
         earlier pool of the name.
         """
         try:
-            found = self._files.look(group)
+            found = await self._files.read(group)
             return found if found is not None and found.is_of(names) else None
-        except (OSError, ValueError) as error:
+        except (GatewayError, OSError, ValueError) as error:
             text = "the front of %s isn't known any more, so it begins on the device plugin: %s"
             _log.error(text, group, error)
             return None
