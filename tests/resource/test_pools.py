@@ -19,6 +19,7 @@ from dpgateway.model import Device
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from tests.deviceplugin.pool_life import Life, Setting, Truth
@@ -96,6 +97,41 @@ async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, capl
     assert ("b0" in inventory.exclusion.used().behind) is owed
     assert ("isn't told" in caplog.text) is logged
     inventory.list.close()
+    following.cancel()
+
+
+async def test_a_resource_that_leaves_its_front_takes_no_debt(tmp_path):
+    """It is in its pool until its successor on the other front takes its place: the debt would end with it."""
+    told, directory = Told([AES]), tmp_path / "device-plugins"
+    orphans, journal = Orphans(told, directory, tmp_path, Threads()), Journal(tmp_path, directory, AES)
+    pools = Pools(orphans, CallsAfterClose())
+
+    async def record(_):
+        return True
+
+    pools.record = record
+    leaves = Inventory(Observable(configured(name=AES)), there := told.by_resource[AES], LOG, Clock())
+    pools.add(configured(name=AES))
+    pools.join(leaves.exclusion)
+    leaves.take(tuple(BOARDS))
+    gave, now = {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]), device="b0", driver="scripted")}, 60.0
+    journal.save(gave)
+    there.set(there.value.remembered(gave).given_by("scripted"))
+    pools.add(configured(name=AES, front="dra"))
+    following = asyncio.ensure_future(pools.run())
+    there.set(there.value.noted({}, now, now).ended(frozenset(["1a"])))
+    await orphans.known.wait()
+    await turns(50)
+    assert journal.load() == gave
+
+    own = ResourceHoldings(Holdings().remembered({}).given_by("scripted"))
+    follows = Inventory(Observable(configured(name=AES, front="dra")), own, LOG, Clock())
+    pools.join(follows.exclusion)
+    follows.take(tuple(BOARDS))
+    await until(lambda: not journal.load())
+    assert "b0" in own.value.unreleased
+    for inventory in (leaves, follows):
+        inventory.list.close()
     following.cancel()
 
 

@@ -174,6 +174,9 @@ class Pools:
         member = self._served.get(name)
         if member is None or name in self.elsewhere.served or member.usage.value.driver is None:
             return None
+        # One that leaves the front that gave the id is in its pool until the next one takes its place.
+        if member.usage is self._orphans.usages.get(name):
+            return None
         if member.usage.value.driver != entry.driver:
             return False
         member.usage.set(member.usage.value.owed((id_,), {id_: entry.hardware}, {id_: entry.device}))
