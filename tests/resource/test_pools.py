@@ -100,6 +100,38 @@ async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, capl
     following.cancel()
 
 
+async def test_nobody_gets_what_another_front_gave_before_it_is_owed(tmp_path):
+    """The driver that has to release it, on the resource's front of now, doesn't run yet."""
+    told = Told([FFT])
+    pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, Threads()), CallsAfterClose())
+    following, inventories = asyncio.ensure_future(pools.run()), {}
+    own = ResourceHoldings(Holdings().remembered({}).noted({}, 0.0, 0.0))
+    for name, front, usage in ((AES, "dra", own), (FFT, "deviceplugin", told.by_resource[FFT])):
+        pools.add(configured(name=name, front=front, pool="boards"))
+        inventories[name] = Inventory(Observable(configured(name=name)), usage, LOG, Clock())
+        pools.join(inventories[name].exclusion)
+        inventories[name].take(tuple(BOARDS))
+    there, now, offers = told.by_resource[AES], time.monotonic(), inventories[FFT].ledger.offers
+    told.by_resource[FFT].set(told.by_resource[FFT].value.remembered({}).noted({}, now, now))
+    gave = {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]), device="b0", driver="scripted")}
+    there.set(there.value.remembered(gave).noted({"b0": Noted((), frozenset([Container("1a", "c")]))}, now, now))
+    await asyncio.wait_for(pools.known(FFT), 5)
+
+    there.set(there.value.noted({}, now + 60, now + 60))
+    await turns(50)
+    assert [id_ for id_, offer in offers().items() if not offer.health.ok] == ["b0"]
+    own.set(own.value.given_by("scripted"))
+    await until(lambda: AES not in told.by_resource)
+    assert "b0" in own.value.unreleased
+    assert not offers()["b0"].health.ok
+    own.set(own.value.released(["b0"]))
+    inventories[FFT].exclusion.exclude()
+    assert offers()["b0"].health.ok
+    for inventory in inventories.values():
+        inventory.list.close()
+    following.cancel()
+
+
 async def test_a_resource_that_leaves_its_front_takes_no_debt(tmp_path):
     """It is in its pool until its successor on the other front takes its place: the debt would end with it."""
     told, directory = Told([AES]), tmp_path / "device-plugins"

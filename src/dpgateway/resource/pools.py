@@ -42,7 +42,9 @@ class Pools:
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
         self._orphans, self._after_close = orphans, after_close.now
         self.left: Observable[Mapping[str, InUse]] = Observable({})
-        """What another front than the resource's gave, and isn't free yet, keyed by resource."""
+        """What another front than the resource's gave, and isn't free yet, keyed by resource. A freed id is in it until
+        it is known whether a driver here releases it.
+        """
         self.in_doubt = Observable(frozenset[str]())
         """The resources of which another front may have given devices that nobody remembers."""
         self.configs: dict[str, ResourceConfig] = {}
@@ -109,13 +111,13 @@ class Pools:
 
     def _ended(self, pool: Pool) -> Iterator[Used]:
         """The uses of orphans, of what the pool's resources have on another front, and of calls of ended drivers."""
-        for name, holdings in self._orphans.usages.items():
+        for name in self._orphans.usages:
             if self._of.get(name, pool) is pool:
                 whose = name if name not in self._of else _on_another_front(name)
-                yield used(whose, holdings.value, self._device_of(name), untold=False)
+                yield used(whose, self._orphans.in_use(name), self._device_of(name))
         for name, in_use in self.left.value.items():
             if self._of.get(name, pool) is pool:
-                yield used(_on_another_front(name), in_use, self._device_of(name), untold=False)
+                yield used(_on_another_front(name), in_use, self._device_of(name))
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 

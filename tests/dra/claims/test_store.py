@@ -108,6 +108,35 @@ async def test_a_claim_that_is_given_the_same_again_is_told_of_again(
         store.add(NAME, pool[NAME])
 
 
+async def test_what_nobody_releases_yet_is_left_to_the_pools(
+    store: ClaimStore, pool: dict[str, ClaimedResource], left: Left
+) -> None:
+    """The resource may have left DRA, and its driver on the other front doesn't run yet."""
+    answer: list[bool | None] = [None]
+    store.owe = lambda *_: answer[0]
+    usage = pool[NAME].usage
+    usage.set(usage.value.given_by("scripted").owed(("a",), {"a": frozenset(["board"])}))
+    await store.write(claim())
+    store.drop(NAME)
+    ends = replace(claim(), phase=Phase.ENDING)
+    await store.write(ends)
+    assert {name: it.taken for name, it in left.value.items()} == {NAME: frozenset("a")}
+    answer[0] = True
+    assert store.untold(ends, NAME) == frozenset()
+    assert left.value == {}
+
+
+async def test_what_an_earlier_gateway_did_not_release_is_left_to_the_pools(
+    store: ClaimStore, starting: ClaimStore, left: Left
+) -> None:
+    """Before the records are this gateway's, and the journal is as that one left it."""
+    given = Unreleased("", hardware=frozenset(["board"]), driver="scripted")
+    starting.journal = lambda _: {"a": given}
+    await store.write(replace(claim(), phase=Phase.ENDING))
+    await starting.peek()
+    assert {name: it.unreleased for name, it in left.value.items()} == {NAME: {"a": given}}
+
+
 @pytest.fixture
 def starting(tmp_path: Path, left: Left) -> ClaimStore:
     """The store of a gateway that hasn't read the records."""

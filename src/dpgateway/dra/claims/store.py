@@ -82,7 +82,8 @@ class ClaimStore:
             await self._remember(found)
             names = frozenset[str]().union(*[one.resources for one in found]) - self.expected
             empty = ClaimHoldings(boot=self._boot)
-            self._leave({name: replace(empty, resource=name).told(found, recalled=True) for name in names})
+            left = {name: replace(empty, resource=name).told(found, recalled=True) for name in names}
+            self._leave(left, found)
         self.doubts.look_at_others()
 
     async def load(self) -> None:
@@ -134,11 +135,13 @@ class ClaimStore:
         told = self._told.setdefault((old.uid, resource), {})
         in_use, remembered = self.usage(resource).value, self._remembered.get(resource, {})
         given = in_use.remembered(remembered).unreleased
-        for id_ in frozenset(old.of(resource)) - told.keys():
+        ids, before = frozenset(old.of(resource)), len(told)
+        for id_ in ids - told.keys():
             answer = self.owe(resource, id_, given[id_]) if id_ in given else False
             if answer is not None:
                 told[id_] = answer
-        ids = frozenset(old.of(resource))
+        if len(told) > before:  # in the same step, or the driver would take its own debt for another one's device
+            self._tell(())
         return frozenset(id_ for id_ in ids if not told[id_]) if ids <= told.keys() else None
 
     def recall(self, resource: str, given: Mapping[str, Unreleased]) -> None:
@@ -251,8 +254,18 @@ class ClaimStore:
                 offering.granting.inventory.exclusion.use()
         away = self.by_resource.keys() - self.offerings.keys()
         if away or self._left.value:
-            self._leave({name: self.by_resource[name].value for name in away})
+            self._leave({name: self.by_resource[name].value for name in away}, claims)
 
-    def _leave(self, left: Mapping[str, InUse]) -> None:
-        known = {name: in_use.remembered(self._remembered.get(name, {})) for name, in_use in left.items()}
-        self._left.set({name: in_use for name, in_use in known.items() if in_use.last_known})
+    def _leave(self, left: Mapping[str, InUse], claims: Iterable[ClaimRecord]) -> None:
+        """A freed id counts until it is known whether a driver releases it: its hardware isn't anybody's before."""
+        ending, known = [one for one in claims if one.phase is Phase.ENDING], dict[str, InUse]()
+        for name, value in left.items():
+            in_use = value.remembered(self._remembered.get(name, {}))
+            waiting = {
+                id_
+                for one in ending
+                for id_ in in_use.freed.intersection(one.of(name)).difference(self._told.get((one.uid, name), ()))
+                if in_use.unreleased[id_].driver
+            }
+            known[name] = in_use.released(in_use.freed - waiting)
+        self._left.set({name: in_use for name, in_use in known.items() if in_use.taken})
