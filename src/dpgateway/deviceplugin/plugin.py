@@ -190,14 +190,13 @@ class Plugin:
         await self._endpoint.open(partial(self._newer.ask, self.resource.warm) if self._follows else None)
         await self.resource.begin(took_over=self._newer.took_over)
         self._calls.answers.look()
-        await self._newer.register(self.registrar, self._decides)
-        # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).
-        self._older.listen(partial(self._front.handover.asked, self._older))
-
-    def _decides(self) -> None:
-        """What waited until the gateway that handed it over decides nothing any more."""
+        await self._newer.register(self.registrar)
+        # A gateway that takes the resource back releases, and gives away, what is free here: a call of this one's
+        # driver that has begun by then can't be stopped.
         self.resource.releases.go_on()
         self._calls.answers.look()
+        # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).
+        self._older.listen(partial(self._front.handover.asked, self._older))
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, KubeletError | OSError) or isinstance(error, TakenBack):

@@ -4,14 +4,18 @@ import asyncio
 import contextlib
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from dpgateway import Device
-from dpgateway.kit.seqpacket import Gone
+from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway.resource.ownership import Ownership
+from dpgateway_simulator import Kubelet
 from tests.support.handover import R, S, asked, heard, offered, path
+from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
@@ -189,6 +193,33 @@ async def test_nobody_may_ask_before_the_end(make, left, kubelet, holder):
     assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
     left.close()
     await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+
+
+async def test_nothing_is_released_before_the_end(
+    make: Callable[[], Inside], kubelet: Kubelet, holder: tuple[IO[str], asyncio.Queue[Peer]]
+) -> None:
+    """The older one could want it back, and give it to a container."""
+    lock, peers = holder
+    newer, told = make(), list[str]()
+    both = [
+        configured(name=name, driver_class=scripted(release=lambda devices, name=name: told.append(name)))
+        for name in (R, S)
+    ]
+    newer.serve(*both)
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("register")
+    assert await heard(older) == "listed"
+    await offered(kubelet, R, S)
+    for pod in "pq":
+        assert (await kubelet.admit(pod, {"c": {R: 1, S: 1}}))["ok"]
+    kubelet.remove("p")
+    await until(lambda: told)
+    await turns(500)
+    assert told == [S]
+    older.close()
+    await until(lambda: told == [S, R])
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ class NewerSide:
         older.close()
         raise Misunderstood(f"{self._next}: {wrong}")
 
-    async def register(self, registrar: Registrar, allowed: Callable[[], None]) -> None:
-        """Registers the resource, once the older gateway, if any, allows it; ``allowed`` is called then. Returns when
-        this gateway may itself be asked to hand it over. Raises TakenBack.
+    async def register(self, registrar: Registrar) -> None:
+        """Registers the resource, once the older gateway, if any, allows it. Returns when that one can't take it back
+        any more, and this one may itself be asked to hand it over. Raises TakenBack.
         """
         if self._older is None:
             registrar.ready()
@@ -134,7 +134,6 @@ class NewerSide:
             self._may_register = True
             self._log.info("took over from another gateway")
             registrar.ready(self._api, seamless=seamless)
-        allowed()
 
         # Says LISTED once the kubelet has the list, until the older gateway, or its streams, have ended.
         telling = asyncio.create_task(self._tell(self._older, registrar), name="tell the older gateway")

@@ -25,13 +25,13 @@ Theory of operation
        socket, reads the journal, and ``serves`` within 2 s (50 ms more for each further resource of the pool). Once the
        whole pool is served, the older one is a proxy and forwards each call.
     4. At the next moment without a call the newer one may ``register``, one resource of the pool after the other,
-       because concurrent Registers would wait for each other while the kubelet has no list of theirs. Its driver gets
-       no releases before that: the older one could still give what is free to a container. From ``register`` on the
-       older one sends nothing on its streams: a kubelet 1.37 would take it for the newer one's list.
+       because concurrent Registers would wait for each other while the kubelet has no list of theirs. From ``register``
+       on the older one sends nothing on its streams: a kubelet 1.37 would take it for the newer one's list.
     5. Once the last resource of the pool is ``listed``, the older gateway lets the whole pool go in one moment, all or
        none. It ends its streams, then the connection, and then waits for the lock.
-    6. Only after the end may a third gateway ask the newer one. Before that the older one could want the resource back;
-       and a kubelet 1.37 that loses one of three streams may call either of the other two.
+    6. Only after the end does the newer one's driver get releases, and may a third gateway ask. Before that the older
+       one could want the resource back, and give what is free to a container; and a kubelet 1.37 that loses one of
+       three streams may call either of the other two.
 
     Until step 5 any failure takes the whole pool back: an unexpected message, a late message, or the newer gateway's
     end. If the older gateway ends meanwhile, it takes nothing back: the newer one has all locks, and goes on alone.
