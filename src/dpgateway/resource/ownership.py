@@ -56,7 +56,7 @@ from dpgateway.errors import KubeletError, naming
 from dpgateway.kit import locks
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
-from dpgateway.resource.owner import Owner, read_owner, signature
+from dpgateway.resource.owner import Owner, read_owner, signature, this_gateway
 
 FOLDER = "dpgateway"
 """The folder below the kubelet's device-plugins directory, for locks and the fronts' sockets."""
@@ -235,6 +235,13 @@ class Ownership:
         assert self._descriptor is not None  # noqa: S101  only an owner is asked
         self.state = LockState.LENT
         return self._descriptor
+
+    @property
+    def borrower(self) -> str:
+        """The gateway to which the lock was lent, once it has signed; empty if it couldn't."""
+        assert self._descriptor is not None  # noqa: S101  only a lender asks
+        signed = read_owner(self._descriptor, self._resource).gateway
+        return "" if signed == this_gateway() else signed
 
     def inherit(self) -> None:
         """The gateway that lent the lock has let go of it, or has ended."""

@@ -1,21 +1,26 @@
 """Pools are handed over as one."""
 
 import asyncio
+import os
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from dpgateway import Allocation
-from dpgateway.kit.seqpacket import Gone
+from dpgateway.kit.seqpacket import Gone, Peer
+from dpgateway_simulator import Kubelet
 from tests.support.handover import (
     BOTH,
     R,
     S,
     heard,
     offered,
+    passed,
     path,
     serves,
     taken,
 )
+from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
@@ -47,6 +52,28 @@ async def test_no_call_passes_before_all_serve(make, kubelet, ask):
     one.send("no")
     assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
     assert await call
+
+
+async def test_a_pool_goes_to_one_gateway_only(
+    make: Callable[[], Inside],
+    kubelet: Kubelet,
+    ask: Callable[[Inside], Awaitable[list[Peer]]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two may ask at once, each for another part of it."""
+    older = make()
+    older.serve(*BOTH)
+    peers = await ask(older)
+    assert [await heard(peer) for peer in peers] == ["take v1beta1"] * 2
+    for peer, name, who in zip(peers, (R, S), ("newer", "newest"), strict=True):
+        with passed(peer) as lock:
+            os.truncate(lock, 0)
+            os.pwrite(lock, f"pid 7 in pod n/{who}, since 2026-01-31T12:00:00Z\n{name}\npool p\n".encode(), 0)
+        serves(peer, older, name)
+    assert [await heard(peer) for peer in peers] == ["back"] * 2
+    assert [await kubelet.allocate(name, [id_]) for name, id_ in ((R, "a"), (S, "b"))]
+    assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+    assert any("each of pid 7 in pod n/newer and pid 7 in pod n/newest asked" in text for text in caplog.messages)
 
 
 async def registering(older, ask):

@@ -29,7 +29,7 @@ from dpgateway.deviceplugin.handover.protocol import ASK, POOR, HandoverBackoff
 from dpgateway.deviceplugin.handover.proxy import Decided
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.kit.log import bind
-from dpgateway.kit.seqpacket import Peer
+from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway.kit.tasks import wait_for
 
 ASKING = 1.0
@@ -128,6 +128,10 @@ class Coordinator:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for one in pool:
                     group.create_task(one.give(), name=f"give {one.name}")
+            # Two may ask at once, each for another part, and nothing that they say tells which of them it is.
+            takers = {one.endpoint.ownership.borrower for one in pool} - {""}
+            if len(takers) > 1:
+                raise Gone(f"each of {' and '.join(sorted(takers))} asked for a part of it")
             for one in pool:
                 one.pass_on(decided)
         except* OSError as errors:  # also TimeoutError
