@@ -4,9 +4,11 @@ import resource
 import socket
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from dpgateway.kit import unix
 from dpgateway.kit.seqpacket import EXHAUSTED, MOST_DESCRIPTORS, Gone, Listener, Peer
 from tests.support.waiting import turns, until
 
@@ -22,6 +24,20 @@ async def both(short_path):
     yield dialled, accepted
     for one in (dialled, accepted, listener):
         one.close()
+
+
+async def test_connections_of_one_process_are_known(short_path: Path) -> None:
+    met: list[Peer] = []
+    path = short_path / "peer"
+    listener = Listener(path, met.append)
+    dialled = [Peer.dial(path), Peer.dial(path), Peer.dial(path, "another")]
+    dialled.append(Peer(unix.connect(path, socket.SOCK_SEQPACKET)))
+    await until(lambda: len(met) == len(dialled))
+    one, again, another, unknown = [peer.process for peer in met]
+    assert (one == again, bool(one), another, unknown) == (True, True, "another", "")
+    for peer in (*met, *dialled):
+        peer.close()
+    listener.close()
 
 
 async def test_without_descriptors_the_loop_rests(short_path):

@@ -1,13 +1,16 @@
 """Messages, with descriptors, between two processes of one user on this node (unix(7): SOCK_SEQPACKET, SCM_RIGHTS).
 
-A message arrives whole or not at all, and the end of the peer's process is noticed at once.
+A message arrives whole or not at all, and the end of the peer's process is noticed at once. The connections of one
+process are known by the address that each binds, because in another pid namespace the process has no pid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
+import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,7 @@ EXHAUSTED = 0.1
 """Seconds until the next accept(2) after one failed for lack of descriptors or memory."""
 MOST_DESCRIPTORS = 253
 """Most descriptors of one message (SCM_MAX_FD, include/net/scm.h)."""
+_PROCESS, _dialled = f"dpgateway-{secrets.token_hex(8)}", itertools.count()
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Errors of accept(2) for lack of descriptors or memory."""
 
@@ -31,17 +35,19 @@ class Gone(OSError):
 class Peer:
     """The other end of a connection. Used from the event loop."""
 
-    def __init__(self, connected: socket.socket, most_descriptors: int = MOST_DESCRIPTORS) -> None:
+    def __init__(self, connected: socket.socket, most_descriptors: int = MOST_DESCRIPTORS, process: str = "") -> None:
         """``most_descriptors``: accepted per message; the kernel closes further ones."""
         self._socket, self._most = connected, most_descriptors
+        self.process = process
+        """The same for all connections that one process has dialled; empty if it doesn't say."""
         self._descriptors: list[int] = []
         self._readable = asyncio.Event()
         self._closed = False
 
     @classmethod
-    def dial(cls, path: Path) -> Peer:
-        """Raises OSError without a listener."""
-        return cls(unix.connect(path, socket.SOCK_SEQPACKET))
+    def dial(cls, path: Path, process: str = _PROCESS) -> Peer:
+        """Raises OSError without a listener. ``process``: what the listener knows this process by."""
+        return cls(unix.connect(path, socket.SOCK_SEQPACKET, name=f"{process}/{next(_dialled)}"))
 
     def send(self, text: str, *descriptors: int) -> None:
         """Sends a message; the peer gets duplicates of the descriptors. Raises OSError."""
@@ -112,7 +118,7 @@ class Listener:
 
     def _accept(self) -> None:
         try:
-            accepted, _ = self._socket.accept()
+            accepted, address = self._socket.accept()
         except OSError as error:
             if error.errno in _EXHAUSTED:  # the caller stays in the queue, so the socket would stay readable
                 loop = asyncio.get_running_loop()
@@ -120,7 +126,8 @@ class Listener:
                 self._again = loop.call_later(EXHAUSTED, loop.add_reader, self._socket, self._accept)
             return  # otherwise the caller has gone
         accepted.setblocking(False)
-        self._accepted(Peer(accepted, most_descriptors=0))
+        named = address.decode(errors="replace").removeprefix("\0") if isinstance(address, bytes) else ""
+        self._accepted(Peer(accepted, most_descriptors=0, process=named.partition("/")[0]))
 
     def close(self) -> None:
         """Leaves the path, which may be another listener's by now."""

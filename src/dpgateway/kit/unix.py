@@ -6,6 +6,7 @@ a descriptor of its directory: /proc/self/fd gives that directory a short path.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -71,11 +72,18 @@ def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.s
     return listener
 
 
-def connect(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM, seconds: float = 0.0) -> socket.socket:
-    """A connection to the listener at the path. ``seconds``: its timeout; 0: non-blocking. Raises OSError."""
+def connect(
+    path: Path, kind: socket.SocketKind = socket.SOCK_STREAM, seconds: float = 0.0, name: str = ""
+) -> socket.socket:
+    """A connection to the listener at the path. ``seconds``: its timeout; 0: non-blocking. ``name``: its own address,
+    in the abstract namespace, if the system lets it have one. Raises OSError.
+    """
     connection = socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC)
     try:
         connection.settimeout(seconds)
+        if name:
+            with contextlib.suppress(OSError):
+                connection.bind(f"\0{name}")
         with Address(path) as address:
             connection.connect(address.path)
     except BaseException:

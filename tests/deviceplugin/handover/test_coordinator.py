@@ -60,7 +60,7 @@ async def test_a_pool_goes_to_one_gateway_only(
     ask: Callable[[Inside], Awaitable[list[Peer]]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Two may ask at once, each for another part of it."""
+    """Two of an earlier release may ask at once, each for another part of it."""
     older = make()
     older.serve(*BOTH)
     peers = await ask(older)
@@ -74,6 +74,21 @@ async def test_a_pool_goes_to_one_gateway_only(
     assert [await kubelet.allocate(name, [id_]) for name, id_ in ((R, "a"), (S, "b"))]
     assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
     assert any("each of pid 7 in pod n/newer and pid 7 in pod n/newest asked" in text for text in caplog.messages)
+
+
+async def test_who_asks_for_all_of_a_pool_gets_it(make: Callable[[], Inside], kubelet: Kubelet) -> None:
+    """Another one that has asked for a part waits meanwhile."""
+    older = make()
+    older.serve(*BOTH)
+    await offered(kubelet, R, S)
+    whole, part = [Peer.dial(path(older, "next", name), "whole") for name in (R, S)], Peer.dial(path(older, "next"))
+    for one in (whole[0], part, whole[1]):
+        one.send("ask 1")
+        await turns(50)
+    assert [await heard(one) for one in whole] == ["take v1beta1"] * 2
+    assert not part.gone
+    for one in (*whole, part):
+        one.close()
 
 
 async def registering(older, ask):

@@ -2,7 +2,8 @@
 
 Theory of operation. The resources of a pool exclude each other's devices, so a pool is handed over atomically:
 
-    1. Once a newer gateway has asked for each resource of the pool, and the pool is idle, all are parked in one moment.
+    1. Once one newer gateway has asked for each resource of the pool, and the pool is idle, all are parked in one
+       moment. Another one that asks waits meanwhile.
     2. All are given at once, and calls are forwarded once the newer gateway serves the last one. If it doesn't serve
        all of them in time, all are taken back, as if nothing had happened.
     3. They leave one after the other: the newer gateway registers each. A resource that has left waits for the rest of
@@ -13,8 +14,8 @@ One pool at a time is handed over, because concurrent Registers would wait for e
 of theirs. A resource that ends here meanwhile ends the handover of its pool, but those that have left are the newer
 gateway's.
 
-``_asked`` has the resources of incomplete pools, ``_running`` the task of each pool's handover, by resource, and
-``_turn`` admits one of these tasks at a time.
+``_asked`` has each newer gateway's requests for incomplete pools, ``_running`` the task of each pool's handover, by
+resource, and ``_turn`` admits one of these tasks at a time.
 """
 
 from __future__ import annotations
@@ -50,8 +51,10 @@ class Coordinator:
     def __init__(self, together: Callable[[str], Sequence[str]], group: asyncio.TaskGroup) -> None:
         """``together``: the resources of a resource's pool that this gateway may serve, itself included."""
         self._together, self._group = together, group
-        self._asked: dict[str, OlderSide] = {}
-        """Resources that were asked for, while the rest of their pool wasn't."""
+        self._asked: dict[str, dict[str, tuple[OlderSide, Peer]]] = {}
+        """The requests of each newer gateway, by its process and the resource, while it hasn't asked for the rest of
+        the pool.
+        """
         self._turn = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
         """The handover task of each resource that is being handed over, or waits for its turn."""
@@ -69,34 +72,48 @@ class Coordinator:
             newer.close()
             return
         task = self._group.create_task(self._meet(one, newer), name=f"{one.name} newer gateway")
-        task.add_done_callback(lambda _: newer.close() if one.newer is not newer else None)
+        task.add_done_callback(lambda met: newer.close() if met.cancelled() or not met.result() else None)
 
-    async def _meet(self, one: OlderSide, newer: Peer) -> None:
-        """Reads the newer gateway's request, and begins the handover once the whole pool was asked for. Returns without
-        keeping ``newer`` if the request is refused.
+    async def _meet(self, one: OlderSide, newer: Peer) -> bool:
+        """Reads the newer gateway's request, and begins the handover once it has asked for the whole pool. Returns
+        whether ``newer`` is kept: a refused one isn't.
         """
         try:
             async with asyncio.timeout(ASKING):
                 wanted = await newer.receive()
         except (OSError, TimeoutError):
-            return
+            return False
         # The kubelet would lose the healthy devices to a gateway without any.
         if wanted != ASK and not (wanted == POOR and not one.resource.driver.healthy):
-            return
+            return False
         # The newer gateway's own backoff isn't relied on: those of the first releases ask again at once.
         if one.ending or one.over.done() or one.name in self._running or not self.backoff(one.name).due:
-            return
-        one.meet(newer)
+            return False
 
-        # A gateway that asked and then died may never ask for the rest of the pool.
-        self._asked[one.name] = one
-        self._asked = {name: other for name, other in self._asked.items() if not other.forsaken}
+        # A gateway that asked and then died may never ask for the rest of the pool, or it asks once more.
+        self._forget(lambda name, peer: peer.gone or (name == one.name and peer.process == newer.process))
+        asked = self._asked.setdefault(newer.process, {})
+        asked[one.name] = one, newer
         names = self._together(one.name)
-        if self._asked.keys() >= set(names):
-            pool = [self._asked.pop(name) for name in names]
+        if asked.keys() >= set(names):
+            pool = []
+            for name in names:
+                older, peer = asked.pop(name)
+                older.meet(peer)
+                pool.append(older)
             task = self._group.create_task(self._hand_over(pool), name=f"hand over {', '.join(names)}")
             self._running |= dict.fromkeys(names, task)
             task.add_done_callback(lambda _: self._handed_over(pool))
+        return True
+
+    def _forget(self, which: Callable[[str, Peer], bool]) -> None:
+        """Refuses requests for incomplete pools. ``which``: by resource and peer."""
+        for process, asked in list(self._asked.items()):
+            for name, (_, peer) in list(asked.items()):
+                if which(name, peer):
+                    asked.pop(name)[1].close()
+            if not asked:
+                del self._asked[process]
 
     def _handed_over(self, pool: Sequence[OlderSide]) -> None:
         for one in pool:
@@ -128,7 +145,7 @@ class Coordinator:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for one in pool:
                     group.create_task(one.give(), name=f"give {one.name}")
-            # Two may ask at once, each for another part, and nothing that they say tells which of them it is.
+            # Two of a release that doesn't name its process may have asked at once, each for another part.
             takers = {one.endpoint.ownership.borrower for one in pool} - {""}
             if len(takers) > 1:
                 raise Gone(f"each of {' and '.join(sorted(takers))} asked for a part of it")
@@ -166,7 +183,7 @@ class Coordinator:
     async def end(self, one: OlderSide, grace: float) -> None:
         """Ends the resource in this gateway. A running handover, and forwarded calls, get ``grace`` seconds each."""
         one.begin_to_end()
-        self._asked.pop(one.name, None)
+        self._forget(lambda name, _: name == one.name)
         task = self._running.get(one.name)
         if task is not None and not one.over.done():  # once over, the task is the rest of the pool's
             if one.state is not HandoverState.SERVING:

@@ -64,7 +64,7 @@ class OlderSide:
         self._listener: Listener | None = None
         self._proxy = Proxy(self.name, self.log)
         self.newer: Peer | None = None
-        """The gateway that last asked for the resource."""
+        """The gateway that gets the resource, or failed to take it."""
         self.state = HandoverState.SERVING
         self._freezes = False
         """Whether the kubelet would end the newer gateway's stream along with this one's (``keeps_one_client``)."""
@@ -87,7 +87,7 @@ class OlderSide:
             before.close()
 
     def meet(self, newer: Peer) -> None:
-        """``newer`` asks for the resource; an earlier peer is dead, or is the same gateway asking once more."""
+        """``newer`` gets the resource; an earlier peer has failed to take it."""
         if self.newer is not None:
             self.newer.close()
         self.newer = newer
@@ -100,11 +100,6 @@ class OlderSide:
         calls = self.resource.driver.calls
         works = self.resource.inventory.usage.value.abandoned or (calls is not None and not calls.preparing.idle)
         return not (self.endpoint.handlers.running() or works or self.registrar.registering)
-
-    @property
-    def forsaken(self) -> bool:
-        """Whether the gateway that asked has ended."""
-        return self._peer.gone
 
     async def settle(self) -> None:
         """Returns once it was idle; new calls may have come by then."""

@@ -17,10 +17,10 @@ Theory of operation
     1. The newer gateway asks once its driver has listed and the holdings are known, so a gateway that hangs or can't
        load its driver never asks. One without a healthy device says so, and gets nothing from one that has any, because
        the kubelet would lose its devices.
-    2. The older gateway waits until all resources of the pool were asked for, and then for an idle moment: no call is
-       unanswered, no device is being prepared or released, no Register waits for its stream. In that moment it parks
-       the pool. From ``take`` to the end it decides nothing: calls wait, drivers get no releases, and the journal was
-       written for the last time.
+    2. The older gateway waits until one gateway, which its addresses name (``kit.seqpacket``), has asked for all
+       resources of the pool, and then for an idle moment: no call is unanswered, no device is being prepared or
+       released, no Register waits for its stream. In that moment it parks the pool. From ``take`` to the end it decides
+       nothing: calls wait, drivers get no releases, and the journal was written for the last time.
     3. After ``take`` both gateways hold the lock, so either one's end leaves it to the other. The newer one binds its
        socket, reads the journal, and ``serves`` within 2 s (50 ms more for each further resource of the pool). Once the
        whole pool is served, the older one is a proxy and forwards each call.
