@@ -5,6 +5,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.seqpacket import Gone, Peer
+from dpgateway_simulator import Kubelet, PluginError
 from tests.support.handover import (
     R,
     heard,
@@ -20,6 +22,7 @@ from tests.support.handover import (
     path,
     serves,
 )
+from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.serving import Client, status
@@ -151,6 +154,26 @@ async def test_a_gateway_that_ends_finishes_its_handover(kubelet, older, newer):
     assert kubelet.counts(R) == (2, 2)
     newer.send("listed")
     await ending
+
+
+async def test_a_gateway_that_ends_gives_nothing_more(
+    make: Callable[[], Inside], kubelet: Kubelet, dial: Callable[[Inside], Awaitable[Peer]]
+) -> None:
+    """The newer one has the lock, and has perhaps read the journal."""
+    given: list[object] = []
+    older = make()
+    older.serve(configured(driver_class=scripted(allocate=given.append)))
+    await offered(kubelet)
+    newer = await dial(older)
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+    await turns(200)
+    with passed(newer):
+        await older.end()
+    with pytest.raises(PluginError, match="the gateway is ending"):
+        await call
+    assert not given
 
 
 @pytest.mark.parametrize("step", ["take v1beta1", "register"])

@@ -209,6 +209,9 @@ class OlderSide:
 
     async def end(self) -> None:
         """Stops forwarding calls."""
+        # The newer gateway has the lock, and won't hear of what this one decides.
+        if self.endpoint.ownership.lent:
+            self.endpoint.handlers.refuse()
         await self._proxy.end()
         if self.state is not HandoverState.GIVEN and self.newer is not None:
             self.newer.close()  # its request is refused

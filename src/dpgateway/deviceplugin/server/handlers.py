@@ -50,6 +50,7 @@ CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
     (GatewayError, grpc.StatusCode.INTERNAL),
 )
 
+ENDING = "the gateway is ending; another one may follow"
 LONGEST_TEXT = 2000
 """Most bytes of an error's text: a status is a header, and clients limit headers to 8 KiB."""
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
@@ -136,6 +137,8 @@ class Handlers:
             answered = None
             if self._forward is not None:
                 answered = await self._forward(spoken, row, raw, self._resource.patience(row.call, spoken))
+                if answered is None and self._refusing:
+                    answered = grpc.StatusCode.UNAVAILABLE, ENDING
             if answered is None:
                 began, code = time.monotonic(), grpc.StatusCode.CANCELLED
                 try:
@@ -155,7 +158,7 @@ class Handlers:
     async def _begin(self, api: Api, rpc: Rpc, context: ServicerContext) -> tuple[Api, Rpc]:
         """Tracks the call, and resolves the version in which it was made. Aborts it if the resource is ending."""
         if self._refusing:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the gateway is ending; another one may follow")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, ENDING)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  a coroutine runs in one
         self._running[task] = rpc.call
