@@ -35,6 +35,8 @@ def test_directory_has_the_packages_name(line, tmp_path, monkeypatch):
         ("a" * 41, "expected at most 40"),
         ("dpgateway-tpm", "without dpgateway"),
         ("fake", "which is an installed driver's name"),
+        ("start", "whose package dpgateway_start is installed; expected a name that no package has"),
+        ("simulator", "whose package dpgateway_simulator is installed"),
     ],
 )
 @pytest.mark.usefixtures("fake_driver")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from string import Template
@@ -19,9 +20,14 @@ MOST = 40
 """Characters of a name, which becomes part of file names and of the class's name."""
 
 
+def package_of(name: str) -> str:
+    """The module of the driver ``name``."""
+    return f"dpgateway_{name.replace('-', '_')}"
+
+
 def skeleton(name: str) -> dict[str, tuple[str, str]]:
     """The text and the purpose of each file of a new driver's package, by its path in the new directory."""
-    package, camel = f"dpgateway_{name.replace('-', '_')}", "".join(part.capitalize() for part in name.split("-"))
+    package, camel = package_of(name), "".join(part.capitalize() for part in name.split("-"))
     names = {
         "name": name,
         "distribution": f"dpgateway-{name}",
@@ -71,6 +77,10 @@ def new_driver(name: str, directory: Path | None) -> None:
     if name in discovery.installed():
         raise ConfigurationError(
             f"NAME: found {name!r}, which is an installed driver's name; expected a name that no driver has"
+        )
+    if find_spec(package := package_of(name)) is not None:  # dpgateway_start is the gateway's own, for example
+        raise ConfigurationError(
+            f"NAME: found {name!r}, whose package {package} is installed; expected a name that no package has"
         )
 
     directory = directory or Path(f"dpgateway-{name}")
