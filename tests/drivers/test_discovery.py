@@ -124,6 +124,12 @@ def test_broken_entry_points_harm_no_driver(tmp_path, monkeypatch, caplog, conte
         ("def allocate", "def alocate", "Good has no allocate"),
         ("    Options = Options\n", "", "Good has no Options"),
         ("def devices(self): return []", "devices = []", "Good.devices isn't a method"),
+        (
+            "def devices(self): return []",
+            "async def devices(self): yield",
+            "Good.devices is async, expected a plain method",
+        ),
+        ("def devices(self)", "async def prepare(self, devices): ...\n    def devices(self)", "Good.prepare is async"),
         ("@dataclass(frozen=True)", "@dataclass", "expected a frozen dataclass"),
         ("@dataclass(frozen=True)", "", "expected a frozen dataclass"),
         ("count: int = 1", "count: set[int] = None", "Good.Options.count: set isn't a type"),

@@ -17,7 +17,7 @@ import pluggy
 
 from dpgateway.config.scalars import frozen, name_kind
 from dpgateway.drivers import hookspecs
-from dpgateway.drivers.contract import REQUIRED
+from dpgateway.drivers.contract import REQUIRED, abilities
 from dpgateway.drivers.points import Point, Points, look
 from dpgateway.errors import describe
 from dpgateway.kit.log import bind
@@ -149,6 +149,10 @@ def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result
     for method in REQUIRED[1:]:
         if not callable(getattr(driver, method)):
             raise Unfit(f"{driver.__name__}.{method} isn't a method")
+    for method in (*REQUIRED[1:], *sorted(abilities(driver))):
+        member = getattr(driver, method)
+        if inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member):  # nobody would await its result
+            raise Unfit(f"{driver.__name__}.{method} is async, expected a plain method, because it runs on a thread")
     options = driver.Options
     if not (isinstance(options, type) and is_dataclass(options) and frozen(options)):
         raise Unfit(f"{driver.__name__}.Options is {options!r}, expected a frozen dataclass")
