@@ -238,6 +238,13 @@ MISTAKES = {
     ),
     "a preference that there isn't": Mistake(resource("preference: pack"), ('found "pack"', "did you mean packed?")),
     "a variable's name with =": Mistake(resource('env: {"A=B": c}'), ('env: found "A=B"', "without '='")),
+    **{
+        f"an API server at {url}": Mistake(
+            f"resources: []\ncluster: {{server: '{url}'}}",
+            (f'config.yaml:2: cluster.server: found "{url}", expected a URL: https://HOST:PORT',),
+        )
+        for url in ("10.0.0.1:6443", "https://a:64430b", "https://a:99999", "https://fd00::1:6443", "https://a/b")
+    },
     "a number in env": Mistake(resource("env: {A: 1}"), ("env.A: found 1, expected a string", 'in quotes: "1"')),
     "a boolean of YAML 1.1": Mistake(
         resource("mounts: [{host_path: /a, container_path: /b, read_only: no}]"),
@@ -320,6 +327,10 @@ HARMLESS = {
     "a directory of the host's own that a container can only read": Mistake(
         resource("mounts: [{host_path: /etc, container_path: /x}, {host_path: /a, container_path: /b}]")
     ),
+    **{
+        f"an API server at {url}": Mistake(f"resources:\n- {FUSE}\ncluster: {{server: '{url}'}}")
+        for url in ("https://10.0.0.1:6443", "https://[fd00::1]:6443", "https://api.example.com", "http://127.0.0.1:1")
+    },
     "Windows line endings": Mistake(f"resources:\r\n- {FUSE}\r\n"),
     "a byte order mark": Mistake(f"\ufeffresources:\n- {FUSE}\n"),
     "yes and on in env": Mistake(resource("env: {A: yes, B: on}")),

@@ -23,6 +23,8 @@ SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}
 """A field in ``shares.ids``."""
 GRANTED_FIELD = re.compile(r"\{(granted|shares)\}|\{part:([0-9]{1,15})\}")
 """A field in ``shares.env``."""
+SERVER = re.compile(r"https?://(?:[^/\s:@?#\[\]]+|\[[^\]/\s]+\])(?::([0-9]{1,5}))?")
+"""A URL of a server, without a path; an IPv6 address is in brackets."""
 _BRACES = frozenset("{}")
 
 
@@ -35,6 +37,10 @@ def _expect(what: str, holds: Callable[[T], bool], hint: str = "", *, show: Call
         return value
 
     return check
+
+
+def _is_server(url: re.Match[str] | None) -> bool:
+    return url is not None and 0 < int(url[1] or 443) < 65536
 
 
 def _is_each_once(values: Sequence[object]) -> bool:
@@ -52,7 +58,7 @@ dra_driver: Check[str] = _expect(
     f"a DNS name of at most {LONGEST_DRA_DRIVER} characters, like dra.example.com",
     lambda name: len(name) <= LONGEST_DRA_DRIVER and DOMAIN.fullmatch(name) is not None,
 )
-https: Check[str] = _expect("a URL: https://HOST:PORT", lambda url: re.fullmatch(r"https?://[^/\s]+", url) is not None)
+https: Check[str] = _expect("a URL: https://HOST:PORT", lambda url: _is_server(SERVER.fullmatch(url)))
 absolute: Check[Path] = _expect("an absolute path", Path.is_absolute)
 positive: Check[timedelta] = _expect(
     "a duration of at least 1ms", lambda duration: duration >= timedelta(milliseconds=1), show=format_duration
