@@ -151,6 +151,25 @@ def test_impossible_path_is_wrong_usage():
     assert r"expected a path, found '\ud800'" in result.output
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "--config", ""],
+        ["new-driver", "tpm", "--directory", ""],
+        ["import", "akri", ""],
+        ["import", "akri", "/dev/null", "--output-file", ""],
+        ["import", "akri", "/dev/null", "--dev", ""],
+    ],
+)
+def test_an_empty_path_is_wrong_usage(line, tmp_path, monkeypatch, words):
+    """As of an unset variable of the shell. It would mean the working directory."""
+    monkeypatch.chdir(tmp_path)
+    result = line(*words)
+    assert result.exit_code == 2
+    assert "expected a path, found an empty string" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_levels_and_formats_in_capitals(line):
     result = line("devices", "--log-level", "ERROR", "--log-format", "TEXT", "--config", "/nonexistent.yaml")
     assert result.exit_code == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dpgateway.cli.options import completed, logged, output_option
+from dpgateway.cli.options import GivenPath, completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_table
 from dpgateway.config import InvalidConfiguration, did_you_mean
 from dpgateway.config.document import from_json
@@ -80,7 +80,7 @@ class _Target:
 @output_option
 @click.option(
     "--output-file",
-    type=click.Path(path_type=Path),
+    type=GivenPath(path_type=Path),
     envvar="DPGATEWAY_OUTPUT_FILE",
     show_envvar=True,
     help="Where to write the configuration.  [default: standard output]",
@@ -94,7 +94,7 @@ class _Target:
 )
 @click.option(
     "--dev",
-    type=click.Path(path_type=Path),
+    type=GivenPath(path_type=Path),
     default=Path("/dev"),
     envvar="DPGATEWAY_DEV",
     show_default=True,
@@ -112,7 +112,7 @@ class _Target:
     "several labels.",
 )
 @click.argument("plugin", required=False, shell_complete=completed(installed))
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=GivenPath(path_type=Path))
 @click.pass_context
 def import_(
     context: click.Context,

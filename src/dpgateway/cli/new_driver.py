@@ -11,6 +11,7 @@ from string import Template
 
 import click
 
+from dpgateway.cli.options import GivenPath
 from dpgateway.cli.output import print_line
 from dpgateway.drivers import discovery
 from dpgateway.errors import ConfigurationError, GatewayError
@@ -55,7 +56,7 @@ def skeleton(name: str) -> dict[str, tuple[str, str]]:
 @click.argument("name")
 @click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=GivenPath(path_type=Path),
     envvar="DPGATEWAY_DIRECTORY",
     show_envvar=True,
     help="Where to write the package: a directory that doesn't exist, or is empty.  [default: dpgateway-NAME]",

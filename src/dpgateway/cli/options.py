@@ -40,7 +40,7 @@ class Settings:
         return self.flag_device_plugins_dir or configuration.kubelet.device_plugins_dir
 
 
-class _Path(click.Path):
+class GivenPath(click.Path):
     """A path that isn't empty. An empty one, as of an unset shell variable, would mean the working directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's own
@@ -74,14 +74,14 @@ _LOG_FORMAT = _option(
 )
 CONFIG = _option(
     "--config",
-    type=_Path(path_type=Path, readable=False),  # reported like any other problem of the configuration
+    type=GivenPath(path_type=Path, readable=False),  # reported like any other problem of the configuration
     default=DEFAULT_CONFIG,
     show_default=True,
     help="The configuration: a YAML file, or a directory whose *.yaml files are read as one configuration.",
 )
 DEVICE_PLUGINS_DIR = _option(
     "--device-plugins-dir",
-    type=_Path(path_type=Path, readable=False),
+    type=GivenPath(path_type=Path, readable=False),
     help="The kubelet's device-plugins directory.  [default: the configuration's kubelet.device_plugins_dir, "
     "else /var/lib/kubelet/device-plugins]",
 )
@@ -89,7 +89,7 @@ _NODE_NAME = _option("--node-name", "NODE_NAME", help="This node's name.  [defau
 
 CONTROL_SOCKET = _option(
     "--control-socket",
-    type=_Path(path_type=Path, readable=False),
+    type=GivenPath(path_type=Path, readable=False),
     default=Path("/run/dpgateway/control.sock"),
     show_default=True,
     help="The socket on which the running gateway answers with its status.",
