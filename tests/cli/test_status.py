@@ -195,3 +195,22 @@ async def test_without_a_checkpoint_it_says_so(node):
     assert found["gateway"] is None
     assert found["checkpoint"] == []
     assert found["unread"] == "/nonexistent/kubelet_internal_checkpoint: No such file or directory"
+
+
+def test_records_of_claims_that_cannot_be_read(line, tmp_path):
+    """Root can read all, so a link to itself takes the place of a folder that nobody else may read."""
+    folder = tmp_path / "state/dra/claims"
+    folder.mkdir(parents=True)
+    (folder / "u1.json").write_text("{")
+    (tmp_path / "config.yaml").write_text(f"resources: []\nstate_dir: {tmp_path}/state\n")
+    words = [f"--control-socket={tmp_path}/none", f"--config={tmp_path}/config.yaml", "--device-plugins-dir=/none"]
+    (damaged,) = json.loads(line("status", "--output=json", *words).stdout)["unread_claims"]
+    assert damaged.startswith(f"{folder}/u1.json: ")
+    assert f"whether a claim has devices isn't known: {damaged}\n" in line("status", *words).stdout
+
+    (folder / "u1.json").unlink()
+    folder.rmdir()
+    folder.symlink_to("claims")
+    result = line("status", *words)
+    assert result.exit_code == 1
+    assert f"whether a claim has devices isn't known: {folder}: Too many levels of symbolic links\n" in result.stdout

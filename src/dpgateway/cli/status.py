@@ -81,6 +81,7 @@ def _print(answer: Any, resource: str, output: str) -> None:  # noqa: ANN401  JS
 
 def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str, output: str) -> None:
     from dpgateway.dra.claims.files import ClaimFiles  # noqa: PLC0415
+    from dpgateway.dra.claims.records import ClaimRecord  # noqa: PLC0415
     from dpgateway.errors import KubeletError  # noqa: PLC0415
     from dpgateway.node import checkpoint  # noqa: PLC0415
     from dpgateway.node.directory import read_checkpoint  # noqa: PLC0415
@@ -95,15 +96,22 @@ def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str
     except KubeletError as error:
         unread = str(error)
     notes = {name: note for name, note in sorted(notes.items()) if resource in ("", name)}
-    found = ClaimFiles(state_dir).look()[0]
+    records, found = ClaimFiles(state_dir), tuple[ClaimRecord, ...]()
+    try:
+        found, damaged = records.look()
+        unknown = [f"{records.folder / one.file}: {one.why}" for one in damaged]
+    except OSError as error:  # nobody but root may look there
+        unknown = [f"{records.folder}: {error.strerror or error}"]
     claims = [asdict(it.status) for it in found if any(resource in ("", part.resource) for part in it.given)]
     if output == "json":
         held = [{"name": name, "devices": [*_held(note)]} for name, note in notes.items()]
         said = {"schema": SCHEMA, "gateway": None, "failure": failure}
-        print_json({**said, "checkpoint": held, "unread": unread, "claims": claims})
+        print_json({**said, "checkpoint": held, "unread": unread, "claims": claims, "unread_claims": unknown})
         return
     print_line(failure, "red")
     _print_claims(claims)
+    for why in unknown:
+        print_line(f"whether a claim has devices isn't known: {why}", "yellow")
     if unread:
         print_line(f"the holders aren't known: {unread}", "yellow")
         return
