@@ -130,7 +130,12 @@ async def test_configured_order_after_a_reload(node):
 
 async def test_a_resource_that_there_is_not(node):
     await offered(node)
-    assert await node.says("example.com/thign", code=1) == "the gateway has no resource example.com/thign\n"
+    told = "the gateway has no resource example.com/thign\n"
+    assert await node.says("example.com/thign", code=1) == told
+    for more in ([], ["--watch"]):
+        process = await node.start("--output=json", "example.com/thign", *more)
+        output, errors = await process.communicate()
+        assert (process.returncode, output.decode(), errors.decode()) == (1, "", told)
 
 
 async def test_watch_sees_a_device_fail(node):

@@ -7,6 +7,7 @@ configuration. What isn't plain is for ``dpgateway.cli.status``, which prints by
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpgateway.cli.control_client import NoGateway, asked, current, pieces
-from dpgateway.cli.output import print_json, print_line
+from dpgateway.cli.output import apart, print_json, print_line
 from dpgateway.cli.picture import draw
 from dpgateway.cli.standard import told_in_one_line
 from dpgateway.errors import GatewayError
@@ -81,13 +82,19 @@ def show(request: StatusRequest) -> int:
     if answer is None and (answer := _once(path, "status")) is None:  # an older gateway has no summary
         raise NoGateway(f"the gateway at {path} hasn't answered: it closed the connection")
     if resource and not answer["resources"]:
-        print_line(f"the gateway has no resource {resource}", "red")
-        return 1
+        return tell_none(resource, output)
     if output == "json":
         print_json(answer)
     else:
         draw(answer, whole=bool(resource))
     return 0
+
+
+def tell_none(resource: str, output: str) -> int:
+    """Says that the gateway has no such resource; returns the exit code. A program reads standard output as JSON."""
+    with apart() if output == "json" else contextlib.nullcontext():
+        print_line(f"the gateway has no resource {resource}", "red")
+    return 1
 
 
 def _once(path: Path, request: str) -> Any:  # noqa: ANN401  JSON

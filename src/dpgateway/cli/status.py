@@ -15,7 +15,7 @@ from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import CONFIG, CONTROL_SOCKET, DEVICE_PLUGINS_DIR, logged, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.cli.picture import draw
-from dpgateway.cli.plain_status import StatusRequest, show
+from dpgateway.cli.plain_status import StatusRequest, show, tell_none
 
 if TYPE_CHECKING:
     from dpgateway.node.holders import Note
@@ -51,8 +51,7 @@ def status(  # noqa: PLR0913  one per option
         with asked(control_socket, f"watch {resource}") as answers:
             for answer in answers:
                 if resource and not answer["resources"]:
-                    print_line(f"the gateway has no resource {resource}", "red")
-                    context.exit(1)
+                    context.exit(tell_none(resource, output))
                 _print(answer, resource, output)
     except NoGateway as error:
         from dpgateway.config import read  # noqa: PLC0415  20 MB, where there is no gateway to starve
