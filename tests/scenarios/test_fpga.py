@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from backends.fpga.tests.kernel.fuse import Directory, Link, Text, mounted
 from backends.fpga.tests.kernel.manager import Gate, Manager
 from tests.real_kubelet.node.node import Node
 from tests.real_kubelet.node.waiting import until
 from tests.scenarios.gateway import Gateway
+from tests.support.fuse import Directory, Link, Text, mounted
 
 AES, FFT = "example.com/aes", "example.com/fft"
 ADDRESS = "f8007000.devcfg"

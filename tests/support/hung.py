@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backends.fpga.tests.kernel.fuse import Directory, mounted
+from tests.support.fuse import Directory, mounted
 
 LONGEST = 20.0
 """Seconds after which it answers all the same, so that a test of an event loop that hangs ends, too."""

@@ -11,9 +11,9 @@ from dpgateway_chardev import CharDevices
 from dpgateway_chardev.probing import Check, Prober, pause
 from dpgateway_chardev.settings import Probes
 
-from backends.fpga.tests.kernel.fuse import Directory, File, mounted
 from dpgateway import from_plain
 from dpgateway.testing import Recorder
+from tests.support.fuse import Directory, File, mounted
 
 FUNCTION = "/sys/devices/pci0000:00/0000:01:00.0"
 SAYS = "echo first >&2; echo $1 is worn out >&2; exit 3"

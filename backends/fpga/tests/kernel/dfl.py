@@ -9,8 +9,8 @@ import os
 import struct
 from pathlib import Path
 
-from backends.fpga.tests.kernel.fuse import Directory, File, Link, Text
 from backends.fpga.tests.kernel.manager import Gate
+from tests.support.fuse import Directory, File, Link, Text
 
 _PR = struct.Struct("=IIIIQ")
 

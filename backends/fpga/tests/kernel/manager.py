@@ -7,7 +7,7 @@ import errno
 import threading
 from contextlib import suppress
 
-from backends.fpga.tests.kernel.fuse import File, Text
+from tests.support.fuse import File, Text
 
 STATES = ("firmware request", "parse header", "write init", "write", "write complete")
 

@@ -3,7 +3,7 @@
 import errno
 import struct
 
-from backends.fpga.tests.kernel.fuse import Directory, File, Text
+from tests.support.fuse import Directory, File, Text
 
 
 class Overlays(Directory):

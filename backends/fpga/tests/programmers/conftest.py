@@ -6,8 +6,8 @@ import pytest
 from dpgateway_fpga import Board, FpgaManager
 from dpgateway_fpga.bitstream import Image
 
-from backends.fpga.tests.kernel.fuse import Directory, Link, mounted
 from backends.fpga.tests.kernel.manager import Manager
+from tests.support.fuse import Directory, Link, mounted
 
 
 @pytest.fixture

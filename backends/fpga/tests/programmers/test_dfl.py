@@ -16,9 +16,9 @@ from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.dfl import DflProgrammer
 
 from backends.fpga.tests.kernel.dfl import Card, Engine, Port
-from backends.fpga.tests.kernel.fuse import File, Text
 from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
 from dpgateway import DriverError
+from tests.support.fuse import File, Text
 
 BOARD = Board("card", address="0000:3b:00.0")
 

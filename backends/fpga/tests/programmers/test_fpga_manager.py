@@ -14,11 +14,11 @@ from dpgateway_fpga import Board, FpgaDriver, FpgaManager
 from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
-from backends.fpga.tests.kernel.fuse import Text
 from backends.fpga.tests.kernel.left import left_behind
 from backends.fpga.tests.kernel.manager import STATES
 from dpgateway import DriverError
 from dpgateway.testing import Recorder
+from tests.support.fuse import Text
 
 
 @pytest.fixture

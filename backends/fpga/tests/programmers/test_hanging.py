@@ -17,10 +17,10 @@ from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
-from backends.fpga.tests.kernel.fuse import Text
 from backends.fpga.tests.kernel.manager import Gate
 from dpgateway import Busy, DriverError
 from dpgateway_simulator import Kubelet
+from tests.support.fuse import Text
 from tests.support.gateway import Gateway
 
 PROGRAM = """

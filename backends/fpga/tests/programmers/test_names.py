@@ -10,13 +10,13 @@ from dpgateway_fpga import Bitstream, Board, Command, FpgaDriver
 from dpgateway_fpga.journal import BoardJournal
 
 from backends.fpga.tests.kernel.dfl import Card
-from backends.fpga.tests.kernel.fuse import Directory
 from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
 from backends.fpga.tests.kernel.left import left_behind
 from backends.fpga.tests.kernel.manager import Manager
 from dpgateway import Busy, DriverError
 from dpgateway.testing import Recorder
 from dpgateway_simulator import Kubelet, PluginError
+from tests.support.fuse import Directory
 from tests.support.gateway import Gateway
 
 CARD, PART = "0000:3b:00.0", "af000000.pcap"

@@ -8,9 +8,9 @@ from dpgateway_fpga import Bitstream, Overlay
 from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.overlay import OverlayProgrammer
 
-from backends.fpga.tests.kernel.fuse import Text
 from backends.fpga.tests.kernel.overlays import Overlays, overlay
 from dpgateway import DriverError
+from tests.support.fuse import Text
 
 
 @pytest.fixture
