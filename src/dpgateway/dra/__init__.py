@@ -11,6 +11,7 @@ preparing    claims prepared for the kubelet
 waiting      what a claim waits for before it is prepared
 reconciling  claims compared with the kubelet and the API server
 abandoned    claims that nobody ends
+pods         the pods of claims, as they come and go
 extended     the extended resource by which a pod asked for the devices of its claim
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten

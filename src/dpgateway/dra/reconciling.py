@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,13 +30,13 @@ from dpgateway.dra.claims.choosing import chosen
 from dpgateway.dra.claims.reading import Asked, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.claims.staleness import NodeEvidence
+from dpgateway.dra.pods import ClaimPods
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import backoff
 from dpgateway.node.podresources import ListedClaim, PodResources, between_allocates
 from dpgateway.node.pods import PodDirectories
-from dpgateway.node.sandboxes import END_WITHIN
 from dpgateway.resource.granting import CLAIMS_END
 
 Key = tuple[str, str]
@@ -90,6 +89,7 @@ class Reconciling:
         self._directories = PodDirectories(pods, self._hinted.set)
         self._complaint = Complaint(self._log, "claims can't be compared with the kubelet's: %s")
         self._abandoned = AbandonedClaims(claims, pauses.doubtful, pauses.ending)
+        self._claim_pods = ClaimPods(claims, self._seen)
         self._again = 0
         """The number of looks in a row that failed, or found the same records so."""
         self._settled = SETTLING
@@ -199,7 +199,7 @@ class Reconciling:
         await self._abandoned.end_all(
             {uid: (one, "") for uid, one in records if one.phase is Phase.ENDING and not ends.goes_on(uid)}
         )
-        unasked = await self._follow_pods(listed, directories)
+        unasked = await self._claim_pods.follow(listed, directories)
         await self._abandoned.end(NodeEvidence(listed.keys(), directories, found.pods))
         # Only now: neither a full disk nor a claim that can't be asked for holds up the end of another one.
         if (why := refused or unasked) is not None:
@@ -273,58 +273,3 @@ class Reconciling:
         new = ClaimRecord(*key, Phase.PREPARED, claims.boot, tuple(given), wanted.pods, driver=driver)
         await store.write(new.asking(resources), recalled=True)
         self._log.warning("made the record of %s again: it was lost", wanted)
-
-    # records with their claims
-
-    async def _follow_pods(
-        self, listed: Mapping[Key, ListedClaim], directories: frozenset[str] | None
-    ) -> Exception | None:
-        """Notes the pods that a claim has got since it was prepared: the kubelet doesn't prepare it for each. The
-        kubelet lists names, and the next pod of a StatefulSet has the name of the one before: that has no directory any
-        more. Forgets the pods that are gone: those of a CronJob may share a claim for years. Returns the first error.
-        """
-        began, failed = asyncio.get_running_loop().time(), None
-        for record in tuple(self._store.records.values()):
-            one = listed.get((record.namespace, record.name))
-            there = [(uid, name) for uid, name in record.pods if directories is None or uid in directories]
-            news = one is not None and not one.pods <= {name for _, name in there}
-            if one is None or record.phase is Phase.ENDING or not (news or len(there) < len(record.pods)):
-                continue
-            try:
-                await self._follow_pods_of(record)
-            except (GatewayError, OSError) as error:
-                failed = failed or error
-                if asyncio.get_running_loop().time() - began > END_WITHIN:  # it hangs: claims wait for their end
-                    break
-        return failed
-
-    async def _follow_pods_of(self, record: ClaimRecord) -> None:
-        """Raises GatewayError, OSError."""
-        found = await self._claims.parts.server.get(ObjectKind.CLAIM, record.name, record.namespace)
-        with contextlib.suppress(RequestError):
-            now = allocated(found, self._claims.driver, Asked(record.namespace, record.name, record.uid))
-            gone = await self._gone(record, frozenset(uid for uid, _ in now.pods))
-            left = [(uid, name) for uid, name in record.pods if uid not in gone]
-            # Without any pod nothing would tell that the claim is used.
-            pods = tuple(dict.fromkeys((*left, *now.pods))) or record.pods
-            await asyncio.shield(self._claims.lanes.call(record.uid, partial(self._note, record, pods)))
-
-    async def _gone(self, record: ClaimRecord, reserved: frozenset[str]) -> frozenset[str]:
-        """The pods of a record, by uid, that are gone for ever. ``reserved``: those that may use the claim, as the API
-        server has just said.
-
-        A kubelet makes a pod's directory (syncPod in pkg/kubelet/kubelet.go), then reads the claim and refuses it to a
-        pod for which it isn't reserved (prepareResources in pkg/kubelet/cm/dra/manager.go), and removes the directory
-        after the containers. So a pod without reservation that has no directory later has no container, now or soon.
-        Raises GatewayError.
-        """
-        there = await self._store.disk.run(self._seen)
-        gone = frozenset(uid for uid, _ in record.pods) - reserved
-        if there is None or not (gone := gone - there):
-            return frozenset()
-        return gone - (await self._claims.running(gone) or frozenset())
-
-    async def _note(self, record: ClaimRecord, pods: tuple[tuple[str, str], ...]) -> None:
-        # Also after an answer from the record: that is news only for who would end the claim.
-        if self._store.records.get(record.uid) == record and pods != record.pods:
-            await self._store.write(replace(record, pods=pods))
