@@ -11,8 +11,9 @@ from dpgateway_chardev import CharDevices
 from dpgateway_chardev.probing import Check, Prober, pause
 from dpgateway_chardev.settings import Probes
 
-from dpgateway import from_plain
+from dpgateway import DriverError, from_plain
 from dpgateway.testing import Recorder
+from tests.support.counting import descriptors
 from tests.support.fuse import Directory, File, mounted
 
 FUNCTION = "/sys/devices/pci0000:00/0000:01:00.0"
@@ -73,6 +74,22 @@ def test_command_gets_only_path(dev, probed, tmp_path):
     until(dev, driver, {"a": None})
     names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
     assert names <= {"PATH", "PWD", "SHLVL", "_"}
+
+
+def test_probes_begin_once_there_is_a_thread() -> None:
+    prober, checks = Prober("probes", Probes(open=True), lambda: None), {"a": [Check("opening", ("/bin/true",))]}
+    before, size = descriptors(), threading.stack_size(2**48)
+    try:
+        for _ in range(100):
+            with pytest.raises(DriverError, match="there is no thread for it"):
+                prober.watch(checks)
+    finally:
+        threading.stack_size(size)
+    assert descriptors() < before + 50
+    prober.watch(checks)
+    while prober.reason("a") is not None:
+        os.sched_yield()
+    prober.close()
 
 
 def test_kills_a_hanging_probe(dev, probed, tmp_path):

@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from dpgateway import DriverError
 from dpgateway.sysfs import DevNode
 from dpgateway_chardev.settings import Probes
 
@@ -171,7 +172,7 @@ class Prober:
         self._thread: threading.Thread | None = None
 
     def watch(self, checks: Mapping[str, Sequence[Check]]) -> None:
-        """Replaces the set of checks, keyed by device id. Known checks keep their results."""
+        """Replaces the set of checks, keyed by device id. Known checks keep their results. Raises DriverError."""
         wanted = [(id_, check) for id_, several in checks.items() for check in several]
         with self._lock:
             if self._closed:
@@ -188,8 +189,13 @@ class Prober:
             # the thread starts with the first check, so that a resource without probes has none
             if wanted and self._thread is None:
                 self._wake = os.eventfd(0)
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the system is out of threads; the next list tries again
+                    os.close(self._wake)
+                    raise DriverError(f"no device can be probed, because there is no thread for it: {error}") from error
+                self._thread = thread
             elif self._thread:
                 os.eventfd_write(self._wake, 1)
 
