@@ -7,9 +7,11 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from dpgateway_fpga import Bitstream, FpgaDriver
@@ -304,6 +306,23 @@ def test_refused_file_is_checked_beside_another_process(function, options, tmp_p
             aes.prepare(aes.devices()[:1])
         (tmp_path / "aes.bin").chmod(0o644)
         aes.recorder.until(lambda: not reasons(aes))
+
+
+def test_refused_file_is_checked_once_there_is_a_thread(function: Callable[..., Function], tmp_path: Path) -> None:
+    """Until then each list plans it."""
+    aes = function("aes", retry_first=timedelta(milliseconds=1))
+
+    def told() -> bool:
+        return any("isn't tried again before the next list" in one for one in aes.recorder.messages)
+
+    refuse(aes, tmp_path / "aes.bin")
+    size = threading.stack_size(2**48)
+    try:
+        aes.recorder.until(told)
+    finally:
+        threading.stack_size(size)
+    (tmp_path / "aes.bin").chmod(0o644)
+    aes.recorder.until(lambda: not reasons(aes))
 
 
 def test_blank_board_keeps_the_refusal(function, hardware, bitstream, tmp_path):

@@ -34,12 +34,14 @@ class BoardRetries:
         with self._lock:
             if self._closed or self._timer is not None:
                 return
-            self._timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
-            self._timer.daemon = True
+            timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
+            timer.daemon = True
             try:
-                self._timer.start()
-            except RuntimeError as error:  # no thread can be started
+                timer.start()
+            except RuntimeError as error:  # no thread can be started; the next list plans it again
                 self._complain(str(error))
+            else:
+                self._timer = timer
 
     def close(self) -> None:
         with self._lock:

@@ -38,9 +38,7 @@ class Slot:
         self._device = work.board.device()
         self._reader = PatientReader("its state", partial(work.programmer.read, work.board), context.changed)
         self._station = station(options.state_dir, work.board.key)
-        no_retry = partial(
-            context.log.warning, "board %s isn't tried again until a container's start: %s", work.board.id
-        )
+        no_retry = partial(context.log.warning, "board %s isn't tried again before the next list: %s", work.board.id)
         self._retries = BoardRetries(options, self._try_again, no_retry)
         self._unknown = unknown(work.board, options)
         self._looking = threading.Lock()
@@ -63,10 +61,11 @@ class Slot:
             self._looks_again = True
             self._context.changed()
 
-        # a retry that an earlier driver left in the journal
+        # a retry that an earlier driver left in the journal, or for which there was no thread
         entry = self._work.entry()
         ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
-        if ours and entry is not None and entry.again and self._station.job is None:
+        again = ours and entry is not None and entry.again
+        if (again or self._refused) and self._station.job is None:
             self._retries.plan()
         return replace(self._device, health=health)
 
