@@ -2,7 +2,8 @@ import asyncio
 import itertools
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -349,7 +350,7 @@ async def test_without_its_driver_nothing_can_be_called(run):
         await calls.prepare([A])
 
 
-async def test_queued_allocates_end_with_their_driver(run, gate):
+async def test_queued_allocates_end_with_their_driver(run: Callable[..., Running], gate: Callable[..., Any]) -> None:
     slow, closing, asked = gate(Allocation()), gate(), list[str]()
 
     def allocate(devices: Sequence[Device]) -> object:

@@ -16,6 +16,7 @@ from dpgateway.sysfs import (
     Look,
     Part,
     Parts,
+    Roots,
     Selection,
     Survey,
     Test,
@@ -190,7 +191,7 @@ def test_concerns_related_events(survey, plug):
     assert not one.concerns(Uevent("bind", f"{BUS}/0000:3b:01.0", "pci"))
 
 
-def test_events_during_a_look_matter(plug, roots):
+def test_events_during_a_look_matter(plug: Callable[..., str], roots: Roots) -> None:
     """The object that they change may be a newcomer that this look is reading."""
     missed, newcomer, other = list[str](), f"{BUS}/0000:3b:00.1", f"{BUS}/0000:3b:01.0"
 

@@ -335,7 +335,9 @@ def test_blank_board_keeps_the_refusal(function, hardware, bitstream, tmp_path):
     aes.recorder.until(lambda: not reasons(aes))
 
 
-def test_refused_blank_is_no_fault_of_the_board(function, hardware, bitstream, tmp_path):
+def test_refused_blank_is_no_fault_of_the_board(
+    function: Callable[..., Function], hardware: Hardware, bitstream: Callable[[str], Bitstream], tmp_path: Path
+) -> None:
     aes = function("aes", blank=bitstream("blank"))
     aes.prepare(aes.devices()[:1])
     (tmp_path / "blank.bin").chmod(0o666)
