@@ -2,7 +2,8 @@
 
 Theory. The order in ``find`` loses no change: the uevent socket exists before the first look, the news is taken before
 each look, and directories that the look found are watched after it. If that is a larger set than before, a change may
-have come between look and watch, so another look follows, at everything.
+have come between look and watch, so another look follows, at everything. So does one after a uevent during the look
+which concerns only what that look has found.
 
 An event, a doubt and a due proof all call ``changed``, which has the gateway call ``find`` again. A *proof* is a look
 at everything: it ends the harm that a lost event does.
@@ -68,8 +69,8 @@ class FollowedSurvey(Generic[D]):
             self._watcher.watch()
             self._listens = True
         found = self._survey.find(self._proof.due(self._watcher.news(), time.monotonic()))
-        if self._watcher.watch(self._survey.directories):
-            self.doubt()  # a change may have come just before the new watch
+        if self._watcher.watch(self._survey.directories) or self._survey.missed:
+            self.doubt()  # a change may have come just before the new watch, or during the look
         elif self._proof.wanted:
             self._changed()
         self._notices.say(*self._survey.notices)

@@ -10,8 +10,7 @@ depended on. ``forget`` drops the answers that an event touches, the look comput
   and others share a device's value.
 - A matched object in no device isn't kept; each look reads it again.
 - ``concern`` decides which uevents may touch anything. It only grows until everything is forgotten. An entry too many
-  costs a look that finds nothing new. During a look every event may matter: the places of a new object aren't known
-  before its end.
+  costs a look that finds nothing new.
 """
 
 from __future__ import annotations
@@ -83,10 +82,8 @@ class Memory(Generic[D]):
         self.kept: dict[str, Kept[D]] = {}
         """Answers about devices, keyed by id."""
         self.concern: tuple[Set[str], Set[str]] | None = None
-        """The places whose uevents matter, and their ancestors; None before the first look, and during each. Replaced,
-        never mutated, because other threads read it."""
-        self._last_concern: tuple[Set[str], Set[str]] | None = None
-        """That of the last look."""
+        """The places whose uevents matter, and their ancestors; None before the first look. Replaced, never mutated,
+        because other threads read it."""
         self._clear()
 
     def _clear(self) -> None:
@@ -101,8 +98,7 @@ class Memory(Generic[D]):
         """Places in /sys that an object's answer depended on, other than its ancestors and descendants."""
 
     def forget(self, news: ChangedPlaces | None) -> None:
-        """Begins a look: drops the answers that these events may have changed; None: all answers."""
-        self.concern = None
+        """Drops the answers that these events may have changed; None: all answers."""
         if news is None:
             self._clear()
             return
@@ -145,9 +141,8 @@ class Memory(Generic[D]):
         for directory, interest in directories.items():
             self.directories.setdefault(directory, Interest()).add(interest)
         places = self._elsewhere.union(there)
-        if self._last_concern is None or places != self._last_concern[0]:
-            self._last_concern = frozenset(places), frozenset(one for place in places for one in above(place))
-        self.concern = self._last_concern
+        if self.concern is None or places != self.concern[0]:
+            self.concern = frozenset(places), frozenset(one for place in places for one in above(place))
         if not self.seen.keys() <= there:
             self.seen = {path: one for path, one in self.seen.items() if path in there}
         if not self.kept.keys() <= ids:

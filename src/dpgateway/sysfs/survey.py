@@ -9,6 +9,8 @@ device. With ``news`` a look reads only the objects that those events touch, and
 - A device can only be made while the attributes of all its objects are at hand. If one of them was read in an earlier
   look, the look fails (None, False), and ``_looked`` repeats it with an empty memory. After an exception the memory is
   cleared, too, because it may be half updated.
+- A new object's places are known at the end of its look. A uevent that comes during a look and concerns none of the
+  known places is kept until then; if it concerns one by then, ``missed`` says so.
 - The driver's ``maker`` is called once per look, and returns the function that makes a device of a ``FoundDevice``. A
   device is kept over many looks, so it must not keep the ``FoundDevice``, which has everything read in its look.
 """
@@ -16,6 +18,7 @@ device. With ``news`` a look reads only the objects that those events touch, and
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Generic
@@ -54,6 +57,11 @@ class Survey(Generic[D]):
         """``held`` returns the ids that containers hold, from which groups are formed again after a restart."""
         self._selection, self._maker, self._held = selection, maker, held
         self.memory: Memory[D] = Memory()
+        self.missed = False
+        """Whether a change of what the last look found may have come during it, unnoticed."""
+        self._hearing = threading.Lock()
+        self._unmatched: dict[Uevent, None] | None = None
+        """The uevents during a look that concern nothing known; None without a look. Under the lock."""
         self._left: Mapping[Object, Unoffered] = {}
 
     @property
@@ -70,6 +78,12 @@ class Survey(Generic[D]):
         """Whether an event may have changed a device: its object is of a matched subsystem, or is a place that an
         answer depends on, an ancestor of one, or a descendant.
         """
+        with self._hearing:
+            if not (touches := self._touches(event)) and self._unmatched is not None:
+                self._unmatched[event] = None
+        return touches
+
+    def _touches(self, event: Uevent) -> bool:
         concern = self.memory.concern
         if concern is None or any(value_matches(event.subsystem, match.subsystem) for match in self._selection.match):
             return True
@@ -115,6 +129,8 @@ class Survey(Generic[D]):
 
     def _looked(self, news: ChangedPlaces | None) -> tuple[Look, Mapping[str, D]]:
         """One look; if the memory doesn't suffice for it, another one at everything."""
+        with self._hearing:
+            self._unmatched = {}
         try:
             for known in (news, None):
                 self.memory.forget(known)
@@ -124,6 +140,10 @@ class Survey(Generic[D]):
         except BaseException:
             self.memory.forget(None)
             raise
+        finally:
+            with self._hearing:
+                unmatched, self._unmatched = self._unmatched or {}, None
+        self.missed = any(map(self._touches, unmatched))
         self._left = now.left
         return now.look, now.devices
 
