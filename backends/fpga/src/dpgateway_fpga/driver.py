@@ -51,6 +51,7 @@ class FpgaDriver:
         self._watcher = Watcher(f"fpga {context.resource}", context.changed, Complaint(context.log), event)
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
         """Slots, keyed by board id. Replaced, never mutated, because other threads read it."""
+        self._closed = False
         self._finding = threading.Lock()
         """Held during a look for boards: lists and prepares, which may run at the same time, both take one."""
 
@@ -78,9 +79,10 @@ class FpgaDriver:
             # the slot of an unchanged board is kept, with its health and retries
             same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}
             self._slots = {board.id: same.get(board.id) or self._slot_of(board) for board in found.boards}
-            for id_, slot in before.items():
-                if id_ not in same:
-                    slot.close()
+            gone = [slot for id_, slot in before.items() if id_ not in same]
+            # a look may end after close(), and nothing else would end the retries of its boards
+            for slot in (*gone, *(self._slots.values() if self._closed else ())):
+                slot.close()
 
     def _slot_of(self, board: Board) -> Slot:
         work = Work(board, self._programmer, self._journal, self._context.resource, self._context.log)
@@ -150,6 +152,7 @@ class FpgaDriver:
 
     def close(self) -> None:
         self._watcher.close()
+        self._closed = True  # before the slots are read: a look under way closes those that it sets later
         for slot in self._slots.values():
             slot.close()
 

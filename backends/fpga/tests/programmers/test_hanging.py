@@ -1,18 +1,22 @@
 """A load that hangs in the kernel holds up nothing else: no other board, and not the end of the process."""
 
 import asyncio
+import errno
 import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from dpgateway_fpga import FpgaDriver
+from dpgateway_fpga import FpgaDriver, FpgaOptions
 from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
@@ -67,6 +71,21 @@ def test_hanging_load_is_isolated(kernel, real, start):
     assert _reasons(driver) == {}
     gate.open()
     _start_container(driver, hung)
+
+
+def test_boards_found_after_the_end_are_not_tried_again(
+    kernel: Any, real: Callable[..., FpgaOptions], start: Callable[..., FpgaDriver]
+) -> None:
+    """A look that hung ends after close(). Else the retries of a removed resource would go on for ever."""
+    managers = [
+        kernel.manager(address, number) for number, address in enumerate(("f8007000.devcfg", "f8008000.devcfg"))
+    ]
+    managers[0].fail, managers[0].error = "write", errno.EBUSY
+    before, driver = set(threading.enumerate()), start(real(programmer="fpga-manager"))
+    driver.close()
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    assert not any(isinstance(one, threading.Timer) for one in set(threading.enumerate()) - before)
 
 
 def test_hanging_status_is_isolated(kernel, real, start, recorder):
