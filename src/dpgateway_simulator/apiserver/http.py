@@ -137,7 +137,10 @@ class SimulatedApiServer:
             code, found = 201 if request.method == "POST" else 200, self._found(request)
         except ApiRefusal as error:
             code, found = error.code, status_of(error)
-        await _send(connection, writer, code, json.dumps(found).encode(), fault[2] if fault is not None else {})
+        body, more = json.dumps(found).encode(), fault[2] if fault is not None else {}
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **more}
+        answer = h11.Response(status_code=code, headers=list(headers.items()))
+        await _send(connection, writer, answer, h11.Data(body), h11.EndOfMessage())
 
     def _found(self, one: ApiRequest) -> Object:
         """What a request other than a watch gets. Raises ApiRefusal."""
@@ -181,7 +184,8 @@ class SimulatedApiServer:
 
     async def _watch(self, connection: h11.Connection, writer: asyncio.StreamWriter, one: ApiRequest) -> None:
         version = int(one.options.get("resourceVersion") or self.store.version)
-        await _head(connection, writer, 200, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
+        headers = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
+        await _send(connection, writer, h11.Response(status_code=200, headers=headers))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(int(one.options.get("timeoutSeconds") or 300)):
                 while True:
@@ -189,15 +193,14 @@ class SimulatedApiServer:
                         await self._answering.wait()
                         upto = self.store.version
                         for change in list(self.store.since(version, one.plural, one.fields)):
-                            await _chunk(connection, writer, event(change.what, change.found))
+                            await _send(connection, writer, h11.Data(event(change.what, change.found)))
                         version = max(version, upto)
                     except ApiRefusal as error:
-                        await _chunk(connection, writer, event("ERROR", status_of(error)))
+                        await _send(connection, writer, h11.Data(event("ERROR", status_of(error))))
                         break
                     if self.store.version == version:
                         await self._next(connection, writer, one, version)
-        writer.write(connection.send(h11.EndOfMessage()) or b"")
-        await writer.drain()
+        await _send(connection, writer, h11.EndOfMessage())
 
     async def _next(
         self, connection: h11.Connection, writer: asyncio.StreamWriter, one: ApiRequest, version: int
@@ -211,7 +214,7 @@ class SimulatedApiServer:
                     break
             except TimeoutError:
                 mark = {"kind": KINDS[one.plural], "metadata": {"resourceVersion": str(version)}}
-                await _chunk(connection, writer, event("BOOKMARK", mark))
+                await _send(connection, writer, h11.Data(event("BOOKMARK", mark)))
 
 
 async def _received(connection: h11.Connection, reader: asyncio.StreamReader) -> tuple[h11.Request, bytes] | None:
@@ -231,22 +234,6 @@ async def _received(connection: h11.Connection, reader: asyncio.StreamReader) ->
             return None
 
 
-async def _send(
-    connection: h11.Connection, writer: asyncio.StreamWriter, code: int, body: bytes, more: Mapping[str, str]
-) -> None:
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **more}
-    await _head(connection, writer, code, headers)
-    writer.write((connection.send(h11.Data(body)) or b"") + (connection.send(h11.EndOfMessage()) or b""))
-    await writer.drain()
-
-
-async def _head(
-    connection: h11.Connection, writer: asyncio.StreamWriter, code: int, headers: Mapping[str, str]
-) -> None:
-    writer.write(connection.send(h11.Response(status_code=code, headers=list(headers.items()))) or b"")
-    await writer.drain()
-
-
-async def _chunk(connection: h11.Connection, writer: asyncio.StreamWriter, line: bytes) -> None:
-    writer.write(connection.send(h11.Data(line)) or b"")
+async def _send(connection: h11.Connection, writer: asyncio.StreamWriter, *events: h11.Event) -> None:
+    writer.write(b"".join(connection.send(one) or b"" for one in events))
     await writer.drain()

@@ -113,9 +113,7 @@ class Store:
             metadata.setdefault("deletionTimestamp", now())
             metadata.setdefault("deletionGracePeriodSeconds", GRACE if grace is None else grace)
             return self.objects[key] if one == self.objects[key] else self._write("MODIFIED", key, one)
-        del self.objects[key]
-        self._tell("DELETED", key, one)
-        return one
+        return self._write("DELETED", key, one)
 
     def wipe(self, plural: str, fields: Mapping[str, str]) -> int:
         """Deletes all that have these fields, as a kubelet does with the slices of its node; returns their number."""
@@ -149,23 +147,21 @@ class Store:
     def _put(self, key: Key, one: Object) -> Object:
         """Stores a change, or removes what was only waiting for its last finalizer."""
         if "deletionTimestamp" in one["metadata"] and not one["metadata"].get("finalizers") and key[0] != "pods":
-            del self.objects[key]
-            self._tell("DELETED", key, one)
-            return one
+            return self._write("DELETED", key, one)
         if one.get("spec") != self.objects[key].get("spec"):
             one["metadata"]["generation"] = one["metadata"].get("generation", 1) + 1
         return self._write("MODIFIED", key, one)
 
     def _write(self, what: str, key: Key, one: Object) -> Object:
-        self.objects[key] = one
-        self._tell(what, key, one)
-        return one
-
-    def _tell(self, what: str, key: Key, one: Object) -> None:
+        if what == "DELETED":
+            del self.objects[key]
+        else:
+            self.objects[key] = one
         self.version += 1
         one["metadata"]["resourceVersion"] = str(self.version)
         self.changes.append(StoredChange(self.version, what, key, copy.deepcopy(one)))
         self.wake()
+        return one
 
 
 def _has(one: Object, fields: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ asked, so a pod may be bound to one that can't do what the scheduler counts on.
 
 import copy
 from collections import Counter
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -29,7 +30,11 @@ def schedule(store: Store) -> None:
         if ending or pod["spec"].get("nodeName"):
             continue
         refusals: Counter[str] = Counter()
-        nodes = [one for one in store.list("nodes") if _selects(pod, one)]
+        nodes, wanted = [], pod["spec"].get("nodeSelector", {}).items()
+        for node in store.list("nodes"):
+            labels = {"kubernetes.io/hostname": node["metadata"]["name"], **node["metadata"].get("labels", {})}
+            if wanted <= labels.items():
+                nodes.append(node)
         for node in nodes:
             try:
                 _bind(store, pod, node)
@@ -69,16 +74,12 @@ def _bind(store: Store, pod: Object, node: Object) -> None:
     for claim, allocation in zip(todo, allocations, strict=True):
         field = {"key": "metadata.name", "operator": "In", "values": [name]}
         on = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
-        _write(store, claim, {"allocation": {**allocation, **on}})
+        given = partial(_give, allocation={**allocation, **on})
+        store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), given)
+    user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     for claim in (*claims, *([extended] if extended else [])):
-        _reserve(store, claim, pod)
+        store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), partial(_reserve, user=user))
     store.update(key, lambda it: (it["spec"].update({"nodeName": name}), it["status"].pop("conditions", None)))
-
-
-def _selects(pod: Object, node: Object) -> bool:
-    """Whether the pod's nodeSelector matches the node's labels."""
-    labels = {"kubernetes.io/hostname": node["metadata"]["name"], **node["metadata"].get("labels", {})}
-    return all(labels.get(key) == value for key, value in pod["spec"].get("nodeSelector", {}).items())
 
 
 def _claims(store: Store, pod: Object) -> list[Object]:
@@ -105,20 +106,12 @@ def _allocation(claim: Object) -> dict[str, Any]:
     return found
 
 
-def _write(store: Store, claim: Object, status: Object) -> None:
-    def change(one: Object) -> None:
-        one.setdefault("status", {}).update(copy.deepcopy(status))
-        one["metadata"].setdefault("finalizers", []).append(FINALIZER)
-
-    store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), change)
+def _give(claim: Object, allocation: Object) -> None:
+    claim.setdefault("status", {})["allocation"] = copy.deepcopy(allocation)
+    claim["metadata"].setdefault("finalizers", []).append(FINALIZER)
 
 
-def _reserve(store: Store, claim: Object, pod: Object) -> None:
-    user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-
-    def change(one: Object) -> None:
-        reserved = one["status"].setdefault("reservedFor", [])
-        if user not in reserved:
-            reserved.append(user)
-
-    store.update(("resourceclaims", NAMESPACE, claim["metadata"]["name"]), change)
+def _reserve(claim: Object, user: Object) -> None:
+    reserved = claim["status"].setdefault("reservedFor", [])
+    if user not in reserved:
+        reserved.append(user)

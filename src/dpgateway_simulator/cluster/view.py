@@ -1,5 +1,6 @@
 """What people see of a simulated cluster: pods and why they are as they are, devices, claims, what containers have."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpgateway_simulator.apiserver import Object, Store
@@ -8,13 +9,13 @@ from dpgateway_simulator.cluster.scheduler import NAMESPACE
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 
+@dataclass(eq=False)
 class ClusterView:
     """The objects of a cluster, and the kubelets of its nodes."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.kubelets: dict[str, Kubelet] = {}
-        """By the node's name."""
+    store: Store
+    kubelets: dict[str, Kubelet] = field(default_factory=dict)
+    """By the node's name."""
 
     def pod(self, name: str) -> Object | None:
         """The pod's object."""

@@ -72,10 +72,7 @@ class Admission:
     async def start(self, pod: Pod, container: PodContainer) -> starting.RunOptions | None:
         """The options that the container runs with; None without devices. Raises AllocationError."""
         if self._behaviour.allocates == "start":
-            if self._ledger.keep_only(
-                one.uid for one in self._pods.values()
-            ):  # 1.8 frees devices without waiting for the pod sources
-                self._ledger.recount()
+            self._ledger.keep_only(one.uid for one in self._pods.values())  # 1.8 doesn't wait for the pod sources
             return await starting.allocate(self._incarnation, self._connections, pod, container)
 
         # GetDeviceRunContainerOptions: PreStartContainer runs at every start, per resource, before the missing
@@ -116,8 +113,10 @@ class Admission:
 
     def _place(self, pod: Pod, container: PodContainer) -> None:
         """The topology manager's decision for one container."""
-        # Hints count free devices, so terminated pods' devices are freed first.
-        self._collect()
+        # Hints count free devices, so those of removed pods are freed first, but not before all pod sources have been
+        # read (UpdateAllocatedDevices).
+        if self._incarnation.sources_ready:
+            self._ledger.keep_only(one.uid for one in self._pods.values())
         numa, crashes, hints = self._incarnation.node.numa, self._behaviour.vanished_crashes, []
         for resource, number in container.resources.items():
             if not self._ledger.is_plugin_resource(resource):
@@ -141,19 +140,14 @@ class Admission:
             raise PodRefusedError("TopologyAffinityError", topology.NO_LOCALITY)
         self._affinities[pod.name, container.name] = affinity
 
-    def _collect(self) -> None:
-        """UpdateAllocatedDevices: frees devices of removed pods, but not before all pod sources have been read."""
-        if self._incarnation.sources_ready and self._ledger.keep_only(one.uid for one in self._pods.values()):
-            self._ledger.recount()
-
     async def _allocate(
         self, pod: Pod, container: PodContainer, reusable: Reusable, affinity: frozenset[int] | None
     ) -> None:
         """Allocates all resources of one container. An init container adds its devices to `reusable`."""
         # Devices are freed lazily: only the next allocation looks for removed pods.
         wanted = [(name, n) for name, n in container.resources.items() if self._ledger.is_plugin_resource(name)]
-        if wanted:
-            self._collect()
+        if wanted and self._incarnation.sources_ready:
+            self._ledger.keep_only(one.uid for one in self._pods.values())
 
         # Up to 1.18 the checkpoint is written for every container, also for one without devices.
         changed = self._behaviour.checkpoint_each_container

@@ -59,7 +59,7 @@ class ClientConnections(PluginConnections):
             self._incarnation.emit("register given up", **endpoint.about)
             raise
         self._connected(endpoint)
-        self._spawn(endpoint, request)
+        self._incarnation.tasks.spawn(f"kubelet: {endpoint.resource} at {endpoint.name}", self._run(endpoint, request))
 
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         await follow(self._incarnation, endpoint)

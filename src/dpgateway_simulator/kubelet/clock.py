@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -17,15 +18,15 @@ class KubeletClock(Protocol):
         """Advances the clock by `seconds` and wakes the sleepers that are due."""
 
 
+@dataclass
 class RealClock:
     """Monotonic time plus the sum of all advances.
 
     `advance` sets `_turned` and replaces it, which has every sleeper compute its rest anew.
     """
 
-    def __init__(self) -> None:
-        self._ahead = 0.0
-        self._turned = asyncio.Event()
+    _ahead: float = 0.0
+    _turned: asyncio.Event = field(default_factory=asyncio.Event)
 
     def time(self) -> float:
         return time.monotonic() + self._ahead
@@ -43,12 +44,12 @@ class RealClock:
         self._turned = asyncio.Event()
 
 
+@dataclass
 class ManualClock:
     """A clock that stands still between calls of `advance`."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
-        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+    _now: float = 0.0
+    _sleepers: list[tuple[float, asyncio.Future[None]]] = field(default_factory=list)
 
     def time(self) -> float:
         return self._now

@@ -31,7 +31,9 @@ class PluginConnections(ABC):
 
     async def register(self, request: Registration) -> None:
         """Up to 1.24: returns at once, and `_run` connects."""
-        self._spawn(self._open(request), request)
+        endpoint = self._open(request)
+        name = f"kubelet: {endpoint.resource} at {endpoint.name}"
+        self._incarnation.tasks.spawn(name, self._run(endpoint, request))
 
     @abstractmethod
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
@@ -68,10 +70,6 @@ class PluginConnections(ABC):
 
     def _failed(self, endpoint: PluginEndpoint, reason: object) -> None:
         self._incarnation.emit("registration failed", **endpoint.about, reason=str(reason))
-
-    def _spawn(self, endpoint: PluginEndpoint, request: Registration) -> None:
-        name = f"kubelet: {endpoint.resource} at {endpoint.name}"
-        self._incarnation.tasks.spawn(name, self._run(endpoint, request))
 
 
 class FirstListConnections(PluginConnections):

@@ -6,7 +6,6 @@ Start in pkg/kubelet/cm/devicemanager/manager.go.
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from dpgateway_simulator.kubelet import checkpoint, store
 from dpgateway_simulator.kubelet.clients import ClientConnections
@@ -41,6 +40,7 @@ class DeviceManager:
     def __init__(self, incarnation: Incarnation) -> None:
         behaviour = incarnation.behaviour
         self.incarnation = incarnation
+        self.socket = incarnation.node.directory / store.SOCKET
         self.connections = _CONNECTIONS[behaviour.clients](incarnation)
         directories = RootDirectory(incarnation)
         self.workload = Workload(incarnation, self.connections, directories)
@@ -56,10 +56,6 @@ class DeviceManager:
         self._server = GoServer([DIALECTS[behaviour.api].service(self.register)])
         incarnation.at_end(self.connections.close)
         incarnation.at_end(self._server.end)
-
-    @property
-    def socket(self) -> Path:
-        return self.incarnation.node.directory / store.SOCKET
 
     async def start(self) -> None:
         """Reads the checkpoint, then cleans the directory, then listens: every release's order."""

@@ -29,6 +29,7 @@ class KubeletEvent:
         return " ".join(parts)
 
 
+@dataclass(eq=False)
 class EventLog:
     """The events of all incarnations of one simulated kubelet.
 
@@ -36,14 +37,13 @@ class EventLog:
     `_changed`, so that every waiter of the old event runs once and nothing has to clear it.
     """
 
-    def __init__(self, time: Callable[[], float]) -> None:
-        self.events: list[KubeletEvent] = []
-        self._time = time
-        self._listeners: list[Callable[[KubeletEvent], None]] = []
-        self._changed = asyncio.Event()
+    time: Callable[[], float]
+    events: list[KubeletEvent] = field(default_factory=list)
+    _listeners: list[Callable[[KubeletEvent], None]] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def emit(self, kind: str, **fields: object) -> None:
-        event = KubeletEvent(kind, self._time(), fields)
+        event = KubeletEvent(kind, self.time(), fields)
         self.events.append(event)
         for listener in tuple(self._listeners):
             listener(event)

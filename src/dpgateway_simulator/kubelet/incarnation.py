@@ -7,6 +7,7 @@ cancelled tasks; Restartable calls it before the next incarnation starts on the 
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dpgateway_simulator.kubelet import store
@@ -72,6 +73,7 @@ class Incarnation:
         return self.crash(f"panic: runtime error: {_NIL} in {function}")
 
 
+@dataclass
 class Tasks:
     """Tasks that end with their owner. `end` raises the first error of a task. A simulated crash isn't an error, nor is
     a call that found the kubelet ended; a refused registration is its caller's.
@@ -79,9 +81,8 @@ class Tasks:
     asyncio.TaskGroup must be entered and left by the same task; a kubelet may be started by one and stopped by another.
     """
 
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-        self._errors: list[BaseException] = []
+    _running: set[asyncio.Task[Any]] = field(default_factory=set)
+    _errors: list[BaseException] = field(default_factory=list)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name)

@@ -123,10 +123,6 @@ class Kubelet(Restartable):
 
     # events
 
-    @property
-    def events(self) -> list[KubeletEvent]:
-        return self.journal.events
-
     async def wait_for(
         self,
         predicate: Callable[[], T],

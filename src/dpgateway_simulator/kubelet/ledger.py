@@ -104,10 +104,11 @@ class DeviceLedger:
         for one in self.holdings.values():
             self.allocated.setdefault(one.resource, set()).update(one.ids)
 
-    def keep_only(self, pods: Iterable[str]) -> bool:
-        """Drops the holdings of all pods but these, by uid; returns whether any were dropped."""
+    def keep_only(self, pods: Iterable[str]) -> None:
+        """Frees the devices of all pods but these, by uid."""
         active = set(pods)
         gone = [key for key in self.holdings if key[0] not in active]
         for key in gone:
             del self.holdings[key]
-        return bool(gone)
+        if gone:
+            self.recount()

@@ -24,6 +24,7 @@ class PluginClient:
     def __init__(self, behaviour: Behaviour, resource: str, path: Path, endpoint: str) -> None:
         self.resource, self.path = resource, path
         self._behaviour, self._dialect = behaviour, DIALECTS[behaviour.api]
+        self._service = f"/{self._dialect.package}.DevicePlugin"
         authority = str(path) if behaviour.authority == "path" else "localhost"
         limit = behaviour.receive_limit
         self._channel = GoChannel(path, endpoint, user_agent=behaviour.user_agent, authority=authority, limit=limit)
@@ -40,7 +41,7 @@ class PluginClient:
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
         """ListAndWatch: yields each list until the stream ends."""
-        path = self._path("ListAndWatch")
+        path = f"{self._service}/ListAndWatch"
         stream = cast(
             "AsyncGenerator[DeviceList]",
             self._stub._unary_stream(path, v1beta1.Empty(), DeviceList),  # noqa: SLF001
@@ -58,7 +59,7 @@ class PluginClient:
 
     async def options(self, deadline: Deadline | None = None) -> Options:
         """GetDevicePluginOptions."""
-        path, empty = self._path("GetDevicePluginOptions"), v1beta1.Empty()
+        path, empty = f"{self._service}/GetDevicePluginOptions", v1beta1.Empty()
         return await self._call(self._unary(path, empty, Options, deadline=deadline))
 
     async def allocate(self, ids: Sequence[str]) -> Answer | None:
@@ -71,17 +72,14 @@ class PluginClient:
     async def prefer(self, available: Sequence[str], must: Sequence[str], size: int) -> set[str]:
         """GetPreferredAllocation for one container, without a deadline."""
         one = v1beta1.ContainerPreferredAllocationRequest(list(available), list(must), size)
-        path, request = self._path("GetPreferredAllocation"), v1beta1.PreferredAllocationRequest([one])
+        path, request = f"{self._service}/GetPreferredAllocation", v1beta1.PreferredAllocationRequest([one])
         answer = await self._call(self._unary(path, request, v1beta1.PreferredAllocationResponse))
         return set(answer.container_responses[0].device_i_ds) if answer.container_responses else set()
 
     async def pre_start(self, ids: Sequence[str]) -> None:
         """PreStartContainer, within 30 seconds."""
-        path, request = self._path("PreStartContainer"), v1beta1.PreStartContainerRequest(devices_ids=list(ids))
+        path, request = f"{self._service}/PreStartContainer", v1beta1.PreStartContainerRequest(devices_ids=list(ids))
         await self._call(self._unary(path, request, v1beta1.PreStartContainerResponse, timeout=PRE_START_TIMEOUT))
-
-    def _path(self, method: str) -> str:
-        return f"/{self._dialect.package}.DevicePlugin/{method}"
 
     async def _call(self, rpc: Awaitable[T]) -> T:
         try:

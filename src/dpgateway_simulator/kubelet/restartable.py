@@ -42,6 +42,7 @@ class Restartable:
         self.behaviour: Behaviour = behaviour(version)
         self.clock = clock or RealClock()
         self.journal = EventLog(self.clock.time)
+        self.events = self.journal.events
         self.misbehaviour = Misbehaviour()
         self._node = SimulatedNode(
             Path(directory).absolute(),
@@ -52,6 +53,7 @@ class Restartable:
             tuple(range(numa)),
             cluster=cluster,
         )
+        self.directory = self._node.directory
         if cluster is not None and self._node.root is None:
             raise ValueError(f"a kubelet of a cluster needs a directory called device-plugins, found {directory}")
         self._manager: DeviceManager | None = None  # of the current incarnation, or of the last one
@@ -59,10 +61,6 @@ class Restartable:
     @property
     def version(self) -> str:
         return self.behaviour.version
-
-    @property
-    def directory(self) -> Path:
-        return self._node.directory
 
     @property
     def running(self) -> bool:
@@ -79,9 +77,6 @@ class Restartable:
         The pods of a cluster, and their containers, are found without being named.
         """
         await self._start(sources_ready, running)
-        self._begin_pods()
-
-    def _begin_pods(self) -> None:
         manager = self._running()
         if manager.cluster is not None:
             manager.incarnation.tasks.spawn("kubelet: pods", manager.cluster.workers.run())
@@ -109,14 +104,16 @@ class Restartable:
     async def stop(self) -> None:
         """Stops the kubelet as SIGTERM does. All releases but 1.8 remove kubelet.sock."""
         manager = self._running()
-        await self._end("stopped")
+        manager.incarnation.end("stopped")
+        await manager.incarnation.tasks.end()
         if self.behaviour.removes_socket:
             manager.socket.unlink(missing_ok=True)
 
     async def kill(self) -> None:
         """Kills the kubelet: kubelet.sock and the checkpoint stay as they are. Does nothing if it isn't running."""
         if self._manager is not None:
-            await self._end("killed")
+            self._manager.incarnation.end("killed")
+            await self._manager.incarnation.tasks.end()
 
     async def restart(self, *, graceful: bool = False) -> list[Reply]:
         """Kills (or stops) and starts the kubelet, and admits its pods again, as a real one does. A reply per pod."""
@@ -131,7 +128,8 @@ class Restartable:
         replies = [{"pod": pod.name, **await new.workload.admit(pod, start=False)} for pod in pods]
         if new.cluster is None:
             new.incarnation.sources_ready = True
-        self._begin_pods()
+        else:
+            new.incarnation.tasks.spawn("kubelet: pods", new.cluster.workers.run())
         return replies
 
     async def reboot(self) -> list[Reply]:
@@ -167,8 +165,3 @@ class Restartable:
         if self._manager is None or self._manager.incarnation.ended:
             raise NotRunningError("the kubelet isn't running")
         return self._manager
-
-    async def _end(self, kind: str) -> None:
-        if self._manager is not None:
-            self._manager.incarnation.end(kind)
-            await self._manager.incarnation.tasks.end()

@@ -1,6 +1,6 @@
 """Completion of a line: verbs, and the present versions, resources, pods, containers and events."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from grpclib.const import Status
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
@@ -12,92 +12,44 @@ from dpgateway_simulator.kubelet.releases import versions
 from dpgateway_simulator.prompt.cluster_verbs import FAULTS, PHASES
 from dpgateway_simulator.prompt.verbs import Verb
 
-Words = list[str]
-Candidates = Callable[[Kubelet, Words], Iterable[str]]
-"""The possible next words, from a kubelet and the words between the verb and the cursor."""
 
-
-def resources(kubelet: Kubelet) -> list[str]:
-    return list(kubelet.resources()) if kubelet.running else []
-
-
-def amounts(kubelet: Kubelet) -> list[str]:
-    """RESOURCE=N for every resource; N is the number of its devices."""
-    found = kubelet.resources() if kubelet.running else {}
-    return [f"{name}={len(about['devices'])}" for name, about in found.items()]
-
-
-def _expect(kubelet: Kubelet, words: Words) -> list[str]:
-    if words[:1] == ["pod"]:
-        return list(kubelet.pods) if len(words) == 1 else []
-    return amounts(kubelet) if words else [*amounts(kubelet), "pod", "crashed", "running", "ended"]
-
-
-def _see(kubelet: Kubelet, words: Words) -> list[str]:
-    """The kinds of events so far; after a kind, the fields of its last event."""
-    if not words:
-        return sorted({one.kind.replace(" ", "_") for one in kubelet.events})
-    last = next((one for one in reversed(kubelet.events) if one.kind.replace(" ", "_") == words[0]), None)
-    return [f"{name}={value}" for name, value in last.fields.items() if " " not in str(value)] if last else []
-
-
-def _new_pod(kubelet: Kubelet, words: Words) -> list[str]:
-    return [f"{name}=1" for name in resources(kubelet)] if words else []
-
-
-def _container(kubelet: Kubelet, words: Words) -> list[str]:
-    return list(kubelet.containers(words[0])) if len(words) == 1 else list(kubelet.pods) if not words else []
-
-
-def _misbehave(kubelet: Kubelet, words: Words) -> list[str]:
-    if words == ["stall"]:
-        return resources(kubelet)
-    if words == ["refuse"]:
-        return [one.name for one in Status if one is not Status.OK]
-    return [] if words else ["refuse", "stall", "slow", "late"]
-
-
-def _print(kubelet: Kubelet, words: Words) -> list[str]:
-    if words[:1] == ["devices"]:
-        return _container(kubelet, words[1:])
-    return [] if words else ["capacity", "files", "checkpoint", "devices"]
-
-
-def _api(words: Words) -> Iterable[str]:
-    match words:
-        case []:
-            return [one.split()[0] for one in FAULTS.split(" | ")]
-        case ["gate"]:
-            return FIELDS
-        case ["gate", _]:
-            return ["on", "off"]
-    return ()
-
-
-def _one_of(*choices: str) -> Candidates:
-    return lambda _, words: () if words else choices
-
-
-ARGUMENTS: dict[str, Candidates] = {
-    "wait": lambda kubelet, words: [*amounts(kubelet), *(["within"] if words else [])],
-    "expect": _expect,
-    "see": _see,
-    "pod": _new_pod,
-    "reject": lambda kubelet, words: [*_new_pod(kubelet, words), *(["because"] if len(words) > 1 else [])],
-    "restart-container": _container,
-    "delete": lambda kubelet, words: ["--force"] if words else kubelet.pods,
-    "phase": lambda kubelet, words: PHASES if len(words) == 1 else kubelet.pods if not words else (),
-    "create": _new_pod,
-    "api": lambda _, words: _api(words),
-    "restart": _one_of("gracefully"),
-    "upgrade": _one_of(*reversed(versions())),
-    "drop-streams": lambda kubelet, words: () if words else resources(kubelet),
-    "misbehave": _misbehave,
-    "socket": _one_of("touch", "rename", "delete", "recreate"),
-    "table": lambda kubelet, words: [name for name in resources(kubelet) if name not in words],
-    "watch": lambda kubelet, words: [name for name in resources(kubelet) if name not in words],
-    "print": _print,
-}
+def candidates(kubelet: Kubelet, verb: str, words: Sequence[str]) -> Iterable[str]:
+    """The possible next words, from the words between the verb and the cursor."""
+    resources = kubelet.resources() if kubelet.running else {}
+    amounts = [f"{name}={len(about['devices'])}" for name, about in resources.items()]  # all of its devices
+    ones, others = [f"{name}=1" for name in resources], [name for name in resources if name not in words]
+    pods, kinds = kubelet.pods, {one.kind.replace(" ", "_"): one for one in kubelet.events}  # the last one of each kind
+    said = kinds[words[0]].fields.items() if words and words[0] in kinds else ()
+    containers = [name for word in words[-1:] for name in kubelet.containers(word)]
+    # For a verb, with or without its first word: what may come next, after that, and so on; the last goes on for ever.
+    table: dict[str, Sequence[Iterable[str]]] = {
+        "wait": [amounts, [*amounts, "within"]],
+        "expect": [[*amounts, "pod", "crashed", "running", "ended"], amounts],
+        "expect pod": [pods, ()],
+        "see": [sorted(kinds), [f"{name}={value}" for name, value in said if " " not in str(value)]],
+        "pod": [(), ones],
+        "reject": [(), ones, [*ones, "because"]],
+        "restart-container": [pods, containers, ()],
+        "delete": [pods, ["--force"]],
+        "phase": [pods, PHASES, ()],
+        "create": [(), ones],
+        "api": [[one.split()[0] for one in FAULTS.split(" | ")], ()],
+        "api gate": [FIELDS, ["on", "off"], ()],
+        "restart": [["gracefully"], ()],
+        "upgrade": [reversed(versions()), ()],
+        "drop-streams": [resources, ()],
+        "misbehave": [["refuse", "stall", "slow", "late"], ()],
+        "misbehave refuse": [[one.name for one in Status if one is not Status.OK], ()],
+        "misbehave stall": [resources, ()],
+        "socket": [["touch", "rename", "delete", "recreate"], ()],
+        "table": [others],
+        "watch": [others],
+        "print": [["capacity", "files", "checkpoint", "devices"], ()],
+        "print devices": [pods, containers, ()],
+    }
+    both, number = " ".join([verb, *words[:1]]), len(words)
+    found, number = (table[both], number - 1) if words and both in table else (table.get(verb, [()]), number)
+    return found[min(number, len(found) - 1)]
 
 
 class LineCompleter(Completer):
@@ -111,16 +63,16 @@ class LineCompleter(Completer):
         *before, word = document.text_before_cursor.split(" ")
         words = [one for one in before if one]
         if words[:1] in ([], ["help"]):
-            found = self._verbs if len(words) < 2 else {}
+            known = self._verbs if len(words) < 2 else {}
             yield from (
                 Completion(name, -len(word), display_meta=verb.help)
-                for name, verb in found.items()
+                for name, verb in known.items()
                 if name.startswith(word)
             )
         elif words[0] == "run":
             yield from self._paths.get_completions(Document(word), complete_event)
-        elif words[0] in ARGUMENTS:
+        else:
             if words[0] in {"pod", "reject"}:
                 word = word.rpartition(":")[2]  # the resource in [init:|sidecar:]CONTAINER:RESOURCE
-            candidates = ARGUMENTS[words[0]](self._kubelet, words[1:])
-            yield from (Completion(one, -len(word)) for one in candidates if one.startswith(word))
+            found = candidates(self._kubelet, words[0], words[1:])
+            yield from (Completion(one, -len(word)) for one in found if one.startswith(word))

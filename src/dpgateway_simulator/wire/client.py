@@ -70,18 +70,14 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
         send = connection.send_headers
 
         def send_headers(stream_id: int, headers: Headers, **how: object) -> None:
-            send(stream_id, [(name, self._as_go(name, value)) for name, value in headers], **how)
+            go = {"user-agent": self._channel.user_agent}
+            if (deadline := _DEADLINE.get()) is not None:
+                # grpclib rounds 29.999 to whole seconds; grpc-go sends milliseconds or less (encodeTimeout,
+                # rpc_util.go).
+                go["grpc-timeout"] = f"{round(deadline.time_remaining() * 1000)}m"
+            send(stream_id, [(name, go.get(name, value)) for name, value in headers], **how)
 
         connection.send_headers = send_headers
-
-    def _as_go(self, name: str, value: str) -> str:
-        if name == "user-agent":
-            return self._channel.user_agent
-        deadline = _DEADLINE.get()
-        if name == "grpc-timeout" and deadline is not None:
-            # grpclib rounds 29.999 to whole seconds; grpc-go sends milliseconds or less (encodeTimeout, rpc_util.go).
-            return f"{round(deadline.time_remaining() * 1000)}m"
-        return value
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -16,6 +16,7 @@ from dpgateway_simulator.wire.k8s.io.kubelet.pkg.apis.dra import v1 as dra
 from dpgateway_simulator.wire.sockets import REAL_ROOT
 
 T = TypeVar("T")
+DRA = "/k8s.io.kubelet.pkg.apis.dra."  # before a service as a plugin registers it: v1.DRAPlugin
 INFO_TIMEOUT = 1.0  # getInfo's, in pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go
 
 
@@ -69,14 +70,14 @@ class PluginCalls:
         self, service: str, claims: Sequence[dra.Claim], seconds: float
     ) -> dict[str, dra.NodePrepareResourceResponse]:
         """NodePrepareResources: the answer for each claim, by its uid."""
-        path, request = f"{_dra(service)}/NodePrepareResources", dra.NodePrepareResourcesRequest(list(claims))
+        path, request = f"{DRA}{service}/NodePrepareResources", dra.NodePrepareResourcesRequest(list(claims))
         return (await self._call(path, request, dra.NodePrepareResourcesResponse, seconds)).claims
 
     async def unprepare(
         self, service: str, claims: Sequence[dra.Claim], seconds: float
     ) -> dict[str, dra.NodeUnprepareResourceResponse]:
         """NodeUnprepareResources: the answer for each claim, by its uid."""
-        path, request = f"{_dra(service)}/NodeUnprepareResources", dra.NodeUnprepareResourcesRequest(list(claims))
+        path, request = f"{DRA}{service}/NodeUnprepareResources", dra.NodeUnprepareResourcesRequest(list(claims))
         return (await self._call(path, request, dra.NodeUnprepareResourcesResponse, seconds)).claims
 
     async def health(self, package: str) -> AsyncIterator[v1.NodeWatchResourcesResponse]:
@@ -102,8 +103,3 @@ class PluginCalls:
             raise
         except FAILURES as error:
             raise CallError(explain(error, self.path)) from error
-
-
-def _dra(service: str) -> str:
-    """The gRPC service of `v1.DRAPlugin`, as a plugin registers it."""
-    return f"/k8s.io.kubelet.pkg.apis.dra.{service}"

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from grpclib.const import Cardinality, Handler, Status
@@ -18,18 +17,14 @@ class _Methods(dict[str, Handler]):
     """The methods of a server. Unknown methods are answered as by grpc-go's server.go."""
 
     def get(self, path: str, default: object = None) -> Handler:
-        return super().get(path) or Handler(_unknown(path, self), Cardinality.UNARY_UNARY, None, None)
+        service, _, method = path.removeprefix("/").rpartition("/")
+        known = any(name.startswith(f"/{service}/") for name in self)
+        text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
 
+        async def refuse(stream: object) -> None:
+            raise GRPCError(Status.UNIMPLEMENTED, text)
 
-def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
-    service, _, method = path.removeprefix("/").rpartition("/")
-    known = any(name.startswith(f"/{service}/") for name in methods)
-    text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
-
-    async def refuse(stream: object) -> None:
-        raise GRPCError(Status.UNIMPLEMENTED, text)
-
-    return refuse
+        return super().get(path) or Handler(refuse, Cardinality.UNARY_UNARY, None, None)
 
 
 class _Connection(H2Protocol):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from dpgateway_simulator import Kubelet
-from dpgateway_simulator.prompt.completion import ARGUMENTS, LineCompleter
+from dpgateway_simulator.prompt.completion import LineCompleter
 from dpgateway_simulator.prompt.terminal_verbs import KNOWN
 from tests.simulator.rig import Rig, X
 
@@ -58,7 +58,7 @@ async def test_completes_a_line(complete: Complete, text: str, expected: list[st
     assert complete(text) == expected
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", KNOWN)
 async def test_completes_without_a_kubelet(complete: Complete, name: str) -> None:
     await complete.kubelet.kill()
     assert all(one.startswith(f"{name} ") for one in complete(f"{name} "))

@@ -52,10 +52,6 @@ class ClaimInfo:
     devices: tuple[PreparedDevice, ...] = ()
     prepared: bool = field(default=False, compare=False)
 
-    @property
-    def wire(self) -> dra.Claim:
-        return dra.Claim(NAMESPACE, self.uid, self.name)
-
 
 class ClaimManager:
     """The claims of one incarnation, by name."""
@@ -125,7 +121,7 @@ class ClaimManager:
         if instance is None or instance.calls is None:
             raise ClaimError(f"DRA driver {driver} is not registered")
         self._incarnation.emit("prepare", **about)
-        claims = [self.known[name].wire for name in names.values()]
+        claims = [dra.Claim(NAMESPACE, uid, name) for uid, name in names.items()]
         try:
             answers = await instance.calls.prepare(instance.service, claims, self._node.pauses.prepare)
         except CallError as error:
@@ -159,7 +155,7 @@ class ClaimManager:
             about = {"driver": driver, "claims": tuple(one.name for one in asked)}
             self._incarnation.emit("unprepare", **about)
             try:
-                claims = [one.wire for one in asked]
+                claims = [dra.Claim(NAMESPACE, one.uid, one.name) for one in asked]
                 answers = await instance.calls.unprepare(instance.service, claims, self._node.pauses.prepare)
             except CallError as error:
                 self._check()

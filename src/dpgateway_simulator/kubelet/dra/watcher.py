@@ -8,6 +8,7 @@ is ignored, as is all below a directory with such a name.
 import contextlib
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
@@ -15,31 +16,32 @@ from asyncinotify import Inotify, Mask
 _MASK = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE
 
 
+@dataclass(eq=False)
 class PluginWatcher:
     """Sockets by path, each with a number that is new for each creation. `changed` is called after a change."""
 
-    def __init__(self, folder: Path, changed: Callable[[], None]) -> None:
-        self._folder, self._changed = folder, changed
-        self.seen: dict[Path, int] = {}
-        self._count = 0
+    folder: Path
+    changed: Callable[[], None]
+    seen: dict[Path, int] = field(default_factory=dict)
+    _count: int = 0
 
     async def run(self) -> None:
         """Looks at what is there, then watches; never returns."""
         with Inotify() as inotify:
-            self._enter(inotify, self._folder)
+            self._enter(inotify, self.folder)
             async for event in inotify:
                 if event.path is None or event.watch is None:
                     continue
                 path = Path(event.path)
                 if Mask.DELETE in event.mask:
                     if self.seen.pop(path, None) is not None:
-                        self._changed()
+                        self.changed()
                 else:
                     self._enter(inotify, path)
 
     def _enter(self, inotify: Inotify, path: Path) -> None:
         """A path that is there now: a socket, or a directory with sockets."""
-        inner = path.relative_to(self._folder)
+        inner = path.relative_to(self.folder)
         if any(part.startswith(".") for part in inner.parts):
             return
         with contextlib.suppress(FileNotFoundError):
@@ -51,4 +53,4 @@ class PluginWatcher:
             elif stat.S_ISSOCK(mode):
                 self._count += 1
                 self.seen[path] = self._count
-                self._changed()
+                self.changed()
