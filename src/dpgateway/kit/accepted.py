@@ -17,7 +17,7 @@ import sys
 import termios
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpgateway.kit.unix import Credentials, credentials
 
@@ -59,13 +59,13 @@ class Connection:
         return int.from_bytes(raw, sys.byteorder) > 0
 
 
+@dataclass(slots=True)
 class Accepted:
     """The connections of this process. Used from the event loop."""
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, Connection | None]] = {}
-        """Each socket's inode and connection, by descriptor; None for other sockets than accepted unix connections."""
-        self._looked = float("-inf")
+    _known: dict[int, tuple[int, Connection | None]] = field(default_factory=dict)
+    """Each socket's inode and connection, by descriptor; None for other sockets than accepted unix connections."""
+    _looked: float = float("-inf")
 
     def look(self, fresh: float = 0.0) -> None:
         """Scans all descriptors, unless a scan is younger than ``fresh`` seconds. 200 take some tenths of a

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SLOW = 5.0
 """Seconds from which a call is slow."""
@@ -39,11 +39,11 @@ class _Counting:
     seconds: float = 0.0
 
 
+@dataclass(slots=True)
 class CallStats:
     """Calls by name. Used from one thread."""
 
-    def __init__(self) -> None:
-        self._counted: dict[str, _Counting] = {}
+    _counted: dict[str, _Counting] = field(default_factory=dict)
 
     def add(self, name: str, outcome: str, began: float) -> None:
         """Counts a call that ends now. ``began``: its start, by time.monotonic()."""

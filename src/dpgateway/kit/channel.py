@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import grpc.aio
 
@@ -19,7 +19,7 @@ _OPTIONS = [
 ]
 
 
-class Channel:
+class Channel(contextlib.AbstractAsyncContextManager["Channel"]):
     """A channel. Used from the event loop."""
 
     def __init__(self, socket: Path, largest: int | None = None) -> None:
@@ -42,9 +42,6 @@ class Channel:
                 await self._grpc.close(grace)
         finally:
             self._address.close()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

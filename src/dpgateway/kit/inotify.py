@@ -20,9 +20,10 @@ import select
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import asyncinotify
 from asyncinotify import Inotify, Mask
@@ -154,7 +155,7 @@ class _Instance:
                 subscriber.put(events)
 
 
-class Subscription:
+class Subscription(AbstractContextManager["Subscription"]):
     """The queue of one subscriber. Its methods may be called from any thread; :meth:`get` from the event loop."""
 
     def __init__(self) -> None:
@@ -175,9 +176,6 @@ class Subscription:
             os.close(self.descriptor)
             raise
         self._closed = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -239,18 +237,15 @@ _joining = threading.Lock()
 _shared: _Instance | None = None
 
 
-class Watch:
+@dataclass
+class Watch(AbstractContextManager["Watch"]):
     """Events for a task that also polls, and so works without them: instances and watches can be used up, a directory
     may be missing, and not every file system makes events. Used from the event loop.
     """
 
-    def __init__(self) -> None:
-        self._events: Subscription | None = None
-        self.failure: OSError | None = None
-        """The last error of :meth:`add`."""
-
-    def __enter__(self) -> Self:
-        return self
+    _events: Subscription | None = None
+    failure: OSError | None = None
+    """The last error of :meth:`add`."""
 
     def __exit__(self, *_: object) -> None:
         if self._events is not None:

@@ -11,8 +11,9 @@ import os
 import socket
 import struct
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 ANSWERING = 0.2
 """Seconds that a listener has to accept a connection."""
@@ -23,7 +24,7 @@ _UCRED = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7))."""
 
 
-class Address:
+class Address(AbstractContextManager["Address"]):
     """The address at which gRPC binds or dials the socket ``path``, whose directory's path may have any length.
 
     Keep it until the server or the channel has stopped, then close it. Raises OSError if the directory isn't there.
@@ -39,9 +40,6 @@ class Address:
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

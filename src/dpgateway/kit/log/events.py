@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpgateway.errors import encodable
 from dpgateway.kit.log.lines import DRIVERS, MOST_NAMED, message, shown, timestamp
@@ -37,15 +37,16 @@ class LogEvent:
     """The first ten device ids."""
 
 
+@dataclass(slots=True)
 class Events:
     """A bounded queue of events. Used from any thread."""
 
-    def __init__(self) -> None:
-        self._kept: deque[LogEvent] = deque()
-        self._size = 0
-        self._adding = threading.RLock()  # may be entered twice: a collected object may log meanwhile
-        self.added: Callable[[], object] = lambda: None
-        """Called after each event, on the thread that logged it."""
+    _kept: deque[LogEvent] = field(default_factory=deque)
+    _size: int = 0
+    _adding: threading.RLock = field(default_factory=threading.RLock)
+    """It may be entered twice: a collected object may log meanwhile."""
+    added: Callable[[], object] = lambda: None
+    """Called after each event, on the thread that logged it."""
 
     def last(self) -> tuple[LogEvent, ...]:
         """The kept events, oldest first."""

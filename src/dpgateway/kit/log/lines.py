@@ -104,7 +104,7 @@ def message(record: logging.LogRecord) -> str:
         text = record.getMessage()
     except Exception:  # a wrong format string must not cost the message
         text = f"{shown(record.msg)} {shown(record.args)}"
-    return _cut(text.rstrip("\n"))
+    return shown(text.rstrip("\n"))
 
 
 def timestamp(record: logging.LogRecord) -> str:
@@ -113,10 +113,7 @@ def timestamp(record: logging.LogRecord) -> str:
 
 def shown(value: object) -> str:
     try:
-        return _cut(str(value))
+        text = str(value)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}... and {len(text) - LONGEST} more characters"
     except BaseException as error:  # a driver may log any object
         return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... and {len(text) - LONGEST} more characters"
