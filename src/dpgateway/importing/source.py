@@ -228,7 +228,9 @@ class Source:
             inner = (one for key, one in written.value.items() if key not in _REPEATED)
         elif isinstance(written.value, list):
             inner = written.value
-        elif text(written) and not written.problems and words.search(written.value) and _may_be_yaml(written.value):
+        elif text(written) and not written.problems and words.search(written.value) and _MAPPING.search(written.value):
+            if FLAG.fullmatch(written.value):  # a word of a command, which isn't YAML
+                return
             try:
                 inner = [one for one in self.inner(written) if isinstance(one.value, dict | list)]
             except InvalidConfiguration as error:
@@ -262,11 +264,6 @@ def _set(operations: Written) -> Written:
 def _defines(written: Written) -> bool:
     """Whether it is a schema, whose keys are those of objects."""
     return text(written.below("kind")) == "CustomResourceDefinition"
-
-
-def _may_be_yaml(text: str) -> bool:
-    """Whether the text may have a mapping or a list."""
-    return _MAPPING.search(text) is not None and FLAG.fullmatch(text) is None
 
 
 def text(written: Written | None) -> str:

@@ -59,16 +59,14 @@ def _strings(value: object) -> str:
 
 def _names(text: str) -> list[str]:
     """The variables of a text, as written, without the environment variables named after them."""
-    found = _VARIABLE.finditer(text)
-    names = [f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {_trimmed(one['template'])} }}}}" for one in found]
+    names = [
+        f"${{{one['shell']}}}" if one["shell"] else f"{{{{ {one['template'].removesuffix('-').rstrip()} }}}}"
+        for one in _VARIABLE.finditer(text)
+    ]
     known: dict[str, str] = {}
     for one in names:
         known.setdefault(_OTHER.sub("", one).lower(), one)
     return list(known.values())
-
-
-def _trimmed(template: str) -> str:
-    return template.removesuffix("-").rstrip()
 
 
 def explained(error: InvalidConfiguration) -> InvalidConfiguration:
