@@ -45,6 +45,7 @@ _OF_BROKERS = {
     "configurationServiceSpec": _NO_SERVICE,
 }
 _WITH_KEYS = {"attr", "env", "attrs"}
+_OF_ANCESTOR = {"subsystems", "kernels", "drivers", "attrs"}
 _PLAIN = re.compile(r"[\w:/ -]*")
 _WITH_NODES = {"block", "hidraw", "misc", "tty", "usb", "video4linux"}
 """Subsystems whose objects have nodes, or are in USB devices, which have one themselves."""
@@ -82,7 +83,14 @@ class AkriConfiguration:
 def akri(source: Source) -> Imported:
     """Converts its Configurations. Raises InvalidConfiguration."""
     found, not_kept = list[Written](), list[NotKept]()
-    found += (*_objects(source, not_kept), *_values(source))
+    found += _objects(source, not_kept)
+    # the chart's values, and those of the first charts, which had the rules beside the name
+    for part in source.holding("discoveryDetails"):
+        if isinstance(part.part("discoveryDetails").value, dict):
+            found += _of_chart(part, part.part("discoveryDetails"), "udev.configuration")
+    for part in source.holding("udevRules"):
+        if part.place.key.endswith("udev") and not part.place.key.endswith("protocol.udev"):
+            found += _of_chart(part, replace(part, value={"udevRules": part.part("udevRules")}), "udev")
     nothing = source.nothing("an object of the kind Configuration with udevRules")
     if not found and not_kept:
         return Imported((), tuple(not_kept))
@@ -101,7 +109,7 @@ def akri(source: Source) -> Imported:
             more |= {"env": dict(one.brokerProperties)} if one.brokerProperties else {}
             options: dict[str, Any] = {"match": matches[0] if len(matches) == 1 else matches}
             options["permissions"] = one.details.permissions
-            if one.details.groupRecursive and all(map(_of_ancestor, matches)):
+            if one.details.groupRecursive and all(_OF_ANCESTOR & match.keys() for match in matches):
                 options["group"] = "{kernels}"
             elif not one.details.groupRecursive:
                 options["id"] = "{env:DEVNAME}"  # Akri's own, a path in sysfs, ends with the kernel's name, too
@@ -131,16 +139,6 @@ def _objects(source: Source, not_kept: list[NotKept]) -> Iterator[Written]:
         yield Written({"name": name, "details": details, **more}, one.place)
 
 
-def _values(source: Source) -> Iterator[Written]:
-    """The Configuration of the chart's values; of the first charts', too, which had the rules beside the name."""
-    for one in source.holding("discoveryDetails"):
-        if isinstance(one.part("discoveryDetails").value, dict):
-            yield from _of_chart(one, one.part("discoveryDetails"), "udev.configuration")
-    for one in source.holding("udevRules"):
-        if one.place.key.endswith("udev") and not one.place.key.endswith("protocol.udev"):
-            yield from _of_chart(one, replace(one, value={"udevRules": one.part("udevRules")}), "udev")
-
-
 def _of_chart(one: Written, details: Written, key: str) -> Iterator[Written]:
     """The Configuration of a part of the values; ``key``: that of the part with the chart's own name."""
     name = one.part("name")
@@ -167,10 +165,6 @@ def _quoted(written: Written) -> Written:
         for key, one in written.value.items()
     }
     return replace(written, value=values)
-
-
-def _of_ancestor(match: Mapping[str, Any]) -> bool:
-    return bool({"subsystems", "kernels", "drivers", "attrs"} & match.keys())
 
 
 def _matches(rule: str) -> list[dict[str, Any]]:
@@ -225,7 +219,7 @@ def _lost(written: Written, one: AkriConfiguration) -> Iterator[tuple[str, str, 
     for rule in one.details.udevRules:
         if not _matches(rule):
             yield "details", f"the rule {rule}", "it has a field or a comparison that match hasn't"
-    if one.details.groupRecursive and not all(map(_of_ancestor, matches)):
+    if one.details.groupRecursive and not all(_OF_ANCESTOR & match.keys() for match in matches):
         yield "details", "groupRecursive", _RECURSIVE
     # a rule with the kernel's name, or with a test of DEVNAME, is about objects that have nodes
     has_node = {"present": True}

@@ -117,13 +117,6 @@ class UsbSelector:
             if not _ID.fullmatch(text)
         )
 
-    @property
-    def match(self) -> dict[str, Any]:
-        return {
-            "subsystem": "usb",
-            "attr": {"idVendor": f"{int(self.vendor, 16):04x}", "idProduct": f"{int(self.product, 16):04x}"},
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class UsbHostDevice:
@@ -221,7 +214,9 @@ def _usb(usb: UsbHostDevice, at: Written) -> ImportedResource | None:
     kinds = set(usb.selectors)
     if not kinds or (1 < len(kinds) < len(usb.selectors)):
         return None
-    options: dict[str, Any] = {"match": [one.match for one in dict.fromkeys(usb.selectors)]}
+    models = [(f"{int(one.vendor, 16):04x}", f"{int(one.product, 16):04x}") for one in dict.fromkeys(usb.selectors)]
+    matches = [{"subsystem": "usb", "attr": {"idVendor": one, "idProduct": other}} for one, other in models]
+    options: dict[str, Any] = {"match": matches}
     if len(usb.selectors) > 1:
         options["group"] = {"each": True} if len(kinds) > 1 else {"size": len(usb.selectors)}
     options["permissions"] = "mrw"

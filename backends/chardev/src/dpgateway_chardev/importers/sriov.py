@@ -82,9 +82,11 @@ def sriov_network_device_plugin(source: Source) -> Imported:
         # where the files in ConfigMaps begin, and their names
         maps = (config_map.part("data").value for config_map in source.objects("ConfigMap"))
         files_of = [(file.place.line, name) for data in maps if isinstance(data, dict) for name, file in data.items()]
-        converted += [
-            _SriovResource(pool, written, prefix, warnings, _nodes(files_of, written)) for written, pool in entries.read
-        ]
+        for written, pool in entries.read:
+            # a file with a node's name is of that node, another one of all nodes
+            name = max((file for file in files_of if file[0] <= written.place.line), default=(0, "config"))[1]
+            nodes = {} if _OF_ALL_NODES.fullmatch(name) else {HOST: name}
+            converted.append(_SriovResource(pool, written, prefix, warnings, nodes))
     alone = len(converted) == 1
     resources = tuple(made for one in converted if (made := one.resource(alone=alone)) is not None)
     return Imported(resources, (*not_kept, *(lost for one in converted for lost in one.not_kept)))
@@ -121,12 +123,6 @@ def _of_charts(source: Source) -> Iterator[Written]:
             yield replace(pool, value=named | {"selectors": of_rdma})
 
 
-def _nodes(files: Sequence[tuple[int, str]], pool: Written) -> Mapping[str, str]:
-    """The label of the node whose file the pool is in; empty for all nodes."""
-    name = max((one for one in files if one[0] <= pool.place.line), default=(0, "config"))[1]
-    return {} if _OF_ALL_NODES.fullmatch(name) else {HOST: name}
-
-
 class _SriovResource:
     """A pool, and its settings that are ``not_kept``."""
 
@@ -138,6 +134,8 @@ class _SriovResource:
         self.not_kept: list[NotKept] = []
         self._prefix = pool.resourcePrefix or prefix
         self._name = f"{self._prefix}/{pool.resourceName}"
+        self._variable = f"PCIDEVICE_{self._prefix}_{pool.resourceName}".upper().replace(".", "_")
+        self._auxiliary = pool.deviceType == "auxNetDevice"
 
     def resource(self, *, alone: bool) -> ImportedResource | None:
         """The resource; None without a selector that can be kept. Several pools may match one function, so unless this
@@ -204,14 +202,6 @@ class _SriovResource:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
             else:
                 yield one
-
-    @property
-    def _auxiliary(self) -> bool:
-        return self.pool.deviceType == "auxNetDevice"
-
-    @property
-    def _variable(self) -> str:
-        return f"PCIDEVICE_{self._prefix}_{self.pool.resourceName}".upper().replace(".", "_")
 
     def _lose(self, key: str, why: str, what: str = "") -> None:
         self.not_kept.append(NotKept(self.written.at(key), what or key, why, self._name))

@@ -29,6 +29,7 @@ _CAPABLE = "feature.node.kubernetes.io/network-sriov.capable"
 _NETWORKS = "only the operator knows the networks of cards: write their pfNames or rootDevices"
 _IGNORED = "default"
 """The name of a policy that the operator ignores."""
+_LISTS = ("vendors", "devices", "pfNames", "rootDevices", "linkTypes")
 _LINKS = {"eth": "ether", "ib": "infiniband"}
 
 
@@ -104,12 +105,6 @@ class PolicySelector(FunctionSelector):
         for key, values in super(PolicySelector, self).ids:
             yield f"physfn/{key}" if self.virtual and key == "device" else key, values
 
-    def beside(self, other: PolicySelector) -> PolicySelector:
-        """The selector of two policies for one resource, which the operator makes one."""
-        lists = ("vendors", "devices", "pfNames", "rootDevices", "linkTypes")
-        both: dict[str, Any] = {key: tuple(dict.fromkeys((*getattr(self, key), *getattr(other, key)))) for key in lists}
-        return replace(self, **both)
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyPool:
@@ -144,7 +139,11 @@ def pools(source: Source, *, prefixed: bool, not_kept: list[NotKept]) -> Sequenc
         new = PolicyPool(written, one.resourceName, nodes, one.selector, one.excludeTopology, warnings)
         key = one.resourceName, str(sorted(nodes.items()))
         first = made.get(key)
-        if first is not None:
-            new = replace(first, selector=first.selector.beside(new.selector), excludeTopology=one.excludeTopology)
+        if first is not None:  # of two policies for one resource the operator makes one
+            old = first.selector
+            both: dict[str, Any] = {
+                name: tuple(dict.fromkeys((*getattr(old, name), *getattr(new.selector, name)))) for name in _LISTS
+            }
+            new = replace(first, selector=replace(old, **both), excludeTopology=one.excludeTopology)
         made[key] = new
     return list(made.values())
