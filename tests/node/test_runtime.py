@@ -6,7 +6,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from dpgateway.node.runtime import CdiSupport, Runtime, enables_cdi, knows_cdi
+from dpgateway.node.runtime import CdiSupport, Runtime, configured, knows_cdi
 from dpgateway_simulator.wire.runtime import v1
 
 ETC_CDI, RUN_CDI = Path("/etc/cdi"), Path("/var/run/cdi")
@@ -81,7 +81,7 @@ def test_which_runtime_knows_cdi(name, version, knows, enabled, disabled):
     ids=lambda value: str(value)[:40],
 )
 async def test_a_runtime_says_whether_it_is_told_to_do_cdi(serve, short_path, config, enabled):
-    assert enables_cdi({"config": config}) is enabled
+    assert configured({"config": config})[0] is enabled
     asked = await serve(short_path / "a.sock", runtime("containerd", "v1.7.27"), config=config, golang="go1.23")
     assert (await Runtime(short_path / "a.sock").cdi()).by_name is enabled
     assert asked == ["v1", True]

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOTS = (Path("/node/sys/fs/cgroup"), Path("/sys/fs/cgroup"))
@@ -36,17 +37,17 @@ _CLASSES = "burstable", "besteffort"
 _GONE = {errno.ENOENT, errno.ENODEV}
 
 
+@dataclass(frozen=True, slots=True)
 class PodCgroups:
     """The cgroups of the node's pods. Blocks."""
 
-    def __init__(self, roots: Sequence[Path] = ROOTS) -> None:
-        self._roots = roots
+    roots: Sequence[Path] = ROOTS
 
     def running(self, pods: Collection[str], *, static: bool = False) -> frozenset[str] | None:
         """The uids of the API server's pods with a running process; None if the node's cgroups can't be seen, or no
         kubelet makes any for its pods. ``static``: also static pods.
         """
-        root = next(filter(Path.is_dir, self._roots), None)
+        root = next(filter(Path.is_dir, self.roots), None)
         parents: list[Path] = []
         for top in _kubepods(root, DEPTH) if root else ():
             # The pods beside the cgroups of QoS classes are guaranteed ones.

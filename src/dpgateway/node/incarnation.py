@@ -43,16 +43,16 @@ class Change(enum.Enum):
     NONE = "nothing new"
 
 
+@dataclass(slots=True)
 class Incarnations:
     """The incarnation of one ``kubelet.sock``, look by look."""
 
-    def __init__(self) -> None:
-        self._there = False
-        """Whether the last look found the file."""
-        self._last: SocketFile | None = None
-        """The file that was found last."""
-        self._first: SocketFile | None = None
-        """The file when its incarnation was first seen."""
+    _there: bool = False
+    """Whether the last look found the file."""
+    _last: SocketFile | None = None
+    """The file that was found last."""
+    _first: SocketFile | None = None
+    """The file when its incarnation was first seen."""
 
     def see(self, found: SocketFile | None, *, created: bool, streaming: bool) -> Change:
         """``created``: a CREATE event came for the file since the last look; ``streaming``: a kubelet streams."""

@@ -58,28 +58,22 @@ def knows_cdi(name: str, version: str, enabled: bool | None = None) -> bool | No
     return enabled if enabled is not None else True if release >= _KNOWS_CDI[name] else None
 
 
-def enables_cdi(info: Mapping[str, str]) -> bool | None:
-    """``enableCDI`` of the runtime's configuration in a Status; None if it isn't there.
+def configured(info: Mapping[str, str]) -> tuple[bool | None, tuple[str, ...]]:
+    """``enableCDI`` and ``cdiSpecDirs`` of the runtime's configuration in a Status; None, and empty, where they aren't
+    there.
 
     containerd returns its configuration as JSON, from 1.7 on with ``enableCDI``, by default false in 1.7 and true in
     2.0 (Status in pkg/cri/server/status.go, PluginConfig in pkg/cri/config/config.go).
     """
-    enabled = _configured(info, "enableCDI")
-    return enabled if isinstance(enabled, bool) else None
-
-
-def spec_dirs(info: Mapping[str, str]) -> tuple[str, ...]:
-    """``cdiSpecDirs`` of the same configuration; empty if it isn't there."""
-    found = _configured(info, "cdiSpecDirs")
-    return tuple(found) if isinstance(found, list) and all(isinstance(one, str) for one in found) else ()
-
-
-def _configured(info: Mapping[str, str], key: str) -> object:
     try:
-        value: object = json.loads(info.get("config", ""))[key]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return value
+        config = json.loads(info.get("config", ""))
+    except (ValueError, RecursionError):
+        return None, ()
+    known = config if isinstance(config, dict) else {}
+    enabled, dirs = known.get("enableCDI"), known.get("cdiSpecDirs")
+    if not isinstance(dirs, list) or not all(isinstance(one, str) for one in dirs):
+        dirs = []
+    return enabled if isinstance(enabled, bool) else None, tuple(dirs)
 
 
 class CdiSupport(NamedTuple):
@@ -139,7 +133,8 @@ class Runtime:
                 return None  # not remembered: the runtime may still be starting
             status = await _called(there[0], "Status", wire.StatusRequest(verbose=True), wire.StatusResponse)
             who = version.runtime_name, version.runtime_version
-            said = Said(*who, CdiSupport(knows_cdi(*who, enables_cdi(status.info)), spec_dirs(status.info)))
+            enabled, spec_dirs = configured(status.info)
+            said = Said(*who, CdiSupport(knows_cdi(*who, enabled), spec_dirs))
             word = {True: "knows", False: "doesn't know", None: "may know"}[said.cdi.by_name]
             where = f", and reads specs in {' and '.join(said.cdi.spec_dirs)}" if said.cdi.spec_dirs else ""
             _log.info("the container runtime %s %s %s CDI%s", said.name, said.version, word, where)

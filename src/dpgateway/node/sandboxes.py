@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -46,14 +47,15 @@ _NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
 _log = bind(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Sandboxes:
     """The sandboxes of one runtime. Used from the event loop."""
 
-    def __init__(self, candidates: Sequence[Path], stopped: Callable[[str], None], pause: float = PAUSE) -> None:
-        """``candidates``: for the runtime's socket; exactly one must exist. ``stopped`` gets the pod's uid when a
-        sandbox stops.
-        """
-        self._candidates, self._stopped, self._pause = candidates, stopped, pause
+    candidates: Sequence[Path]
+    """For the runtime's socket; exactly one must exist."""
+    stopped: Callable[[str], None]
+    """Gets the pod's uid when a sandbox stops."""
+    pause: float = PAUSE
 
     async def run(self) -> None:
         """Follows the runtime's events until cancelled; retries without a stream of events."""
@@ -65,25 +67,25 @@ class Sandboxes:
         _log.debug("the container runtime tells no events: %s", _details(error))
 
     async def _follow(self) -> None:
-        there = serving(self._candidates)
+        there = serving(self.candidates)
         if there is None:
-            raise FileNotFoundError(f"not one alone is there of {', '.join(map(str, self._candidates))}")
+            raise FileNotFoundError(f"not one alone is there of {', '.join(map(str, self.candidates))}")
         async with Channel(there[0]) as channel:
             heard = 0
             async for raw in channel.unary_stream(f"{SERVICE}/GetContainerEvents")(b""):
                 sandbox = wire.ContainerEventResponse.FromString(raw).pod_sandbox_status
                 if sandbox.state == wire.SANDBOX_NOTREADY:
-                    self._stopped(sandbox.metadata.uid)
+                    self.stopped(sandbox.metadata.uid)
                 heard += 1
                 if heard % MOST_EVENTS == 0:
-                    await asyncio.sleep(self._pause)
+                    await asyncio.sleep(self.pause)
         raise ConnectionResetError("the events have ended")
 
     async def ended(self, pods: Iterable[str]) -> frozenset[str]:
         """The pods, by uid, whose sandboxes exist, are stopped, and have no running container. A pod without a sandbox
         isn't among them, because it may be getting one.
         """
-        there = serving(self._candidates)
+        there = serving(self.candidates)
         if there is None:
             return frozenset()
         try:
@@ -102,7 +104,7 @@ class Sandboxes:
         """The pods of the API server, by uid, that have a container which may run, now or soon; None if the runtime
         doesn't answer. ``static``: also of other pods.
         """
-        there = serving(self._candidates)
+        there = serving(self.candidates)
         if there is None:
             return None
         try:
