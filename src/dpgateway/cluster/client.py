@@ -54,7 +54,7 @@ class RenewedClient:
         from lightkube import AsyncClient, KubeConfig  # noqa: PLC0415  18 MB, for nodes with DRA only
         from lightkube.config.models import Cluster, User  # noqa: PLC0415
 
-        from dpgateway.cluster.transport import ClusterTransport, certificates, is_plain  # noqa: PLC0415
+        from dpgateway.cluster.transport import ClusterTransport, certificates  # noqa: PLC0415
 
         for library in ("httpx2", "httpcore2"):  # else each request is a line of the log, or ten
             logging.getLogger(library).setLevel(logging.WARNING)
@@ -63,7 +63,7 @@ class RenewedClient:
         transport = ClusterTransport(certificates(account.server, account.ca), self._answered, self._deadline)
         # What the client has of certificates is read once more, for nothing: the transport checks them.
         ca = None if account.ca is None else str(account.ca)
-        cluster = Cluster(server=account.server, certificate_auth=ca, insecure=is_plain(account.server))
+        cluster = Cluster(server=account.server, certificate_auth=ca, insecure=account.server.startswith("http://"))
         config = KubeConfig.from_one(cluster=cluster, user=User(token_file=str(account.token)), namespace="default")
         # The transport has the certificates and the limits. The client's own deadline is for what ours doesn't see.
         return AsyncClient(config=config, timeout=Timeout(2 * self._deadline), trust_env=False, transport=transport)

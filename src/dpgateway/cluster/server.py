@@ -92,7 +92,8 @@ class ApiServer:
     """The API server, as one account. Used from the event loop."""
 
     def __init__(self, account: Account, deadline: float = DEADLINE) -> None:
-        self._account, self._deadline = account, deadline
+        self._account, self._deadline, self.url = account, deadline, account.server
+        """`url`: its address; empty if it is unknown."""
         self._client = RenewedClient(account, self._answered, deadline)
         self.requests: Counter[tuple[str, str, str]] = Counter()
         """The requests so far, by verb, plural, and status or NO_ANSWER."""
@@ -100,11 +101,6 @@ class ApiServer:
         """Whether the last request got an answer, whatever it was; None before the first."""
         self.away: Observable[tuple[str, float] | None] = Observable(None)
         """Why the server doesn't answer, and since when on the monotonic clock; None while it does."""
-
-    @property
-    def url(self) -> str:
-        """Its address; empty if it is unknown."""
-        return self._account.server
 
     async def get(self, kind: ObjectKind, name: str, namespace: str = "", *, patience: float = 0.0) -> Object | None:
         """The object; None if there is none. ``patience``: seconds for which a server that is away is asked again.
@@ -153,7 +149,12 @@ class ApiServer:
         options = {"fields": dict(fields), "server_timeout": seconds, "resource_version": version}
         async with contextlib.aclosing((await self._connected()).watch(_of(kind), **options)) as found:
             while True:
-                yield await self._ask(f"watch {kind.plural}", lambda _: _next(found, kind), watch=True)
+                yield await self._ask(
+                    f"watch {kind.plural}",
+                    lambda _: anext(found),
+                    lambda change: (change[0], _sound(change[1], kind)),
+                    watch=True,
+                )
 
     async def create(self, kind: ObjectKind, what: Object, *, dry_run: bool = False) -> Object:
         """The object as the server has it. ``dry_run``: as it would have it. Raises ClusterError."""
@@ -208,7 +209,7 @@ class ApiServer:
         self,
         what: str,
         ask: Callable[[Any], Awaitable[Any]],
-        check: Callable[[Any], Object] | None = None,
+        check: Callable[[Any], object] | None = None,
         *,
         watch: bool = False,
     ) -> Any:  # noqa: ANN401  of a library that is loaded late
@@ -281,11 +282,6 @@ def _of(kind: ObjectKind) -> Any:  # noqa: ANN401  of a library that is loaded l
     group, version, name, plural, namespaced = kind.value
     make = generic_resource.create_namespaced_resource if namespaced else generic_resource.create_global_resource
     return make(group, version, name, plural)
-
-
-async def _next(found: AsyncIterator[tuple[str, Any]], kind: ObjectKind) -> tuple[str, Object]:
-    change, one = await anext(found)
-    return change, _sound(one, kind)
 
 
 def _sound(one: Any, kind: ObjectKind, *, stored: bool = True) -> Object:  # noqa: ANN401  of a library that is loaded late

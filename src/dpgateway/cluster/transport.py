@@ -17,6 +17,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -98,39 +99,34 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+@dataclass(eq=False)
 class _Limited(httpx2.AsyncByteStream):
     """An answer's bytes, as long as there aren't too many."""
 
-    def __init__(
-        self, inner: httpx2.AsyncByteStream, ended: Callable[[], Awaitable[None]] | None, *, by_line: bool
-    ) -> None:
-        """``ended`` is awaited after the last byte."""
-        self._inner, self._ended, self._by_line = inner, ended, by_line
+    inner: httpx2.AsyncByteStream
+    ended: Callable[[], Awaitable[None]] | None
+    """Awaited after the last byte."""
+    by_line: bool
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, most = 0, LONGEST_LINE if self._by_line else LARGEST
-        async for some in self._inner:
+        size, most = 0, LONGEST_LINE if self.by_line else LARGEST
+        async for some in self.inner:
             # Only the last line can be unfinished; those before it were read.
-            size = len(some) - some.rindex(b"\n") if self._by_line and b"\n" in some else size + len(some)
+            size = len(some) - some.rindex(b"\n") if self.by_line and b"\n" in some else size + len(some)
             if size > most:
-                raise AnswerTooLarge(f"found over {most} bytes in {'a line of ' if self._by_line else ''}its answer")
+                raise AnswerTooLarge(f"found over {most} bytes in {'a line of ' if self.by_line else ''}its answer")
             yield some
-        if self._ended is not None:
-            await self._ended()
+        if self.ended is not None:
+            await self.ended()
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self.inner.aclose()
 
 
 def certificates(server: str, ca: Path | None) -> SSLContext:
     """What the certificate of ``server``, a URL, is checked with. ``ca``: a file, PEM; None: the system's. Raises
     OSError. One with http:// has no certificate; to read the system's takes 40 ms, so nothing is read and trusted.
     """
-    if is_plain(server):
+    if server.startswith("http://"):
         return SSLContext(PROTOCOL_TLS_CLIENT)
     return create_default_context(cafile=ca)
-
-
-def is_plain(server: str) -> bool:
-    """Whether ``server``, a URL, is asked without TLS."""
-    return server.startswith("http://")
