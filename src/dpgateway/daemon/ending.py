@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpgateway.gateway import Gateway
 from dpgateway.kit.log import bind
@@ -31,14 +31,14 @@ _LOOK = 1.0
 _log = bind(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Ending:
     """Counts SIGTERM and SIGINT. Used from the event loop."""
 
-    def __init__(self) -> None:
-        self.told = asyncio.Event()
-        """Set by the first signal: the gateway is to end."""
-        self.at_once = asyncio.Event()
-        """Set by the second one: it is to end without lingering."""
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the first signal: the gateway is to end."""
+    at_once: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the second one: it is to end without lingering."""
 
     def tell(self) -> None:
         (self.at_once if self.told.is_set() else self.told).set()
