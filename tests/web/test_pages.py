@@ -150,4 +150,4 @@ async def test_long_page_lets_others_run():
     turns: list[int] = []
     asyncio.get_running_loop().call_soon(turns.append, 1)
     pieces = ("x" * 40_000 if not turns else "y" for _ in range(4))
-    assert await gathered(pieces) == b"x" * 80_000 + b"yy"
+    assert (await gathered("text/plain", lambda: pieces)).body == b"x" * 80_000 + b"yy"

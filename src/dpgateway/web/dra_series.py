@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dpgateway.resource.published import DraFigures, DraStatus
-from dpgateway.web.series import Row, Sample, durations, outcomes
+from dpgateway.resource.published import DraFigures
+from dpgateway.web.series import Row, durations, outcomes
 
 DRA: tuple[Row[DraFigures], ...] = (
     Row(
@@ -35,7 +35,10 @@ DRA: tuple[Row[DraFigures], ...] = (
         "dpgateway_front_claims_at_risk",
         "gauge",
         "Claims whose containers would start again without their devices.",
-        lambda it: [((name,), _claims(it.status, name)) for name in it.status.at_risk],
+        lambda it: [
+            ((name,), sum(any(given.resource == name for given in one.given) for one in it.status.claims))
+            for name in it.status.at_risk
+        ],
         ("resource",),
     ),
     Row("dpgateway_dra_slices", "gauge", "Slices at the API server.", lambda it: it.status.slices.count),
@@ -56,7 +59,10 @@ DRA: tuple[Row[DraFigures], ...] = (
         "dpgateway_dra_claims",
         "gauge",
         "Claims that have devices.",
-        lambda it: _phases(it.status),
+        # A claim with devices of several resources counts for each of them.
+        lambda it: Counter(
+            (name, one.phase) for one in it.status.claims for name in {part.resource for part in one.given}
+        ).items(),
         ("resource", "phase"),
     ),
     Row(
@@ -93,13 +99,3 @@ DRA: tuple[Row[DraFigures], ...] = (
         ("method",),
     ),
 )
-
-
-def _claims(status: DraStatus, resource: str) -> int:
-    return sum(any(given.resource == resource for given in one.given) for one in status.claims)
-
-
-def _phases(status: DraStatus) -> list[Sample]:
-    """A claim with devices of several resources counts for each of them."""
-    found = Counter((given, one.phase) for one in status.claims for given in {part.resource for part in one.given})
-    return list(found.items())

@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -40,16 +41,16 @@ _FAMILIES: dict[str, Any] = {
 _UP_TO = (*map(str, BOUNDS), "+Inf")
 
 
+@dataclass(slots=True)
 class Sums:
     """Counters of all resources together. They never fall, which Prometheus would take for a restart: what a resource
     has counted stays when it is removed, or begins again at nothing.
     """
 
-    def __init__(self) -> None:
-        self._sums: dict[tuple[str, Labels], _Parts] = {}
-        self._last: dict[tuple[str, Labels, str], _Parts] = {}
-        """The last value of each resource, by metric, labels and resource."""
-        self._seen: set[tuple[str, Labels, str]] = set()
+    _sums: dict[tuple[str, Labels], _Parts] = field(default_factory=dict)
+    _last: dict[tuple[str, Labels, str], _Parts] = field(default_factory=dict)
+    """The last value of each resource, by metric, labels and resource."""
+    _seen: set[tuple[str, Labels, str]] = field(default_factory=set)
 
     def add(self, metric: str, labels: Labels, resource: str, value: float | Calls) -> None:
         """The present value of one resource."""
@@ -114,14 +115,14 @@ class Metrics:
                 yield labels, value
 
 
+@dataclass(frozen=True, slots=True)
 class _OneMetric:
     """A collector of one metric, because generate_latest takes collectors."""
 
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
+    metric: Metric
 
     def collect(self) -> Iterable[Metric]:
-        return (self._metric,)
+        return (self.metric,)
 
 
 def _text(row: Row[Any], labels: Labels, samples: Iterable[Sample]) -> bytes:

@@ -50,14 +50,14 @@ def pages(sources: Sources) -> Mapping[str, Page]:
     """Each page by its path. A new page is a new row."""
     table: dict[str, Page] = {}
     table |= {
-        "/": _file("page.html"),
-        "/page.css": _file("page.css"),
-        "/page.js": _file("page.js"),
+        "/": partial(_file, "page.html"),
+        "/page.css": partial(_file, "page.css"),
+        "/page.js": partial(_file, "page.js"),
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
         "/metrics": Cached(_metrics(sources.figures, sources.full)),
-        "/status.json": Cached(partial(_joined, JSON, lambda: pieces(sources.status()))),
-        "/statusz": Cached(partial(_joined, TEXT, lambda: statusz.lines(sources.status(), table))),
+        "/status.json": Cached(partial(gathered, JSON, lambda: pieces(sources.status()))),
+        "/statusz": Cached(partial(gathered, TEXT, lambda: statusz.lines(sources.status(), table))),
     }
     return table
 
@@ -98,27 +98,20 @@ class Cached:
             self._last = self._timer = None
 
 
-def _file(name: str) -> Page:
-    async def answer() -> Response:
-        return Response(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the page cache
-
-    return answer
+async def _file(name: str) -> Response:
+    return Response(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the page cache
 
 
-async def _joined(kind: str, make: Callable[[], Iterable[str]]) -> Response:
-    return Response(kind, await gathered(make()))
-
-
-async def gathered(pieces: Iterable[str]) -> bytes:
+async def gathered(kind: str, make: Callable[[], Iterable[str]]) -> Response:
     """Joins the pieces, with turns for other tasks in between."""
     texts, size = [], 0
-    for piece in pieces:
+    for piece in make():
         texts.append(piece.encode())
         size += len(piece)
         if size > AT_ONCE:
             size = 0
             await asyncio.sleep(0)
-    return b"".join(texts)
+    return Response(kind, b"".join(texts))
 
 
 async def _health(works: Callable[[], Awaitable[object]]) -> Response:
