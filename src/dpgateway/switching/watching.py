@@ -116,7 +116,9 @@ class WatchedFacts:
         before, fields = self.facts.value, dict[str, Fact]()
         try:
             registered, node = self._registered(before.registered), self._suits(before.node)
-            slices, rights = self._slices(before.slices), self._rights(before.rights)
+            slices = self._readable(before.slices, "which slices it has", (self._sources.seen, "resourceslices"))
+            both = (self._node, "nodes"), (self._classes, "deviceclasses")
+            rights = self._readable(before.rights, "what it has", *both)
             for name in self._pools:
                 fields[name] = self._known(before.fields.get(name, UNKNOWN), *self._fields.result(name))
             classes = self._selected(before.classes)
@@ -183,22 +185,14 @@ class WatchedFacts:
 
     # of the API server
 
-    def _slices(self, before: Fact) -> Fact:
-        seen = self._sources.seen
-        if text := _refusal(seen, "resourceslices"):
-            return self._fact(before, False, text)
-        if seen.objects.value is not None and not seen.failure.value:
-            return self._fact(before, True)
-        return self._known(before, None, seen.failure.value or "the API server hasn't said yet which slices it has")
-
-    def _rights(self, before: Fact) -> Fact:
-        both = (self._node, "nodes"), (self._classes, "deviceclasses")
-        if texts := list(filter(None, (_refusal(*one) for one in both))):
+    def _readable(self, before: Fact, what: str, *watched: tuple[WatchedObjects, str]) -> Fact:
+        """Whether the objects of these plurals may be read; ``what``: for a server that hasn't answered yet."""
+        if texts := list(filter(None, (_refusal(*one) for one in watched))):
             return self._fact(before, False, "; ".join(texts))
-        if all(one.objects.value is not None and not one.failure.value for one, _ in both):
+        if all(one.objects.value is not None and not one.failure.value for one, _ in watched):
             return self._fact(before, True)
-        away = self._node.failure.value or self._classes.failure.value
-        return self._known(before, None, away or "the API server hasn't said yet what it has")
+        away = next(filter(None, (one.failure.value for one, _ in watched)), "")
+        return self._known(before, None, away or f"the API server hasn't said yet {what}")
 
     def _selected(self, before: Mapping[str, Fact] | None) -> Mapping[str, Fact] | None:
         if (classes := self._classes.objects.value) is None:
