@@ -128,7 +128,7 @@ async def prepare(counter: Counter, folder: Path) -> Crossing:
     async with Kubelet("1.37", directory) as kubelet, asyncio.TaskGroup() as group:
         await kubelet.admit("other", {"c": {}})  # a kubelet that lists no pod may not know its pods yet
         gateway = Gateway(first, US.node, group)
-        gateway.start()
+        await gateway.start()
         await node.register()
         await until(lambda: len(node.devices) == 2)
         request = wire.NodePrepareResourcesRequest(claims=[node.allocate("c", "a")])
@@ -147,7 +147,7 @@ async def crossings(folder: Path) -> dict[str, Crossing]:
     first = Configuration((config,), KubeletConfig(device_plugins_dir=directory), folder / "state")
     async with Kubelet("1.37", directory) as kubelet, asyncio.TaskGroup() as group:
         gateway = Gateway(first, "node-a", group)
-        gateway.start()
+        await gateway.start()
         await kubelet.wait_for(lambda: kubelet.counts(RESOURCE) == (2, 2))
 
         async def fall_sick() -> None:
