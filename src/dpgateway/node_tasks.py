@@ -83,9 +83,8 @@ class NodeTasks:
 
         if fronts.dra is None and dra.driver is not None:
             self._begin_dra(configuration)
-        elif fronts.dra is None:
-            if self._looking is None or self._looking.done():
-                self.all = [one for one in self.all if one is not self._looking]
+        elif fronts.dra is None and fronts.claims_unknown:
+            if self._looking is None:
                 self._looking = self._spawn("look for claims", partial(self._serve_left, configuration))
                 self.all.append(self._looking)
             if not (await asyncio.wait({self._looking}, timeout=DISK))[0]:
