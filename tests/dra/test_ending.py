@@ -18,6 +18,7 @@ from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.claims.records import ClaimRecord, Phase
+from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
@@ -200,6 +201,54 @@ async def test_what_a_failed_preparation_owes_is_left_to_another_gateway(node: C
     await turns()
     gc.collect()
     assert said == []
+
+
+async def failed(claims: NodeClaims, slow: SlowLanes, asked: Asked, meanwhile: Callable[[], object] = int) -> None:
+    """A preparation. ``meanwhile``: what happens before the driver refuses."""
+
+    def refuse() -> None:
+        if slow.prepared:
+            meanwhile()
+        slow.refuse()
+
+    slow.meanwhile = refuse
+    assert "no" in await one(await claims.prepare([asked]))
+
+
+async def test_what_a_failed_preparation_owes_is_not_lost_with_its_gateway(node: ClaimNode) -> None:
+    """Its journal may not have that yet, or its resource may be on another front by then."""
+    slow, asked = SlowLanes("prepare", "release"), node.allocate("c", "a")
+    await failed(await node.gateway(ClaimedResource(slow, Device("a"))), slow, asked)
+    assert node.records["c"]["phase"] == "ending"
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    await node.gateway(resource)
+    await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"]
+
+
+async def test_what_a_failed_preparation_owes_in_doubt_goes_with_its_resource(node: ClaimNode) -> None:
+    slow, debts = SlowLanes("prepare", "release"), Debts()
+    resource = ClaimedResource(slow, Device("a"))
+    resource.releases.rest()
+    claims = await node.gateway(resource)
+    claims.store.owe = debts.owe
+    await failed(claims, slow, node.allocate("c", "a"), lambda: claims.store.doubts.missing("another claim is lost"))
+    claims.store.drop(NAME)
+    await until(lambda: not node.records)
+    assert debts.told == [f"a of {NAME}"]
+
+
+async def test_the_next_call_waits_for_what_a_failed_preparation_owes(node: ClaimNode) -> None:
+    slow, asked = SlowLanes("prepare", "release"), node.allocate("c", "a")
+    claims = await node.gateway(ClaimedResource(slow, Device("a")))
+    await failed(claims, slow, asked)
+    slow.meanwhile = lambda: None
+    again = asyncio.create_task(claims.prepare([asked]))
+    await until(lambda: slow.over is not None)
+    assert not again.done()
+    assert slow.over is not None
+    slow.over()
+    assert [it.device for it in await one(await again)] == ["a"]
 
 
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:

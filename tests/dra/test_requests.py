@@ -13,6 +13,7 @@ from dpgateway.dra.claims.reading import Asked
 from dpgateway.errors import DriverError
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
+from tests.support.waiting import until
 
 OTHER, OTHER_POOL = "example.com/other", "n1/example.com/other"
 
@@ -72,7 +73,7 @@ async def test_a_request_that_fails_gives_back_the_others(
     other.lanes.error = DriverError("no")
     results = [("r", DRIVER, POOL, "a"), ("s", DRIVER, OTHER_POOL, "x")]
     assert "no" in await prepared(node, thing, other, claim(node, *results))
-    assert node.records == {}
+    await until(lambda: not node.records)  # it stays until the release
     assert thing.lanes.released == ["a"]
 
 

@@ -41,8 +41,6 @@ class ClaimEnds:
         self._store, self._specs, self._boot, self._patience, self._log = store, specs, boot, patience, log
         self._endings: dict[str, asyncio.Task[None]] = {}
         """`_endings` contains the ends under way, keyed by the claim's uid."""
-        self._undoing: set[asyncio.Future[list[None]]] = set()
-        """The releases after failed preparations."""
         self._steps: set[asyncio.Future[None]] = set()
         """The steps under way for which a handover waits."""
 
@@ -91,25 +89,25 @@ class ClaimEnds:
             if not over.done():
                 over.set_result(None)
 
-    def undo(self, record: ClaimRecord) -> None:
-        """What drivers gave for a preparation that failed is being released, of which no record says anything more."""
-        undoing = asyncio.gather(*[self._released(record, one) for one in record.given if self._store.owes(one)])
-        self._undoing.add(undoing)
-        undoing.add_done_callback(self._undone)
-
-    def _undone(self, undoing: asyncio.Future[list[None]]) -> None:
-        self._undoing.discard(undoing)
-        # A cancelled gather() ends with an exception, which asyncio logs as never retrieved.
-        error = None if undoing.cancelled() else undoing.exception()
-        if error is not None and not isinstance(error, asyncio.CancelledError):
-            self._log.error("a bug: what a failed preparation owes isn't released", exc_info=error)
+    async def undo(self, record: ClaimRecord) -> None:
+        """A preparation failed: what drivers gave for it is released, as at a claim's end, which goes on by itself. So
+        it isn't lost with this gateway, nor if the resource leaves DRA before.
+        """
+        owed = tuple([one for one in record.given if self._store.owes(one)])
+        if not owed:
+            await self._store.forget(record)
+            return
+        ending = replace(record, phase=Phase.ENDING, given=owed)
+        try:
+            await self._store.write(ending)
+        except GatewayError as error:  # the next comparison writes it
+            self._log.error("%s", error)
+        self._goes_on(ending)
 
     def rest(self) -> None:
         """Another gateway goes on with what is under way here: the records are its own, and it reads the journals."""
         for ending in self._endings.values():
             ending.cancel()
-        for undoing in self._undoing:
-            undoing.cancel()
 
     def resume(self) -> None:
         """Goes on with the ends that an earlier gateway has begun: perhaps nobody asks for them any more. The

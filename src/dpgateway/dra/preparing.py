@@ -150,7 +150,10 @@ class NodeClaims:
         began = time.monotonic()
         record = self.store.records.get(asked.uid)
         if record is not None and record.phase is Phase.ENDING:
-            raise RequestError(f"{record} is ending: its devices are being released")
+            await self.ends.end(record)
+            if asked.uid in self.store.records:
+                raise RequestError(f"{record} is ending: its devices are being released")
+            record = None
         if record is not None and record.phase is Phase.PREPARED and record.boot == self.boot:
             if (still := await self._as_now(record, asked)) is not None:
                 if still.pods != record.pods:
@@ -186,8 +189,7 @@ class NodeClaims:
             if record is not None:
                 await self.store.write(record)
             elif not damaged:
-                await self.store.forget(new)
-                self.ends.undo(new)
+                await self.ends.undo(new)
             raise
         extra = {**new.fields, "seconds": round(time.monotonic() - began, 6)}
         devices = "device" if extra["count"] == 1 else "devices"

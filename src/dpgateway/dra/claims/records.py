@@ -4,7 +4,7 @@ The phases of a record, each on disk before the next step begins::
 
     preparing   the devices are chosen and reserved; the driver may have worked on them
     prepared    the kubelet has the answer, or may have it
-    ending      the claim is over; what was given is being released
+    ending      the claim is over, or its preparation failed; what was given is being released
     (none)      released
 
 A record survives the gateway, the kubelet and the node. One of another boot says which devices the claim has, but not
