@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway import Device
+from dpgateway import Allocation, Device
 from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims import files
 from dpgateway.dra.claims.files import ClaimFiles
@@ -249,6 +249,33 @@ async def test_the_next_call_waits_for_what_a_failed_preparation_owes(node: Clai
     assert slow.over is not None
     slow.over()
     assert [it.device for it in await one(await again)] == ["a"]
+
+
+class LateLanes(FakeLanes):
+    """Its allocate() goes on without its call, until the test says otherwise."""
+
+    call: asyncio.Future[None]
+
+    async def allocate(self, devices: Any, late: Any, options: object = None) -> Allocation:
+        self.call = asyncio.get_running_loop().create_future()
+        late(self.call)
+        raise DriverError("no")
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_handover_waits_for_an_allocate_without_its_claim(node: ClaimNode, *, hangs: bool) -> None:
+    late = LateLanes("release")
+    claims = await node.gateway(ClaimedResource(late, Device("a")), patience=40)
+    assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
+    idle = asyncio.create_task(claims.idle())
+    await turns()
+    assert not idle.done()
+    if hangs:
+        hurry(100)
+    else:
+        late.call.set_result(None)
+    await until(idle.done)
+    assert late.released == ([] if hangs else ["a"])
 
 
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:

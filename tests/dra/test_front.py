@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway import Device, Health
+from dpgateway import Allocation, Device, Health
 from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.dra.claims.reading import EXTENDED
@@ -410,6 +410,29 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
     assert released == ["b"]
     assert not record.exists()
     hangs.set()
+
+
+async def test_a_handover_waits_for_an_allocate_that_nobody_waits_for(node: Node, make: Any) -> None:
+    """What it gives is this gateway's to release: the newer one knows nothing of it."""
+    goes, released = threading.Event(), list[str]()
+
+    def allocate(_: Any) -> Allocation:
+        goes.wait(60)
+        return Allocation()
+
+    def release(devices: Any) -> None:
+        released.extend(device.id for device in devices)
+
+    older = make(scripted(allocate=allocate, release=release), timeouts={"allocate": 1})
+    await node.offered()
+    assert "hasn't answered for 1 s" in (await node.prepare(node.allocate("c", "b"))).error
+    make()
+    await until(lambda: older.front.claims.waits.asked)
+    await turns(50)
+    assert older.front.loaded.is_set()
+    goes.set()
+    await until(lambda: len(node.sockets) == 2)
+    assert released == ["b"]
 
 
 async def test_a_gateway_that_ends_keeps_the_driver_for_calls_under_way(

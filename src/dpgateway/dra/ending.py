@@ -27,6 +27,7 @@ from dpgateway.dra.claims.store import ClaimStore
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import retry
+from dpgateway.resource.front import Usage
 
 LOOK = 1.0
 """Seconds between two looks whether a driver runs on another front."""
@@ -41,6 +42,8 @@ class ClaimEnds:
         self._store, self._specs, self._boot, self._patience, self._log = store, specs, boot, patience, log
         self._endings: dict[str, asyncio.Task[None]] = {}
         """`_endings` contains the ends under way, keyed by the claim's uid."""
+        self._calls: set[asyncio.Task[None]] = set()
+        """Calls of allocate() that may go on without their claims."""
         self._steps: set[asyncio.Future[None]] = set()
         """The steps under way for which a handover waits."""
 
@@ -89,6 +92,26 @@ class ClaimEnds:
             if not over.done():
                 over.set_result(None)
 
+    def outlast(self, record: ClaimRecord) -> None:
+        """A preparation failed, and the driver's allocate() may go on without it. A handover waits for that, too: what
+        it gives would be released by nobody.
+        """
+        for one in record.given:
+            offering = self._store.offerings.get(one.resource)
+            if offering is not None and offering.usage.value.abandoned:
+                call = asyncio.create_task(self._returned(offering.usage, one), name=f"allocate() for {record}")
+                self._calls.add(call)
+                call.add_done_callback(self._calls.discard)
+
+    async def _returned(self, usage: Usage, one: Given) -> None:
+        with self._step():
+            await usage.wait_for(
+                lambda in_use: (
+                    in_use.freed.isdisjoint(one.ids)
+                    and all(flight.keys().isdisjoint(one.ids) for flight in in_use.abandoned)
+                )
+            )
+
     async def undo(self, record: ClaimRecord) -> None:
         """A preparation failed: what drivers gave for it is released, as at a claim's end, which goes on by itself. So
         it isn't lost with this gateway, nor if the resource leaves DRA before.
@@ -106,7 +129,7 @@ class ClaimEnds:
 
     def rest(self) -> None:
         """Another gateway goes on with what is under way here: the records are its own, and it reads the journals."""
-        for ending in self._endings.values():
+        for ending in (*self._endings.values(), *self._calls):
             ending.cancel()
 
     def resume(self) -> None:

@@ -184,6 +184,7 @@ class NodeClaims:
             new = replace(new, phase=Phase.PREPARED, given=tuple(answered), since=int(time.time()))
             await self.store.write(new)
         except BaseException:
+            self.ends.outlast(new)
             # A claim that had its devices before, in an earlier boot, keeps them for the next attempt; so does one
             # whose record was damaged: its containers may run.
             if record is not None:
