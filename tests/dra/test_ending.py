@@ -21,6 +21,7 @@ from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
+from dpgateway.resource.use import used
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.resource import FakeLanes
@@ -276,6 +277,22 @@ async def test_a_handover_waits_for_an_allocate_without_its_claim(node: ClaimNod
         late.call.set_result(None)
     await until(idle.done)
     assert late.released == ([] if hangs else ["a"])
+
+
+async def test_an_allocate_that_goes_on_goes_with_its_resource(node: ClaimNode) -> None:
+    late, debts = LateLanes("release"), Debts()
+    resource = ClaimedResource(late, Device("a"))
+    claims = await node.gateway(resource)
+    claims.store.owe = debts.owe
+    assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
+    resource.releases.rest()  # its driver ends
+    claims.store.drop(NAME)
+    used_there = used(NAME, claims.parts.left.value[NAME], lambda _: None)
+    assert used_there.behind.keys() == {"a"}
+    late.call.set_result(None)
+    await until(lambda: debts.told)
+    await until(lambda: not (claims.store.records or node.records))
+    assert (debts.told, late.released, claims.parts.left.value) == ([f"a of {NAME}"], [], {})
 
 
 async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: ClaimNode) -> None:

@@ -99,18 +99,18 @@ class ClaimEnds:
         for one in record.given:
             offering = self._store.offerings.get(one.resource)
             if offering is not None and offering.usage.value.abandoned:
-                call = asyncio.create_task(self._returned(offering.usage, one), name=f"allocate() for {record}")
+                returning = self._returned(record, one, offering.usage)
+                call = asyncio.create_task(returning, name=f"allocate() for {record}")
                 self._calls.add(call)
                 call.add_done_callback(self._calls.discard)
 
-    async def _returned(self, usage: Usage, one: Given) -> None:
+    async def _returned(self, record: ClaimRecord, one: Given, usage: Usage) -> None:
+        """What it gives after all is released wherever the resource is by then; another claim's end does that, too."""
+        ids = frozenset(one.ids)
         with self._step():
-            await usage.wait_for(
-                lambda in_use: (
-                    in_use.freed.isdisjoint(one.ids)
-                    and all(flight.keys().isdisjoint(one.ids) for flight in in_use.abandoned)
-                )
-            )
+            await usage.wait_for(lambda in_use: all(ids.isdisjoint(flight) for flight in in_use.abandoned))
+        if record.uid not in self._store.records and ids.isdisjoint(usage.value.living):
+            await self.undo(replace(record, given=(one,)))
 
     async def undo(self, record: ClaimRecord) -> None:
         """A preparation failed: what drivers gave for it is released, as at a claim's end, which goes on by itself. So

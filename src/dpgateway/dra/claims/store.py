@@ -268,4 +268,4 @@ class ClaimStore:
                 if in_use.unreleased[id_].driver
             }
             known[name] = in_use.released(in_use.freed - waiting)
-        self._left.set({name: in_use for name, in_use in known.items() if in_use.taken})
+        self._left.set({name: in_use for name, in_use in known.items() if in_use.taken or in_use.abandoned})
