@@ -14,6 +14,7 @@ from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import PATIENCE, Orphans
 from dpgateway.resource.ownership import FOLDER, Ownership
+from dpgateway.resource.use import used
 from tests.support.holdings import Told
 from tests.support.threads import Scarce
 from tests.support.time import advance, in_virtual_time
@@ -325,6 +326,26 @@ async def test_what_another_front_releases_is_in_one_of_the_journals(watched, fa
     await until(lambda: not watched.left.usages)
     assert journal.load() == {}
     assert asked == [(SERVED, {"b0"})] * (failures + 1)
+
+
+async def test_an_allocate_that_goes_on_is_owed_by_the_other_front(watched):
+    """Its device has no container, and the driver works on it."""
+    owed = []
+
+    def owe(resource, id_, _):
+        owed.append((resource, id_))
+        return True
+
+    watched.left.moved(SERVED)
+    watched.run(owe)
+    usage, flight = watched.node.by_resource[SERVED], {"b0": frozenset(["fpga b0"])}
+    usage.set(usage.value.noted({}, 0.0, 0.0).abandons(flight))
+    await until(lambda: usage.value.remembers)
+    await turns(50)
+    assert used(SERVED, watched.left.in_use(SERVED), lambda _: None).behind.keys() == {"fpga b0"}
+    usage.set(usage.value.returned(flight).owed(("b0",), flight, {"b0": "board"}, "fpga"))
+    await until(lambda: not watched.left.usages)
+    assert owed == [(SERVED, "b0")]
 
 
 @pytest.mark.parametrize("then", ["removed", "offered"])

@@ -208,8 +208,8 @@ class Orphans:
 
     async def _review(self, resource: str, owe: Owe, record: Record) -> frozenset[tuple[str, str]]:
         """Logs the resource's freed ids of drivers with ``release``, unless it has a driver to release to; and forgets
-        it once no container holds any of its ids. Returns those, with the resource, of which that isn't known yet, or
-        isn't on disk yet.
+        it once no container holds any of its ids, and no driver works on one. Returns those, with the resource, of
+        which that isn't known yet, or isn't on disk yet.
         """
         holdings = self.usages[resource].value
         moved = resource in self._moved
@@ -245,7 +245,8 @@ class Orphans:
         unknown = moved and not (holdings.known and holdings.remembers)
         usage = self.usages.get(resource)
         same = usage is not None and usage.value is holdings  # else they changed while the disk was busy
-        if same and not holdings.last_known and not unknown and not undecided:
+        over = not (holdings.last_known or holdings.abandoned)  # its driver's allocate() may go on without a container
+        if same and over and not unknown and not undecided:
             del self.usages[resource]
             self._owed.pop(resource, None)
             self._all.drop(resource)
