@@ -348,6 +348,26 @@ async def test_an_allocate_that_goes_on_is_owed_by_the_other_front(watched):
     assert owed == [(SERVED, "b0")]
 
 
+async def test_a_resource_that_moves_twice_owes_the_same_id_twice(watched):
+    """Each time a grant has failed whose release wasn't over: such an id has no time."""
+    owed = []
+
+    def owe(resource, id_, _):
+        owed.append((resource, id_))
+        return True
+
+    watched.run(owe)
+    await watched.left.known.wait()
+    for times in (1, 2):
+        watched.left.offered(SERVED)
+        usage = watched.node.by_resource[SERVED]
+        given = usage.value.remembered({}).noted({}, 0.0, 0.0)
+        usage.set(given.owed(("b0",), {"b0": frozenset(["fpga b0"])}, {"b0": "board"}, "fpga"))
+        watched.left.moved(SERVED)
+        await until(lambda: not watched.left.usages)
+        assert owed == [(SERVED, "b0")] * times
+
+
 @pytest.mark.parametrize("then", ["removed", "offered"])
 async def test_what_is_owed_is_forgotten_with_its_resource(watched, then):
     """Removed, nobody writes it down, and it isn't waited for; back on this front, its journal is its own."""

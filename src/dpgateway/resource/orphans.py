@@ -183,6 +183,7 @@ class Orphans:
         """The resource is configured for this front, perhaps again."""
         self._moved.discard(resource)
         self._owed.pop(resource, None)  # its journal has a writer again
+        self._leaked = {one for one in self._leaked if one[0] != resource}  # what it gives now may have no time, either
         self._all.add(resource)
         self.usages.pop(resource, None)
 
