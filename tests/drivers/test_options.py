@@ -64,6 +64,8 @@ class Options:
             raise Shy
 
     def warnings(self, _: Mapping[str, Any]) -> Iterable[str]:
+        if self.pool == "single":
+            return "pool: it is a text alone"
         return itertools.repeat("pool: it is endless") if self.pool == "warned" else ()
 
     def claims(self) -> Iterable[Any]:
@@ -338,3 +340,10 @@ def test_endless_claims_and_warnings(document: Load) -> None:
     warnings = warned(written.entries[1], good, {})
     assert len(warnings) == MOST_WARNINGS + 1
     assert "more than 1000 texts" in str(warnings[-1])
+
+
+def test_a_warning_without_its_list(document: Load) -> None:
+    written = document(f"resources:\n- {entry('{pool: single}')}")
+    (resource,) = complete(written, DRIVERS).resources
+    (warning,) = warned(written.entries[0], resource, {})
+    assert (warning.place.key, warning.hint) == ("resources[0].options.pool", "it is a text alone")

@@ -114,7 +114,8 @@ def warned(entry: Entry, resource: ResourceConfig, others: Mapping[str, Any]) ->
 
     def ask() -> tuple[str, ...]:
         # All of the driver's code runs within _tried(), also what makes each text.
-        texts = tuple(map(str, itertools.islice(warnings(others), MOST_WARNINGS + 1))) if warnings else ()
+        answer = warnings(others) if warnings else ()
+        texts = tuple(map(str, itertools.islice((answer,) if isinstance(answer, str) else answer, MOST_WARNINGS + 1)))
         more = [f"warnings() returned more than {MOST_WARNINGS} texts"] if len(texts) > MOST_WARNINGS else []
         return *texts[:MOST_WARNINGS], *more
 
