@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from tests.support.drivers import GOOD, Site
+
 pytestmark = pytest.mark.usefixtures("fake_driver")
 
 
@@ -59,3 +61,13 @@ def test_a_driver_that_there_is_not(line):
     assert result.exit_code == 2
     assert result.stderr.startswith("DRIVER: found 'faek', expected broken, ")
     assert result.stderr.endswith("; did you mean fake?\n")
+
+
+@pytest.mark.parametrize("words", [[], ["--output", "json"]])
+def test_a_default_of_no_plain_type(line, fake_driver, words):
+    more = "from dataclasses import field\nfrom typing import Any\n"
+    default = "more: Any = field(default_factory=lambda: [{b'x'}])"
+    Site(fake_driver)(more + GOOD.replace("count: int = 1", default), module="td_default")
+    result = line("drivers", "td_default", *words)
+    assert result.exit_code == 0, result.output
+    assert "{b'x'}" in result.stdout

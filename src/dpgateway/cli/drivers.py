@@ -96,7 +96,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
         return [plain(item) for item in value]
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return value
+    return value if isinstance(value, str | int | float | None) else str(value)  # an option of any type may have any
 
 
 def _written(value: object) -> str:
