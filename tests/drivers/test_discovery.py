@@ -145,6 +145,44 @@ def test_what_is_no_driver_says_why(install, old, new, failure):
     assert failure in failure_of(module)
 
 
+INNER = """
+@dataclass(frozen=True)
+class Inner:
+    each: KIND = None
+
+@dataclass(frozen=True)
+class Options:
+    named: NAMED = field(default_factory=DEFAULT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "default", "failure"),
+    [
+        ("tuple['Inner', ...]", "tuple[Inner, ...]", "tuple", None),
+        (
+            "set[int]",
+            "dict[str, tuple[Inner, ...]]",
+            "dict",
+            "Good.Options.named.each: set isn't a type that a configuration can have",
+        ),
+        (
+            "int",
+            "Any",
+            "lambda: 1 / 0",
+            "Good.Options.named: its default can't be made: ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_options_within_options(install, kind, named, default, failure):
+    head, _, tail = GOOD.partition("@dataclass")
+    tail = tail[tail.index("class Good") :]
+    inner = INNER.replace("KIND", kind).replace("NAMED", named).replace("DEFAULT", default)
+    module = f"t9_{abs(hash(kind))}"
+    install(f"{head}from dataclasses import field\nfrom typing import Any\n{inner}\n{tail}", module=module)
+    assert find([module])[module].failure == failure
+
+
 def test_one_name_in_two_distributions_names_both(install):
     install(GOOD, module="t7_a", drivers={"t7": "t7_a"}, distribution="t7-first")
     install("raise SystemExit", module="t7_b", drivers={"t7": "t7_b"}, distribution="t7-second")

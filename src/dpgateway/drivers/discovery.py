@@ -8,8 +8,8 @@ configuration are checked in drivers/options.py.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, cast, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -159,14 +159,30 @@ def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result
     _check_options(options, f"{driver.__name__}.Options")
 
 
-def _check_options(options: Any, what: str) -> None:  # noqa: ANN401  a dataclass
+def _check_options(options: Any, what: str, seen: frozenset[Any] = frozenset()) -> None:  # noqa: ANN401  a dataclass
+    """Raises Unfit for a type that a configuration can't have, and a default that can't be made. ``seen``: the
+    dataclasses around this one; one of them may be an inner type again.
+    """
     kinds = get_type_hints(options)
     for field in fields(options):
-        kind = kinds[field.name]
+        kind, where = kinds[field.name], f"{what}.{field.name}"
         try:
             name_kind(kind)
         except TypeError as error:
-            raise Unfit(f"{what}.{field.name}: {error}") from error
-        for inner in (kind, *get_args(kind)):
-            if is_dataclass(inner):
-                _check_options(inner, f"{what}.{field.name}")
+            raise Unfit(f"{where}: {error}") from error
+        if field.default_factory is not MISSING:
+            try:
+                field.default_factory()
+            except Exception as error:
+                raise Unfit(f"{where}: its default can't be made: {describe(error)}") from error
+        for inner in _dataclasses(kind):
+            if inner not in (around := seen | {options}):
+                _check_options(inner, where, around)
+
+
+def _dataclasses(kind: Any) -> Iterator[Any]:  # noqa: ANN401  a type, or a typing form
+    """The dataclasses that a type has in it, at any depth."""
+    if is_dataclass(kind):
+        yield kind
+    for inner in get_args(kind):
+        yield from _dataclasses(inner)
