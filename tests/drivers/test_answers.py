@@ -34,6 +34,13 @@ def test_every_item_must_be_a_device(wrong):
         answers.devices([A, wrong])
 
 
+def test_a_fault_that_lasts_keeps_its_text():
+    """An address in it would have each retry logged."""
+    with pytest.raises(DriverFault) as fault:
+        answers.devices([object()])
+    assert str(fault.value) == "devices() returned <object object> among its devices, expected a Device"
+
+
 class Names(StrEnum):
     A = "a"
     HOT = "hot"

@@ -7,6 +7,7 @@ to read, are copied on the driver's own thread.
 from __future__ import annotations
 
 import itertools
+import re
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ MOST_DEVICES = 200_000
 LONGEST_TRACE = 50_000
 """Characters kept of a driver's traceback."""
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _FIELDS = fields(Device)
 _OPTIONAL: Mapping[str, Any] = {
     one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in _FIELDS if one.kw_only
@@ -134,7 +136,7 @@ def candidates(answer: object) -> tuple[Candidate, ...]:
 def allocation(answer: object, method: str = "allocate") -> Allocation:
     """Checks the result of ``allocate()`` or ``preview()``. Call it on the thread that called the method."""
     if not isinstance(answer, Allocation):
-        raise DriverFault(f"{method}() returned {answer!r:.200}, expected an Allocation")
+        raise DriverFault(f"{method}() returned {_found(answer)}, expected an Allocation")
     return plain(answer, Allocation)
 
 
@@ -161,13 +163,13 @@ def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, .
     """The items of an iterable, which may have no end. Each must be a ``kind``."""
     things = f"{kind.__name__.lower()}s"
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
-        raise DriverFault(f"{what} returned {answer!r:.200}, expected {things}")
+        raise DriverFault(f"{what} returned {_found(answer)}, expected {things}")
     items = tuple(itertools.islice(answer, most + 1))
     if len(items) > most:
         raise DriverFault(f"{what} returned more than {most} {things}")
     if not all(issubclass(one, kind) for one in set(map(type, items))):
         wrong = next(item for item in items if not isinstance(item, kind))
-        raise DriverFault(f"{what} returned {wrong!r:.200} among its {things}, expected a {kind.__name__}")
+        raise DriverFault(f"{what} returned {_found(wrong)} among its {things}, expected a {kind.__name__}")
     return items
 
 
@@ -176,6 +178,11 @@ class DriverEnded(DriverError):
 
     def __init__(self) -> None:
         super().__init__("the driver ended")
+
+
+def _found(value: object) -> str:
+    """Without its address, which differs at each call: a fault is logged again if its text changes."""
+    return _ADDRESS.sub("", repr(value))[:200]
 
 
 def fault(method: str, error: BaseException) -> GatewayError:
