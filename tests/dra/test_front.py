@@ -601,14 +601,22 @@ async def test_a_start_that_failed_at_first_forgets_no_doubt(
     folder.rmdir()
     if what == "its lock":
         folder.touch()
-    store, said = make().front.claims.store, list[frozenset[str]]()
+    front = make().front
+    store, said = front.claims.store, list[frozenset[str]]()
     store.doubts.others, other = lambda: {"example.com/other": "n1/other"}, frozenset({"example.com/other"})
     store.doubts.in_doubt.subscribe(lambda: said.append(store.doubts.in_doubt.value))
     hurry(10)
     await until(lambda: "DRA can't be served" in caplog.text)
+    failure = front.status().registration.failure or ""
+    assert failure.startswith(f"{node.root}/plugins")
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 10  # several retries say the same
+    await until(lambda: loop.time() > end)
+    assert [text for text in caplog.messages if "DRA" in text] == [f"DRA can't be served: {failure}"]
     if what == "its lock":
         folder.unlink()
     folder.mkdir()
     await until(lambda: said and said[-1] == other)
     await until(lambda: not store.doubts.in_doubt.value)
     assert [one for one, _ in groupby(said)] == [other, frozenset()] * (1 if what == "its lock" else 2)
+    await until(lambda: front.status().registration.failure is None)

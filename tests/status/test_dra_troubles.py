@@ -67,6 +67,18 @@ def test_none_while_all_is_well():
             "the kubelet refuses DRA driver dra.example.com: why not",
             LOOK_AT_KUBELET,
         ),
+        *(
+            (
+                replace(GOOD, registration=replace(UNREGISTERED, state="unready", failure=why)),
+                "error",
+                f"DRA can't be served: {why}",
+                advice,
+            )
+            for why, advice in (
+                ("/a/plugins_registry: No such file or directory", dra_troubles.FIND_REGISTRY),
+                ("the disk is full", None),
+            )
+        ),
         (
             replace(GOOD, registration=UNREGISTERED, elsewhere="pid 7 has it"),
             "warning",

@@ -130,6 +130,7 @@ class DraFront:
         self.instance.answer.subscribe(self._answered)
         self.instance.needed = lambda: bool(self.members.names or self.claims.store.records)
         self.instance.ownership.other.subscribe(self._stand)
+        self.instance.failure.subscribe(self._stand)
         self.standing = Observable(Standing(FRONT, "unready", timestamp()))
         self._standings: dict[str, Observable[Standing]] = {}
         self.switches: Callable[[], tuple[SwitchStatus, ...]] = tuple
@@ -199,7 +200,7 @@ class DraFront:
         self.members.runs(name, driver)
 
     def _failed(self, error: Exception) -> None:
-        _log.error("DRA can't be served: %s", error)
+        self.instance.failed(error)
         self.claims.store.doubts.kubelet_is_mute()
 
     def told_to_end(self) -> None:
@@ -249,7 +250,8 @@ class DraFront:
         # Ready is who is registered: while the API server is away, another gateway couldn't publish either.
         done = "published" if published.right else "registered"
         state = done if registered else "waiting" if self.instance.asks else "unready"
-        failure = self.instance.ownership.other.value or (answer.reason if answer is not None else "") or None
+        refused = answer.reason if answer is not None else ""
+        failure = self.instance.ownership.other.value or refused or self.instance.failure.value or None
         before = self.standing.value
         since = before.since if before.state == state else timestamp()
         api = "v1" if registered else None

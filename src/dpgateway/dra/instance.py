@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from dpgateway.dra.health import HealthStreams
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.dra.service import HERE, NOBODY, VERSIONS, Service, folder_of
 from dpgateway.errors import KubeletError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.files import make_private
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -66,6 +68,9 @@ class DriverInstance:
         """Whether anything is offered by DRA, or held."""
         self.answer: Observable[RegistrationAnswer | None] = Observable(None)
         """The kubelet's answer to the registration; None until it has said something."""
+        self.failure: Observable[str] = Observable("")
+        """Why it can't be served; empty if it is, or nothing has failed yet."""
+        self._failing = Complaint(_log, "DRA can't be served: %s", level=logging.ERROR)
         self._handover = DriverHandover(self.ownership, warm, _log)
         self.follows = True
         """Whether it asks the gateway that serves; once it has given, it only waits for that one's end."""
@@ -111,6 +116,16 @@ class DriverInstance:
             self._registration, self._unheard = registration, None
             if self._ends:  # since the registration was begun
                 registration.leave()
+        self._failing.over()
+        self.failure.set("")
+
+    def failed(self, error: Exception) -> None:
+        """It can't be served, for now; each retry that fails says so."""
+        why = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            why = f"{error.filename}: {error.strerror}"
+        self._failing.say(why)
+        self.failure.set(why)
 
     def kubelet_gone(self) -> None:
         """The kubelet's socket of the device plugins is gone: nothing is published before the next kubelet has
@@ -146,7 +161,7 @@ class DriverInstance:
             if self._handover.listens:
                 self._handover.listen()
         except (KubeletError, OSError) as error:
-            _log.error("DRA can't be served: %s", error)
+            self.failed(error)
 
     @property
     def _sockets(self) -> tuple[Path, ...]:

@@ -125,6 +125,9 @@ def _of_registration(dra: DraStatus, *, kubelet: bool) -> Iterator[Trouble]:
         if one.failure is None:
             text = f"the kubelet hasn't registered DRA driver {dra.driver} yet"
             yield Trouble(ERROR, "", text, one.since, FIND_REGISTRY)
+        elif one.state == "unready":
+            advice = FIND_REGISTRY if "plugins_registry" in one.failure else None
+            yield Trouble(ERROR, "", f"DRA can't be served: {one.failure}", one.since, advice)
         else:
             text = f"the kubelet refuses DRA driver {dra.driver}: {one.failure}"
             yield Trouble(ERROR, "", text, one.since, NO_DRA if "no handler registered" in text else LOOK_AT_KUBELET)
