@@ -15,7 +15,7 @@ from dpgateway.kit.observable import Signal
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
 from dpgateway.status.values import DeviceStatus, DriverStatus, KubeletStatus, PodResourcesStatus
 from tests.support.time import hurry
-from tests.support.waiting import until
+from tests.support.waiting import BUSY, until
 
 QUICK = Times(patience=20, gathering=0.01, look=0.01, hold=0.01)
 NOW = "2026-01-01T00:00:00Z"
@@ -105,6 +105,18 @@ async def test_who_asks_gets_one_line_of_one_resource_or_of_all(run):
     assert await node(running.path, "summary") == "a"
     assert await node(running.path, "configuration") == "configured"
     assert await node(running.path, "readiness") == "ready"
+
+
+async def test_a_file_of_others_is_never_replaced(short_path):
+    path = short_path / "run" / "control.sock"
+    path.parent.mkdir(mode=0o700)
+    path.write_text("kept")
+    running = Running(path, "a")
+    with pytest.raises(OSError, match="found a file that is no socket, expected a gateway's socket, or nothing"):
+        async with asyncio.timeout(BUSY):
+            await running.task
+    assert path.read_text() == "kept"
+    assert list(path.parent.iterdir()) == [path]
 
 
 class Attributes(dict[str, str]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class SharedSocket:
         """Claims the path once ``serves()``, and whenever no gateway answers there, until cancelled.
 
         ``lost``, ``owned``: seconds between two checks while another gateway, or this one, owns the path. Raises
-        OSError if the path can't be bound, or if others may write into its directory.
+        OSError if the path can't be bound or has another file, or if others may write into its directory.
         """
         claimed = False
         try:
@@ -77,6 +78,10 @@ class SharedSocket:
         with self._locked() as locked:
             if not locked:
                 return False
+            # What isn't a gateway's stays: the option may name a file of somebody else's.
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                    raise OSError("found a file that is no socket, expected a gateway's socket, or nothing")
             # An older listener is at no path any more; its connected clients stay.
             self._close()
             listener = unix.listen(self.path)
