@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from dpgateway.config.parsing import parse
 from tests.support.drivers import GOOD, Site
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
@@ -71,3 +72,16 @@ def test_a_default_of_no_plain_type(line, fake_driver, words):
     result = line("drivers", "td_default", *words)
     assert result.exit_code == 0, result.output
     assert "{b'x'}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "texts", [["{devnode}", "a, b", "x: y", "#", "*", "true", "0403", "", "-"], ["/dev/a b", "30s", "(?s)(.*)"]]
+)
+def test_a_default_in_the_table_is_yaml(line, fake_driver, texts):
+    more = "from dataclasses import field\nfrom collections.abc import Sequence\n"
+    default = f"texts: Sequence[str] = field(default_factory=lambda: {texts})"
+    Site(fake_driver)(more + GOOD.replace("count: int = 1", default), module=f"td_{len(texts)}")
+    row = line("drivers", f"td_{len(texts)}").stdout.splitlines()[-1]
+    written = parse(row[row.index("[") : row.rindex("]") + 1], "")
+    assert written is not None
+    assert written.plain() == texts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import timedelta
@@ -18,6 +20,11 @@ from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import Loading
 from dpgateway.errors import ConfigurationError
+
+UNQUOTED = re.compile(
+    r"(?!(?:true|false|null|[0-9._]+(?:e[0-9]+)?|0[xo]\w+)$)[\w/(][\w./()?*+|$^ -]*(?<! )", re.IGNORECASE
+)
+"""A text that is a text in YAML without quotes, also within brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +106,16 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     return value if isinstance(value, str | int | float | None) else str(value)  # an option of any type may have any
 
 
-def _written(value: object) -> str:
-    """A plain value in YAML's flow style."""
+def _written(value: object, *, inner: bool = False) -> str:
+    """A plain value in YAML's flow style. ``inner``: of a list or mapping, where a text may need quotes."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_written(item, inner=True)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_written, value)) + "]"
+        return "[" + ", ".join(_written(item, inner=True) for item in value) + "]"
+    if inner and isinstance(value, str) and not UNQUOTED.fullmatch(value):
+        return json.dumps(value, ensure_ascii=False)
     return str(value) or '""'
 
 
