@@ -84,6 +84,12 @@ def test_a_directory_among_the_files_is_refused(tmp_path: Path) -> None:
     assert only_problem(tmp_path).startswith("/a.yaml: found a directory, expected a file")
 
 
+def test_a_file_that_cannot_be_read_may_have_the_resources(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").mkdir()
+    (tmp_path / "b.yaml").write_text("state_dir: /a")
+    assert only_problem(tmp_path).startswith("/a.yaml: found a directory, expected a file")
+
+
 class TestOwner:
     """The tests run as root."""
 

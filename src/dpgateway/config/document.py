@@ -153,7 +153,9 @@ def from_json(value: object, name: str) -> Document:
 
 
 def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> Document:
+    """``problems``: of files that can't be read, which may have the resources; those of ``files`` are added."""
     # The shared keys, as if one file had them all.
+    unread = bool(problems)
     shared = Written({}, Place(str(path)))
     for file in files:
         typed(file, File, problems)
@@ -175,7 +177,7 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
         if isinstance(name.value, str) and (other := first.setdefault(name.value, name.place)) != name.place:
             problems.append(Problem(name.place, name.shown, "each resource once", f"it is also at {other}"))
     keys = {key for file in files for key in file.value}
-    if files and "resources" not in keys and not any(did_you_mean(key, ["resources"]) for key in keys):
+    if files and not unread and "resources" not in keys and not any(did_you_mean(key, ["resources"]) for key in keys):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
 
     # The valid settings; absent ones keep their defaults.
