@@ -366,8 +366,10 @@ async def test_what_is_free_is_released_once_the_older_gateway_decides_nothing(r
         assert not released
         if then == "lets it register":
             older.send(REGISTER)
-        else:
-            older.close()
+            await until(lambda: one.plugin.standing.value.state != "unready")
+            await turns()
+            assert not released
+        older.close()
         await until(lambda: released == [(Device("a"),)])
     older.close()
     listener.close()
