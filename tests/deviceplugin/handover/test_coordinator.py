@@ -91,6 +91,22 @@ async def test_who_asks_for_all_of_a_pool_gets_it(make: Callable[[], Inside], ku
         one.close()
 
 
+async def test_a_kubelet_restarts_while_a_pool_is_given(
+    make: Callable[[], Inside], kubelet: Kubelet, ask: Callable[[Inside], Awaitable[list[Peer]]]
+) -> None:
+    """What the older one bound now would be in the newer one's place, where it forwards calls to."""
+    older = make()
+    older.serve(*BOTH)
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    serves(one, older, R)
+    path(older, "link", R).hardlink_to(path(older, "sock", R))  # else the inode's number would be used again
+    await kubelet.restart()
+    assert await heard(one) == "back"
+    assert path(older, "sock", R).samefile(path(older, "link", R))
+    await offered(kubelet, R, S)
+
+
 async def registering(older, ask):
     """Whether the newer gateway, which the test plays, has the list of one resource of the pool at the kubelet."""
     one, other = await ask(older)

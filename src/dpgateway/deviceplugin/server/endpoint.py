@@ -95,7 +95,12 @@ class Endpoint:
         return False
 
     async def link(self) -> str:
-        """A new endpoint name, never registered before. Binds another server first if the bound socket is gone."""
+        """A new endpoint name, never registered before. Binds another server first if the bound socket is gone. Raises
+        KubeletError, OSError.
+        """
+        # The socket is the newer gateway's, or will be: this one forwards calls to that path.
+        if self.ownership.lent:
+            raise KubeletError("another gateway is taking the resource over")
         await self.open()
         self.handlers.make_ready()
         return self._names.link()
