@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dpgateway import Allocation
+from dpgateway import Allocation, Device, Health
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet
 from tests.support.handover import (
@@ -105,6 +105,27 @@ async def test_a_kubelet_restarts_while_a_pool_is_given(
     assert await heard(one) == "back"
     assert path(older, "sock", R).samefile(path(older, "link", R))
     await offered(kubelet, R, S)
+
+
+async def test_what_has_recovered_is_not_taken(
+    make: Callable[[], Inside], kubelet: Kubelet, dial: Callable[[Inside, str], Awaitable[Peer]]
+) -> None:
+    """By a gateway without a healthy device, which asked for it before, and for the rest of the pool after that."""
+    older, found = make(), [Device("a", Health.unhealthy("no power"))]
+    sick = scripted(devices=lambda: list(found))
+    older.serve(configured(name=R, driver_class=sick, pool="p", refresh=0.05), BOTH[1])
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (1, 0))
+    await offered(kubelet, S)
+    poor, rest = await dial(older, R), await dial(older, S)
+    poor.send("ask 1 without healthy devices")
+    await turns(50)
+    found[:] = [Device("a")]
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (1, 1))
+    rest.send("ask 1")
+    for peer in (poor, rest):
+        with pytest.raises(Gone):
+            await heard(peer)
+    assert (registered(kubelet, R), kubelet.counts(R)) == (1, (1, 1))
 
 
 async def registering(older, ask):

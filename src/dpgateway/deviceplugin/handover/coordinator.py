@@ -51,7 +51,7 @@ class Coordinator:
     def __init__(self, together: Callable[[str], Sequence[str]], group: asyncio.TaskGroup) -> None:
         """``together``: the resources of a resource's pool that this gateway may serve, itself included."""
         self._together, self._group = together, group
-        self._asked: dict[str, dict[str, tuple[OlderSide, Peer]]] = {}
+        self._asked: dict[str, dict[str, tuple[OlderSide, Peer, str]]] = {}
         """The requests of each newer gateway, by its process and the resource, while it hasn't asked for the rest of
         the pool.
         """
@@ -83,8 +83,7 @@ class Coordinator:
                 wanted = await newer.receive()
         except (OSError, TimeoutError):
             return False
-        # The kubelet would lose the healthy devices to a gateway without any.
-        if wanted != ASK and not (wanted == POOR and not one.resource.driver.healthy):
+        if wanted not in {ASK, POOR} or one.keeps_from(wanted):
             return False
         # The newer gateway's own backoff isn't relied on: those of the first releases ask again at once.
         if one.ending or one.over.done() or one.name in self._running or not self.backoff(one.name).due:
@@ -93,13 +92,13 @@ class Coordinator:
         # A gateway that asked and then died may never ask for the rest of the pool, or it asks once more.
         self._forget(lambda name, peer: peer.gone or (name == one.name and peer.process == newer.process))
         asked = self._asked.setdefault(newer.process, {})
-        asked[one.name] = one, newer
+        asked[one.name] = one, newer, wanted
         names = self._together(one.name)
         if asked.keys() >= set(names):
             pool = []
             for name in names:
-                older, peer = asked.pop(name)
-                older.meet(peer)
+                older, peer, said = asked.pop(name)
+                older.meet(peer, said)
                 pool.append(older)
             task = self._group.create_task(self._hand_over(pool), name=f"hand over {', '.join(names)}")
             self._running |= dict.fromkeys(names, task)
@@ -109,7 +108,7 @@ class Coordinator:
     def _forget(self, which: Callable[[str, Peer], bool]) -> None:
         """Refuses requests for incomplete pools. ``which``: by resource and peer."""
         for process, asked in list(self._asked.items()):
-            for name, (_, peer) in list(asked.items()):
+            for name, (_, peer, _) in list(asked.items()):
                 if which(name, peer):
                     asked.pop(name)[1].close()
             if not asked:
@@ -130,6 +129,9 @@ class Coordinator:
             for one in pool:
                 await one.settle()
             async with self._turn:
+                # A device may have become healthy since; _handed_over hangs up, and the newer gateway asks again.
+                if any(one.keeps_from(one.wanted) for one in pool):
+                    return
                 if begun := all(one.idle for one in pool):
                     await self._hand_over_now(pool)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.handover.parked import ParkedConnections
-from dpgateway.deviceplugin.handover.protocol import BACK, LISTED, REGISTER, SERVES, TAKE, keeps_one_client
+from dpgateway.deviceplugin.handover.protocol import BACK, LISTED, POOR, REGISTER, SERVES, TAKE, keeps_one_client
 from dpgateway.deviceplugin.handover.proxy import Decided, Proxy
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.server.endpoint import Endpoint
@@ -65,6 +65,8 @@ class OlderSide:
         self._proxy = Proxy(self.name, self.log)
         self.newer: Peer | None = None
         """The gateway that gets the resource, or failed to take it."""
+        self.wanted = ""
+        """The request of that gateway."""
         self.state = HandoverState.SERVING
         self._freezes = False
         """Whether the kubelet would end the newer gateway's stream along with this one's (``keeps_one_client``)."""
@@ -86,11 +88,15 @@ class OlderSide:
             before, self._listener = self._listener, Listener(self.endpoint.next, self._asked)
             before.close()
 
-    def meet(self, newer: Peer) -> None:
+    def keeps_from(self, wanted: str) -> bool:
+        """Whether the kubelet would lose healthy devices to a gateway without any, which asks by ``wanted``."""
+        return wanted == POOR and self.resource.driver.healthy
+
+    def meet(self, newer: Peer, wanted: str) -> None:
         """``newer`` gets the resource; an earlier peer has failed to take it."""
         if self.newer is not None:
             self.newer.close()
-        self.newer = newer
+        self.newer, self.wanted = newer, wanted
 
     @property
     def idle(self) -> bool:
