@@ -165,6 +165,21 @@ async def test_a_failure_takes_the_pool_back(make, kubelet, ask):
     assert await kubelet.allocate(R, ["a"])
 
 
+async def test_a_part_that_is_let_go_takes_the_pool_back(
+    make: Callable[[], Inside], kubelet: Kubelet, ask: Callable[[Inside], Awaitable[list[Peer]]]
+) -> None:
+    """As when a resource whose list the kubelet has is restarted in the newer gateway."""
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    one.close()
+    other.send("listed")
+    assert await heard(other) == "back"
+    other.close()
+    await kubelet.wait_for(lambda: (registered(kubelet, R), registered(kubelet, S)) == (2, 2))
+    await offered(kubelet, R, S)
+
+
 async def test_slow_registrations_keep_a_pool_whole(make, kubelet, caplog):
     caplog.set_level("INFO", "dpgateway")
     older, newer = make(), make()

@@ -165,6 +165,8 @@ class Coordinator:
         try:
             for one in pool:
                 await one.leave()
+            if any(one.forsaken for one in pool):
+                raise Gone("it has let go of a part of it")
         except OSError as error:  # also TimeoutError
             failure = str(error) or f"it hasn't registered within {LISTING:g} s"
             self._complain(pool, "so this one registers again", failure)

@@ -107,6 +107,11 @@ class OlderSide:
         works = self.resource.inventory.usage.value.abandoned or (calls is not None and not calls.preparing.idle)
         return not (self.endpoint.handlers.running() or works or self.registrar.registering)
 
+    @property
+    def forsaken(self) -> bool:
+        """Whether the gateway that gets the resource has let go of it, or has ended."""
+        return self._peer.gone
+
     async def settle(self) -> None:
         """Returns once it was idle; new calls may have come by then."""
         while not self.idle:
