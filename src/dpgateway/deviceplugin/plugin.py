@@ -187,7 +187,7 @@ class Plugin:
     async def _serve(self) -> None:
         # Each step may be repeated, because any failure starts over from the first one.
         await self._front.holdings.node.there.wait()
-        await self._endpoint.open(partial(self._newer.ask, self.resource.warm) if self._follows else None)
+        await self._endpoint.open(self._ask if self._follows else None)
         await self.resource.begin(took_over=self._newer.took_over)
         self._calls.answers.look()
         await self._newer.register(self.registrar)
@@ -197,6 +197,15 @@ class Plugin:
         self._calls.answers.look()
         # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).
         self._older.listen(partial(self._front.handover.asked, self._older))
+
+    async def _ask(self) -> int:
+        """Asks the gateway that serves it; returns the descriptor of the lock that it lends."""
+        descriptor = await self._newer.ask(self.resource.warm)
+        # That one forwards calls before this one has registered: 1.8 and 1.9 share a path.
+        for api in self._front.client.apis:
+            if api.name == self._newer.api:
+                self._calls.speak(api)
+        return descriptor
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, KubeletError | OSError) or isinstance(error, TakenBack):

@@ -196,6 +196,24 @@ async def test_slow_registrations_keep_a_pool_whole(make, kubelet, caplog):
     assert not any("took it back" in text for text in caplog.messages)
 
 
+@pytest.mark.parametrize("kubelet", ["1.8", "1.9.5", "1.37"], indirect=True)
+async def test_forwarded_calls_are_answered_in_their_api(make: Callable[[], Inside], kubelet: Kubelet) -> None:
+    """By a gateway that hasn't registered yet: 1.8 and 1.9 share a path, but not the format of the answer."""
+    older, newer = make(), make()
+    kinds = [scripted(allocate=lambda _, who=who: Allocation(env={"BY": who})) for who in ("older", "newer")]
+    pools = [[configured(name=name, driver_class=kind, pool="p") for name in (R, S)] for kind in kinds]
+    older.serve(*pools[0])
+    await offered(kubelet, R, S)
+    kubelet.misbehaviour.stall_register(R)
+    since = len(kubelet.events)
+    newer.serve(*pools[1])
+    await kubelet.wait_for(lambda: any(event.kind == "register" for event in kubelet.events[since:]))
+    answer = await kubelet.allocate(S, ["a"])
+    assert answer is not None
+    assert dict(answer.envs) == {"BY": "newer"}
+    kubelet.misbehaviour.behave()
+
+
 async def test_an_older_gateway_that_ends_takes_nothing_back(make, kubelet, ask):
     """The newer one has all locks, and goes on alone."""
     older = make()
