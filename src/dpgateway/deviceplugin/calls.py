@@ -47,7 +47,7 @@ class KubeletCalls:
         self.api = api
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
-        """The user agent of the kubelet that opened the last stream."""
+        """The user agent of the kubelet that opened the last stream; of the first call before any stream."""
         self._claimed, self._unasked = claimed, False
         self._before: dict[str, frozenset[str]] = {}
         """`_before` contains the uids of the pods that had an id before it was given away, until its container starts,
@@ -61,7 +61,7 @@ class KubeletCalls:
         self.api = api
 
     def listed_for(self, agent: str) -> None:
-        """A kubelet with this user agent has opened a stream."""
+        """A kubelet with this user agent has opened a stream, or calls before that."""
         self.agent = agent
 
     def patience(self, call: Call, api: Api) -> float:

@@ -22,11 +22,17 @@ _OPTIONS = [
 class Channel(contextlib.AbstractAsyncContextManager["Channel"]):
     """A channel. Used from the event loop."""
 
-    def __init__(self, socket: Path, largest: int | None = None) -> None:
-        """``largest``: bytes of an answer; gRPC's own limit is 4 MiB. Raises OSError if the directory isn't there."""
+    def __init__(self, socket: Path, largest: int | None = None, agent: str = "") -> None:
+        """``largest``: bytes of an answer; gRPC's own limit is 4 MiB. ``agent``: the user agent that comes before
+        gRPC's own. Raises OSError if the directory isn't there.
+        """
         self._address = Address(socket)
-        limit = [("grpc.max_receive_message_length", largest)] if largest is not None else []
-        self._grpc: Any = grpc.aio.insecure_channel(str(self._address), options=[*_OPTIONS, *limit])
+        more: list[tuple[str, object]] = []
+        if largest is not None:
+            more.append(("grpc.max_receive_message_length", largest))
+        if agent:
+            more.append(("grpc.primary_user_agent", agent))
+        self._grpc: Any = grpc.aio.insecure_channel(str(self._address), options=[*_OPTIONS, *more])
 
     def unary_unary(self, path: str) -> grpc.aio.UnaryUnaryMultiCallable:
         """``path``: of the RPC, as gRPC names it."""

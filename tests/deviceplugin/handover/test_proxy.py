@@ -1,4 +1,5 @@
 import socket
+from collections.abc import Awaitable, Callable
 
 import grpc
 import pytest
@@ -7,7 +8,7 @@ from dpgateway import Allocation, Busy, DriverError
 from dpgateway.deviceplugin.handover.proxy import Proxy
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from tests.support.resources import NAME
-from tests.support.serving import V1ALPHA, V1BETA1, status
+from tests.support.serving import KUBELET, V1ALPHA, V1BETA1, Served, status
 from tests.support.waiting import until
 
 REQUEST = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
@@ -52,6 +53,16 @@ async def test_a_call_waits_for_the_newer_gateway(older, newer, proxy, allocate)
     answer = v1beta1_pb2.AllocateResponse.FromString(await call)
     assert dict(answer.container_responses[0].envs) == {"FROM": "newer"}
     assert (older.lanes.allocated, newer.lanes.allocated) == ([], [("a",)])
+
+
+async def test_the_newer_gateway_knows_the_kubelet(
+    older: Served, newer: Served, proxy: Proxy, allocate: Callable[[], Awaitable[bytes]]
+) -> None:
+    """By a call, before the kubelet has opened a stream there: its release decides whether it passes CDI names on."""
+    older.calls.listed_for(KUBELET)
+    proxy.serves(newer.socket, agent=older.calls.agent)
+    await allocate()
+    assert newer.calls.api.passes_cdi(newer.calls.agent)
 
 
 async def test_a_refusal_is_told_as_it_is(older, newer, proxy, allocate):

@@ -44,10 +44,12 @@ class Proxy:
         self._channel: asyncio.Future[Channel | None] = asyncio.get_running_loop().create_future()
         self._decided = Decided()
 
-    def serves(self, socket: Path, decided: Decided | None = None) -> None:
-        """The newer gateway serves at ``socket``: forwards calls there. Raises OSError."""
+    def serves(self, socket: Path, decided: Decided | None = None, agent: str = "") -> None:
+        """The newer gateway serves at ``socket``: forwards calls there. ``agent``: the kubelet's user agent, which the
+        newer one knows from no stream yet. Raises OSError.
+        """
         self._decided = decided or self._decided
-        self._channel.set_result(Channel(socket))
+        self._channel.set_result(Channel(socket, agent=agent))
 
     def owns(self) -> None:
         """The kubelet may now call the newer gateway directly, so the older one must decide nothing."""

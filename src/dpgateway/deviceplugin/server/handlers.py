@@ -133,6 +133,9 @@ class Handlers:
 
         async def answer(raw: bytes, context: ServicerContext) -> bytes:  # gRPC unwraps a partial at each call
             spoken, row = await self._begin(api, rpc, context)
+            # What an older gateway forwards comes before the first stream, and in the kubelet's name.
+            if not self._resource.agent and (agent := _agent(context)).startswith(KUBELET_AGENT):
+                self._resource.listed_for(agent)
             # The newer gateway counts the calls that it answers.
             answered = None
             if self._forward is not None:
@@ -211,8 +214,7 @@ class Handlers:
             rpc.decode(raw)
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
-        metadata = context.invocation_metadata() or ()
-        agent = next((str(value) for key, value in metadata if key == "user-agent"), "")
+        agent = _agent(context)
         end, stream = End(), NOBODY
         self._ends.add(end)  # before any callback, which may end the streams
         try:
@@ -251,3 +253,9 @@ class Handlers:
     def end_streams(self) -> None:
         for end in self._ends:
             end.say()
+
+
+def _agent(context: ServicerContext) -> str:
+    """The client's user agent."""
+    metadata = context.invocation_metadata() or ()
+    return next((str(value) for key, value in metadata if key == "user-agent"), "")
