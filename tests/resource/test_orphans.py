@@ -11,8 +11,8 @@ import pytest
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.journal import Journal
-from dpgateway.resource.orphans import PATIENCE, Orphans
+from dpgateway.resource.journal import PATIENCE, Journal
+from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, Ownership
 from dpgateway.resource.use import used
 from tests.support.holdings import Told
@@ -300,7 +300,7 @@ async def test_a_resource_that_is_back_waits_for_the_journal(tmp_path):
         usage.set(usage.value.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
         await threads.began.wait()
         watched.left.offered(SERVED)
-        waiting = asyncio.ensure_future(watched.left.struck(SERVED))
+        waiting = asyncio.ensure_future(watched.left.journals.struck(SERVED))
         await turns()
         assert not waiting.done()
     finally:
@@ -396,7 +396,7 @@ async def test_what_is_owed_is_forgotten_with_its_resource(watched, then):
     on_disk = True
     watched.left.moved(SERVED)
     await turns(50)
-    await watched.left.struck(SERVED)
+    await watched.left.journals.struck(SERVED)
     assert journal.load() == had
 
 

@@ -19,6 +19,7 @@ held            the held devices, for drivers that ask
 freeing         releases free devices to the driver
 journal         its grants, on disk
 orphans         holdings of resources that are no longer configured
+left_journals   journals of resources that have no writer here
 specs           CDI specs, kept while containers need them
 ownership       the gateway of the node that serves the resource: a lock
 owner           the content of its file: who serves the resource

@@ -17,16 +17,14 @@ from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import LONGEST_PAUSE, backoff, wait_for
+from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import InUse, Unreleased, Usage, Usages
-from dpgateway.resource.journal import Journal, entries_of_others
+from dpgateway.resource.left_journals import LeftJournals
 from dpgateway.resource.ownership import Ownership
 
 WRITTEN = 0.1
 """Seconds from a grant until a journal has it."""
-PATIENCE = 2.0
-"""Seconds that the disk has to answer."""
 
 UNKNOWN = "what containers hold of resources that aren't configured any more isn't known: %s"
 
@@ -75,14 +73,12 @@ class Orphans:
         self.late: dict[str, Ownership] = {}
         """The locks that this gateway has of resources that it doesn't serve, by hash, until writes that they guard are
         over."""
-        self.directory, self._state_dir, self._threads = directory, state_dir, threads
+        self.directory, self.journals = directory, LeftJournals(state_dir, directory, threads)
         self._all = usages
         self._changed = Signal()
         self._complaint = Complaint(_log, UNKNOWN)
         self._moved: set[str] = set()
         """The resources that another front offers."""
-        self._strikes: dict[str, set[asyncio.Future[None]]] = {}
-        """`_strikes` contains what is being removed from journals, keyed by resource."""
         self._leaked: set[tuple[str, str, int | None]] = set()
         """The freed ids seen so far: resource, id, and time of the grant."""
         self._owed: dict[str, set[str]] = {}
@@ -130,10 +126,9 @@ class Orphans:
 
     async def look(self) -> bool:
         """Reads the journals. Returns whether all could be read."""
-        find = partial(entries_of_others, self._state_dir, self.directory, self._offered)
         try:
-            found, complaints = await self._threads.call_within("journals", find, PATIENCE)
-        except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
+            found, complaints = await self.journals.find(self._offered)
+        except (GatewayError, OSError) as error:
             found, complaints = {}, [str(error)]
         self._complaint.say(*complaints)
 
@@ -238,7 +233,7 @@ class Orphans:
         # Until one of the journals tells of a release, a gateway that is killed leaves it to nobody. A resource that
         # isn't served yet, as at a gateway's start, writes none.
         if owed and await record(resource):
-            await self._strike(resource, owed)
+            await self.journals.strike(resource, owed, partial(self._is_left, resource))
             owed.clear()
         if resource in self._moved:  # still
             undecided.update((resource, id_) for id_ in owed)
@@ -259,7 +254,7 @@ class Orphans:
         """
         # Another gateway may still serve the resource and release to its driver; while it does, the journal is its own.
         lock = Ownership(self.directory, resource)
-        lock.late, lock.writing = self.late, lambda: self._strikes.get(resource, ())
+        lock.late, lock.writing = self.late, partial(self.journals.under_way, resource)
         try:
             if not lock.try_to_acquire():
                 return ids
@@ -270,8 +265,7 @@ class Orphans:
         # If the resource is configured again meanwhile, it gets the lock from there.
         self.late[lock.hash] = lock
         try:
-            journal = Journal(self._state_dir, self.directory, resource)
-            entries = await self._threads.call_within("journals", journal.load, PATIENCE)
+            entries = await self.journals.load(resource)
             usage = self.usages.get(resource)
             if usage is None or resource in self._moved or not lock.undivided:  # it is, or was, configured again
                 return ids
@@ -281,7 +275,7 @@ class Orphans:
             # Another grant of the same id isn't known to be over; the first gateways wrote no times.
             known = {(i, entry.since, entry.pods) for i, entry in holdings.unreleased.items()}
             if over := {i for i in ids & entries.keys() if (i, entries[i].since, entries[i].pods) in known}:
-                await self._strike(resource, over)
+                await self.journals.strike(resource, over, partial(self._is_left, resource))
         except (GatewayError, OSError):  # look() tells of it
             return ids
         finally:
@@ -296,28 +290,8 @@ class Orphans:
             if entry.driver != "":
                 leak(_log, resource, holdings, id_, "the resource isn't configured any more")
 
-    async def struck(self, resource: str) -> None:
-        """Returns once nothing is written into the resource's journal here: a resource that is back on this front has a
-        writer of its own. However long the disk takes: a later write would lose what is granted meanwhile.
+    def _is_left(self, resource: str) -> bool:
+        """Whether nobody writes the resource's journal: the gateway that serves it does that on another front, or none
+        serves it.
         """
-        while under_way := self._strikes.get(resource):
-            await asyncio.wait(under_way)
-
-    async def _strike(self, resource: str, ids: Collection[str]) -> None:
-        """Removes these ids from the resource's journal, which nobody else writes: the gateway that serves it does that
-        on another front, or none serves it. Else they would be owed again after each start.
-        """
-        journal = Journal(self._state_dir, self.directory, resource)
-
-        def strike() -> None:
-            left = {id_: entry for id_, entry in journal.load().items() if id_ not in ids}
-            if resource in self._moved or resource in self.usages:  # else it is back, and has a writer again
-                journal.save(left)
-
-        under_way = self._strikes.setdefault(resource, set())
-        under_way.add(over := self._threads.call("journals", strike, PATIENCE))
-        over.add_done_callback(under_way.discard)
-        try:
-            await wait_for(asyncio.shield(over), PATIENCE, "the disk")
-        except (GatewayError, OSError) as error:
-            _log.warning("%s still has ids that are free: %s", journal.path, error, extra={"resource": resource})
+        return resource in self._moved or resource in self.usages

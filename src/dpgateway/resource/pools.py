@@ -206,7 +206,7 @@ class Pools:
 
     async def struck(self, name: str) -> None:
         """Returns once nobody here but the resource itself writes its journal."""
-        await self._orphans.struck(name)
+        await self._orphans.journals.struck(name)
 
     async def known(self, name: str) -> None:
         """Waits until the orphans, and the holdings of the resource's whole pool, are known. A resource without a pool
