@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from dpgateway.config.checks import dra_driver
+from dpgateway.config.checks import dra_driver, https
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name, parse_duration, parse_listen
 from dpgateway.config.values import (
@@ -161,6 +161,14 @@ def test_the_schema_judges_names_of_drivers_as_the_gateway_does(text):
 )
 def test_the_schema_judges_addresses_as_the_gateway_does(text):
     assert accepted(CONFIG["web"]["properties"]["listen"], text) == judged(parse_listen, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://a", "https://a:64430b", "https://[::1]:6443", "https://::1:6443", "https://a/b", "http://a:0", "a:1"],
+)
+def test_the_schema_judges_servers_as_the_gateway_does(text: str) -> None:
+    assert accepted(CONFIG["cluster"]["properties"]["server"], text) == judged(https, text)
 
 
 def test_the_pages_must_be_where_probes_can_be_told_to_go():
