@@ -56,7 +56,7 @@ class FpgaDriver:
         """Held during a look for boards: lists and prepares, which may run at the same time, both take one."""
 
     def devices(self) -> list[Device]:
-        if self._options.discover or self._options.by_serial:
+        if self._options.placed:
             self._watcher.watch()
         self._find()
         # several boards that hang, or slow tools, must not outlast the list's deadline: then no board would be Healthy

@@ -3,6 +3,7 @@
 import errno
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -11,6 +12,7 @@ from functools import partial
 
 import pytest
 from dpgateway_fpga import Board, FpgaDriver, FpgaManager
+from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
@@ -43,6 +45,14 @@ def test_loads_the_very_bytes(manager, programmer, boards, image, firmware):
     assert manager.loaded == [(name, image.content, "0")]
     assert verify(programmer, boards[0], image) == BoardState("operating", operating=True)
     assert list((firmware / "dpgateway").iterdir()) == []
+
+
+@pytest.mark.usefixtures("manager")
+def test_listed_boards_are_watched_as_those_that_are_found(real: Callable[..., FpgaOptions]) -> None:
+    """A board that goes is noticed by its uevent, not only at the next refresh."""
+    with closing(FpgaDriver(real(programmer="fpga-manager"), Recorder().context("example.com/watched"))) as driver:
+        driver.devices()
+        assert "fpga example.com/watched" in {one.name for one in threading.enumerate()}
 
 
 class Deaf(Text):
