@@ -16,10 +16,9 @@ from dpgateway.config import (
     ResourceConfig,
     Shares,
     Timeouts,
-    changes,
     restart_keys,
 )
-from dpgateway.config.changes import IN_PLACE
+from dpgateway.config.changes import IN_PLACE, changes
 from dpgateway.model import Mount
 from tests.support.resources import Scripted, configured
 

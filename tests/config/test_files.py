@@ -142,7 +142,8 @@ class TestOwner:
 
     def test_unsafe_files_are_allowed_without_root(self, file: Path) -> None:
         file.chmod(0o666)
-        reader = "import dpgateway.config.parsing, encodings.utf_8_sig, os; from pathlib import Path; "
+        reader = "import dpgateway.config.document, dpgateway.config.parsing, encodings.utf_8_sig, os; "
+        reader += "from pathlib import Path; "
         file.parent.chmod(0o755)
         as_nobody = f"{reader} os.seteuid(65534); raise SystemExit(len(dpgateway.config.read(Path('config.yaml'))[1]))"
         subprocess.run([sys.executable, "-c", as_nobody], check=True, cwd=file.parent)

@@ -13,7 +13,8 @@ from asyncinotify import Mask
 
 from dpgateway.config import InvalidConfiguration
 from dpgateway.config.files import read_all
-from dpgateway.daemon.config_reader import ConfigInputs, ConfigReader
+from dpgateway.daemon.config_child import ConfigInputs
+from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.drivers.points import look
 from dpgateway.kit.inotify import Subscription
 from tests.support.drivers import GOOD, Site

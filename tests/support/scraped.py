@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from dpgateway.config import Configuration, changes
+from dpgateway.config import Configuration
 from dpgateway.config import KubeletSettings as KubeletConfig
+from dpgateway.config.changes import changes
 from dpgateway.gateway import Gateway
 from dpgateway.web.dra_series import DRA
 from dpgateway.web.metrics import Metrics

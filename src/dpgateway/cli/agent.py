@@ -19,7 +19,8 @@ from dpgateway.config import (
 )
 from dpgateway.config.warnings import advise
 from dpgateway.daemon import main as process
-from dpgateway.daemon.config_reader import ConfigInputs, ConfigReader
+from dpgateway.daemon.config_child import ConfigInputs
+from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.daemon.ending import Ending, Patience
 from dpgateway.daemon.files import FileWatch
 from dpgateway.daemon.last_good import Keeping, LastGoodFile

@@ -14,12 +14,12 @@ from dpgateway.config import (
     Configuration,
     Document,
     InvalidConfiguration,
-    changes,
     from_json,
     in_lines,
     reload_keys,
     restart_keys,
 )
+from dpgateway.config.changes import changes
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.errors import GatewayError

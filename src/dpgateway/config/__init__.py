@@ -18,23 +18,27 @@ warnings  valid configurations that may not do what their author wants
 changes   the diff of two configurations
 """
 
-from dpgateway.config.changes import IN_PLACE, Changes, changes, reload_keys, restart_keys
-from dpgateway.config.checks import GRANTED_FIELD, SHARE_FIELD
-from dpgateway.config.document import Document, from_json, read, to_json
-from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
-from dpgateway.config.spelling import format_duration
-from dpgateway.config.values import (
-    DEVICE_PLUGINS_DIR,
-    ClusterSettings,
-    Configuration,
-    DraSettings,
-    KubeletSettings,
-    ResourceConfig,
-    ResourceKeys,
-    Shares,
-    Timeouts,
-    WebSettings,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpgateway.config.changes import IN_PLACE, Changes, reload_keys, restart_keys
+    from dpgateway.config.checks import GRANTED_FIELD, SHARE_FIELD
+    from dpgateway.config.document import Document, from_json, read, to_json
+    from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
+    from dpgateway.config.spelling import format_duration
+    from dpgateway.config.values import (
+        DEVICE_PLUGINS_DIR,
+        ClusterSettings,
+        Configuration,
+        DraSettings,
+        KubeletSettings,
+        ResourceConfig,
+        ResourceKeys,
+        Shares,
+        Timeouts,
+        WebSettings,
+    )
 
 __all__ = [
     "DEVICE_PLUGINS_DIR",
@@ -55,7 +59,6 @@ __all__ = [
     "Shares",
     "Timeouts",
     "WebSettings",
-    "changes",
     "did_you_mean",
     "format_duration",
     "from_json",
@@ -66,3 +69,21 @@ __all__ = [
     "restart_keys",
     "to_json",
 ]
+
+_PLACES = {
+    "changes": {"IN_PLACE", "Changes", "reload_keys", "restart_keys"},
+    "checks": {"GRANTED_FIELD", "SHARE_FIELD"},
+    "document": {"Document", "from_json", "read", "to_json"},
+    "problems": {"InvalidConfiguration", "Place", "Problem", "did_you_mean", "in_lines", "in_order"},
+    "spelling": {"format_duration"},
+}
+"""The modules of these names; that of the others is `values`."""
+
+
+def __getattr__(name: str) -> object:
+    """A name, imported at its first use: the process that reads a gateway's files needs none of the typed values."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((place for place, names in _PLACES.items() if name in names), "values")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return value

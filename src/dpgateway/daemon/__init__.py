@@ -2,6 +2,7 @@
 
 main           the life of the process, from start to end
 config_reader  parses the configuration in a child process
+config_child   that process
 files          watches the configuration's files
 last_good      keeps the configuration for a start with a wrong one
 reloading      applies a new configuration at run time

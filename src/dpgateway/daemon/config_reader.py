@@ -10,37 +10,25 @@ which would hang the gateway, too.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
-import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
-from dpgateway.config.files import Files, read_all
-from dpgateway.drivers.points import Points, look
+from dpgateway.config.files import read_all
+from dpgateway.daemon.config_child import ConfigInputs
+from dpgateway.drivers.points import look
 from dpgateway.errors import describe
 from dpgateway.kit.log import bind
 
 SLOW, PATIENCE = 10.0, 60.0
 """Seconds until the log reports a silent child, and further seconds until it is killed."""
-_PR_SET_PDEATHSIG = 1
-"""prctl(2)"""
-_CHILD = "import sys; sys.path[:] = {path!r}; from dpgateway.daemon import config_reader; config_reader.child()"
+_CHILD = "import sys; sys.path[:] = {path!r}; from dpgateway.daemon import config_child; config_child.main()"
 """The child's code. It imports from this process's path."""
 
 _log = bind(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigInputs:
-    """The inputs of a configuration."""
-
-    files: Files
-    installed: Points
 
 
 class ConfigReader:
@@ -93,10 +81,3 @@ class ConfigReader:
         _log.warning(
             "the configuration is read by the gateway itself, because a process for it failed: %s", describe(error)
         )
-
-
-def child() -> None:
-    """The child's main function. The kernel kills the child with its parent."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == int(sys.argv[2]):  # else the parent ended before prctl
-        sys.stdout.buffer.write(pickle.dumps(ConfigInputs(read_all(Path(sys.argv[1])), look())))

@@ -13,13 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from dpgateway.config import (
-    Configuration,
-    InvalidConfiguration,
-    changes,
-    in_lines,
-    restart_keys,
-)
+from dpgateway.config import Configuration, InvalidConfiguration, in_lines, restart_keys
+from dpgateway.config.changes import changes
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.errors import NoThread, describe
 from dpgateway.gateway import Gateway
