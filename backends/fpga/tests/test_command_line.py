@@ -165,7 +165,9 @@ def test_failure_names_the_board(run, configuration):
 def test_an_interrupted_attempt_leaves_the_board_unknown(run, configuration, tmp_path):
     """The tool goes on, and may succeed: the board is programmed again, and isn't out of use until somebody comes."""
     configuration(duration="1000s")
-    code = "from dpgateway_fpga.command_line import main; main()"
+    # A shell without job control has its background processes ignore it, and so do these tests then.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from dpgateway_fpga.command_line import main; main()"
     command = [sys.executable, "-c", code, "program", "a", "example.com/aes", "--force"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
