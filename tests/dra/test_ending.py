@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -225,6 +226,20 @@ async def test_what_a_failed_preparation_owes_is_not_lost_with_its_gateway(node:
     await node.gateway(resource)
     await until(lambda: not node.records)
     assert resource.lanes.released == ["a"]
+
+
+async def test_the_end_of_a_failed_preparation_is_not_logged_as_a_claims(
+    node: ClaimNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    slow = SlowLanes("prepare", "release")
+    claims = await node.gateway(ClaimedResource(slow, Device("a")))
+    await failed(claims, slow, node.allocate("c", "a"))
+    assert slow.over is not None
+    slow.over()
+    await until(lambda: not node.records)
+    assert "released what drivers gave for claim default/c" in caplog.text
+    assert "unprepared" not in caplog.text
 
 
 async def test_what_a_failed_preparation_owes_in_doubt_goes_with_its_resource(node: ClaimNode) -> None:

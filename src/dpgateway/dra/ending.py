@@ -125,7 +125,7 @@ class ClaimEnds:
             await self._store.write(ending)
         except GatewayError as error:  # the next comparison writes it
             self._log.error("%s", error)
-        self._goes_on(ending)
+        self._goes_on(ending, "released what drivers gave for")
 
     def rest(self) -> None:
         """Another gateway goes on with what is under way here: the records are its own, and it reads the journals."""
@@ -144,18 +144,18 @@ class ClaimEnds:
         """Whether the claim's end is under way."""
         return uid in self._endings
 
-    def _goes_on(self, record: ClaimRecord) -> asyncio.Task[None]:
-        """The claim's end, begun if it isn't under way."""
+    def _goes_on(self, record: ClaimRecord, done: str = "unprepared") -> asyncio.Task[None]:
+        """The claim's end, begun if it isn't under way. ``done``: how the log puts it."""
         if (known := self._endings.get(record.uid)) is not None:
             return known
         bug = Complaint(self._log, f"a bug: the end of {record} failed, and is tried again: %s", level=logging.ERROR)
-        end = retry(partial(self._end, record), lambda error: bug.say(repr(error), error=error))
+        end = retry(partial(self._end, record, done), lambda error: bug.say(repr(error), error=error))
         ending = asyncio.create_task(end, name=f"end of {record}")
         self._endings[record.uid] = ending
         ending.add_done_callback(lambda _: self._endings.pop(record.uid))
         return ending
 
-    async def _end(self, record: ClaimRecord) -> None:
+    async def _end(self, record: ClaimRecord, done: str) -> None:
         """Forgets the claim once its devices are released."""
         names = [name for one in record.given for name in one.cdi]
         with self._step():
@@ -166,7 +166,7 @@ class ClaimEnds:
         await asyncio.gather(*[self._released(record, one) for one in record.given])
         with self._step():
             await self._store.forget(record)
-        self._log.info("unprepared %s", record, extra=record.fields)
+        self._log.info("%s %s", done, record, extra=record.fields)
 
     async def _released(self, record: ClaimRecord, one: Given) -> None:
         """Returns once the driver was told that these devices are free, or its driver on another front owes that. A

@@ -108,6 +108,17 @@ async def test_a_claim_that_is_given_the_same_again_is_told_of_again(
         store.add(NAME, pool[NAME])
 
 
+async def test_what_needs_no_release_is_not_missed(store: ClaimStore, pool: dict[str, ClaimedResource]) -> None:
+    """Its driver has no release(), so nobody is warned that it isn't told."""
+    usage = pool[NAME].usage
+    usage.set(usage.value.given_by("").owed(("a",), {"a": frozenset(["board"])}))
+    await store.write(claim())
+    store.drop(NAME)
+    ends = replace(claim(), phase=Phase.ENDING)
+    await store.write(ends)
+    assert store.untold(ends, NAME) == frozenset()
+
+
 async def test_what_nobody_releases_yet_is_left_to_the_pools(
     store: ClaimStore, pool: dict[str, ClaimedResource], left: Left
 ) -> None:

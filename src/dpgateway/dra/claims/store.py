@@ -129,15 +129,16 @@ class ClaimStore:
 
     def untold(self, old: ClaimRecord, resource: str) -> frozenset[str] | None:
         """The ids of a claim that is ending, of a resource that isn't offered here, of which no driver will be told.
-        Those that another front offers by now it has to release: it is told of them once. None as long as no driver
-        runs there, as at the gateway's start.
+        Those that another front offers by now it has to release: it is told of them once; those of a driver without
+        release() nobody has to. None as long as no driver runs there, as at the gateway's start.
         """
         told = self._told.setdefault((old.uid, resource), {})
         in_use, remembered = self.usage(resource).value, self._remembered.get(resource, {})
         given = in_use.remembered(remembered).unreleased
         ids, before = frozenset(old.of(resource)), len(told)
         for id_ in ids - told.keys():
-            answer = self.owe(resource, id_, given[id_]) if id_ in given else False
+            entry = given.get(id_)
+            answer = entry is not None and (entry.driver == "" or self.owe(resource, id_, entry))
             if answer is not None:
                 told[id_] = answer
         if len(told) > before:  # in the same step, or the driver would take its own debt for another one's device
