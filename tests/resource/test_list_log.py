@@ -46,6 +46,7 @@ def unhealthy(reason):
         (listed("a", "b"), listed("b", a="wet"), {"a": unhealthy("wet")}),
         (listed(a="wet"), listed(a="dry"), {"a": unhealthy("dry")}),
         (listed(a="wet"), listed(a="wet"), {}),
+        (listed(a="91.5 degrees"), listed(a="104 degrees"), {}),
         (listed(a="wet"), listed("a"), {"a": RECOVERED}),
         (listed("a", "b"), listed("b"), {"a": LEFT}),
         (listed(a="wet"), {}, {"a": LEFT}),
@@ -70,7 +71,8 @@ class Followed:
     """News of an inventory."""
 
     def __init__(self, log, gathering):
-        self.inventory: Observable[Mapping[str, Offer] | None] = Observable(None)
+        # As if there were never news for the kubelet, which isn't told of reasons.
+        self.inventory: Observable[Mapping[str, Offer] | None] = Observable(None, news=lambda *_: False)
         self.quiet = False
         self.holders: dict[str, tuple[str, ...]] = {}
         self.news = ListLog(self.inventory, log, lambda: self.quiet, gathering=gathering, holders=lambda: self.holders)
@@ -250,6 +252,20 @@ async def test_a_flapping_device_is_summed_up_as_it_is_now(log, records):
 
 
 @in_virtual_time
+async def test_reasons_that_change_often_are_summed_up(log, records):
+    device = Flapping(log)
+    await advance(1)
+    for reason in ["wet", "dry"] * 10:
+        device.followed.inventory.set(listed("b", a=reason))
+        await advance(1)
+    assert records.texts() == [f"the device is Unhealthy: {reason}" for reason in ("wet", "dry", "wet")]
+    await advance(60)
+    assert records.texts()[FEW:] == [SUMMED.format(20, "Unhealthy") + ": dry"]
+    assert device.followed.news.falls == 1
+    await device.end()
+
+
+@in_virtual_time
 async def test_a_flapping_driver(log, records):
     device = Flapping(log)
     await advance(1)
@@ -263,8 +279,12 @@ async def test_a_flapping_driver(log, records):
 def test_a_device_falls_once_whatever_its_shares():
     before = listed("a", "a::1", "b", "c", d="wet")
     now = listed("c", **dict.fromkeys(["a", "a::1", "b::1", "d", "e"], "wet"), b="dry")
-    assert falls(before, now) == ["a", "b"]
+    assert falls(before, now) == {"a": True, "b": True}
 
 
 def test_a_device_that_is_in_use_doesnt_fall():
-    assert falls(listed("a", "b"), listed(b="wet") | in_use("a", "held as c")) == ["b"]
+    assert falls(listed("a", "b"), listed(b="wet") | in_use("a", "held as c")) == {"b": True}
+
+
+def test_another_reason_counts_as_a_fall():
+    assert falls(listed(a="wet", b="wet", c="1 V"), listed(a="dry", b="wet", c="2 V")) == {"a": False}

@@ -1,12 +1,10 @@
 """The gateway of the scenarios: a process of its own, as on a node, with simulated devices."""
 
-import asyncio
 import contextlib
 import hashlib
 import json
 import signal
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,6 @@ from tests.scenarios import counted
 from tests.scenarios.kubelet import RESOURCE
 from tests.scenarios.observer import Observer
 from tests.support import gateway
-from tests.support.gateway import COMMAND
-from tests.support.waiting import until
 
 COUNTED = (sys.executable, counted.__file__)
 SAME = ("tasks", "threads", "descriptors", "sockets", "files")
@@ -79,16 +75,6 @@ class Gateway(gateway.Gateway):
         finally:
             if process is not None:
                 process.send_signal(signal.SIGCONT)
-
-    async def shows(self, text: str) -> None:
-        """Until `dpgateway status` says this. The log has only the first reason against a device."""
-        command = (*COMMAND, "status", "--output=json", f"--control-socket={self.folder / 'control.sock'}")
-
-        async def told() -> bool:
-            process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-            return text in (await process.communicate())[0].decode()
-
-        await until(told)
 
     async def held(self) -> dict[str, Any]:
         """Its asyncio tasks, and the names of its Python threads. Needs the command ``COUNTED``."""

@@ -67,7 +67,7 @@ async def test_a_container_never_starts_with_the_other_stick(
     if kubelet.minor != 8:  # it keeps no answer
         await gateway.said(said)
     # the container that runs has the number that is the other stick's now
-    await gateway.shows(f"char 188:{given[-1]} is held as {own}")
+    await gateway.said(f"char 188:{given[-1]} is held as {own}")
 
     started = await kubelet.start_container("p1")
     if kubelet.minor == 8:  # it allocates again

@@ -1,8 +1,9 @@
 """Log lines about devices: Unhealthy and why, Healthy again, new, or off the list.
 
 Theory of operation. Changes are gathered for a moment (GATHERING), because a flapping device, or a hundred that vanish
-together, must not fill the log. A device in its last logged state (``_logged``) is no news, and devices with the same
-fate share a line. A device that goes on changing is summed up once a minute (``_falls``).
+together, must not fill the log. A device in its last logged state (``_logged``) is no news, nor is a reason in which a
+number alone has changed, such as a temperature. Devices with the same fate share a line. A device that goes on changing
+is summed up once a minute (``_falls``).
 
 A line about a device that became worse names the pods that hold it, because users with access to a namespace alone see
 the log, but no status.
@@ -17,11 +18,12 @@ import asyncio
 import contextlib
 import logging
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import changed
 from dpgateway.resource.shares import Offer, Offers, device_id
 
@@ -33,6 +35,8 @@ MOST_LINES = 10
 """Lines about one change."""
 MOST_HOLDERS = 3
 """Holders that a message names; the line's field has all."""
+
+_NUMBER = re.compile(r"\d[\d.]*")
 
 MINUTE = 60.0
 """Seconds over which falls are counted."""
@@ -75,11 +79,14 @@ class ListLog:
     ) -> None:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._holders = holders
+        self._changed = Signal()
+        """Unlike the list's own version it counts other reasons, too, of which the kubelet isn't told."""
+        listed.subscribe(self._changed.notify)
         self._logged: Offers | None = None
         self.falls = 0
         """How often a Healthy device became Unhealthy; not those whose hardware is in use under another name."""
         self._falls: Counter[str] = Counter()
-        """The falls of each device in this minute: its changes to Unhealthy."""
+        """The falls of each device in this minute: its changes to Unhealthy, or to another reason."""
         self._flapping: Mapping[str, int] = {}
         """The falls of the devices that flapped in the last minute."""
         self._gathered = self._minute = math.inf
@@ -94,14 +101,14 @@ class ListLog:
             due = min(self._gathered, self._minute)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due if due < math.inf else None):
-                    await self._list.wait(version)
+                    await self._changed.wait(version)
                     await asyncio.sleep(LATER)
-                    version, now = self._list.version, self._list.value
+                    version, now = self._changed.version, self._list.value
                     self._gathered = min(self._gathered, loop.time() + self._gathering)
                     # A fall counts even if the device has recovered before the line is logged.
                     if before is not None and now is not None and not self._quiet():
-                        for device in falls(before, now):
-                            self.falls += 1
+                        for device, was_healthy in falls(before, now).items():
+                            self.falls += was_healthy
                             self._falls[device] += 1
                             self._minute = min(self._minute, loop.time() + MINUTE)
                     before = now
@@ -173,13 +180,15 @@ def _held_by(holders: list[str]) -> str:
     return f"; held by {names}" if holders else ""
 
 
-def falls(before: Offers, now: Offers) -> list[str]:
-    """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares; without those in use."""
-    found = []
+def falls(before: Offers, now: Offers) -> dict[str, bool]:
+    """The devices that were Healthy, which the value says, or Unhealthy for another reason, and are listed Unhealthy;
+    each once, whatever its shares; without those in use.
+    """
+    found = {}
     for id_ in changed(before, now):
-        fell = id_ in before and before[id_].health.ok and not now[id_].health.ok
-        if fell and not now[id_].taken and _first(now[id_]) == id_:
-            found.append(id_)
+        was, is_ = before.get(id_), now[id_]
+        if was is not None and not (is_.health.ok or is_.taken or _same(was, is_)) and _first(is_) == id_:
+            found[id_] = was.health.ok
     return found
 
 
@@ -196,7 +205,7 @@ def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
         if new is None:
             if old is not None:
                 yield device, LEFT
-        elif old is not None and old.health == new.health:
+        elif old is not None and _same(old, new):
             continue
         elif (reason := new.health.reason) is not None:
             level, word = (logging.INFO, "withheld") if new.taken else (logging.WARNING, "Unhealthy")
@@ -205,6 +214,12 @@ def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
             yield device, FREE if old.taken else RECOVERED
         elif logged is not None:
             yield device, NEW
+
+
+def _same(old: Offer, new: Offer) -> bool:
+    """Whether the new state is no news."""
+    was, is_ = old.health.reason, new.health.reason
+    return was == is_ or (None not in {was, is_} and _NUMBER.sub("", was or "") == _NUMBER.sub("", is_ or ""))
 
 
 def _first(offer: Offer) -> str:
