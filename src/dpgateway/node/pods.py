@@ -70,7 +70,7 @@ class PodDirectories:
         self.starting: frozenset[str] = frozenset()
         """The pods without a directory at the last look that may still get one."""
         self.started: frozenset[str] | None = None
-        """All pods with a directory at the last look; None if an admitted pod may still get its directory."""
+        """All pods with a directory at the last look; None if one that an earlier kubelet admitted may still get it."""
         self._known: frozenset[str] = frozenset()
         """All pods with a directory at the last look, and the asked-for ones with one at any look."""
 
@@ -92,10 +92,11 @@ class PodDirectories:
     ) -> frozenset[str]:
         """The ``uids`` whose pods are gone.
 
-        ``started``: all were admitted more than STARTED seconds ago; otherwise a missing directory may still come,
+        ``started``: the kubelet started more than STARTED seconds ago; otherwise a missing directory may still come,
         unless it was seen before. ``sure``: the kubelet is known to use this directory; otherwise an empty one proves
         nothing about pods that were never seen in it. ``waiting``: those that still get a directory, unless they had
-        one: a static pod starts after the one before it of its name, and is admitted before.
+        one: they were admitted within STARTED, or a static pod starts after the one before it of its name, and is
+        admitted before.
         """
         wanted = frozenset(uids)
         try:

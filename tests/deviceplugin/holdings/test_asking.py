@@ -229,6 +229,32 @@ async def test_a_pod_without_a_directory_has_gone_whether_or_not_the_kubelet_lis
     await until(lambda: asked.value.freed)
 
 
+@pytest.mark.parametrize("api", ["v1alpha1", "v1"])
+async def test_a_pod_without_a_directory_whose_note_is_written_again(asked, api):
+    """In doubt a kubelet writes the same at each list. Only from 1.20 on that surely says that the pod is there: List
+    frees nothing before 1.18 (kubernetes #79409).
+    """
+    asked.pod.rmdir()
+    asked.kubelet.answers = {api: encoded()}
+    long_ago = time.monotonic() - 2 * STARTED
+    first = long_ago + STARTED + 0.5
+    asked.holdings.set(Holdings().remembered({}).new_kubelet(long_ago, "kubelet").noted(NOTE, first, first))
+    doubts = list[float]()
+
+    def written():
+        if asked.value.doubted not in (*doubts, Holdings().doubted):
+            doubts.append(asked.value.doubted)
+            now = time.monotonic()
+            asked.holdings.set(asked.value.noted(dict(NOTE), now, now))
+            asked.asking.hint()
+
+    asked.holdings.subscribe(written)
+    asked.start()
+    await until(lambda: len(doubts) == 3 or asked.value.freed)
+    assert doubts
+    assert asked.value.freed == ({"a"} if api == "v1alpha1" else frozenset())
+
+
 def unnoticed(note=None):
     """An earlier gateway gave the id away, and was killed before it knew to which pod; another kubelet runs by now."""
     long_ago = time.monotonic() - 2 * STARTED

@@ -31,7 +31,7 @@ from dpgateway.kit.tasks import aligned, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.node.cgroups import PodCgroups
 from dpgateway.node.directory import Places
-from dpgateway.node.podresources import LONGEST, PodResources, between_allocates
+from dpgateway.node.podresources import APIS, LONGEST, PodResources, between_allocates
 from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.node.sandboxes import Sandboxes
 
@@ -65,6 +65,8 @@ class Asking:
         self._cgroups, self._threads = PodCgroups(places.cgroups), threads
         self._stops: dict[str, float] = {}
         """`_stops` contains the times of stopped sandboxes, keyed by pod, for named pods not known to have ended."""
+        self._noted: dict[str, float] = {}
+        """`_noted` contains the time of the note by which a pod was admitted at the latest, keyed by pod."""
         self._removed: frozenset[str] = frozenset()
         """The pods whose directories are gone."""
         self._ended: frozenset[str] = frozenset()
@@ -129,14 +131,20 @@ class Asking:
                     # Within STARTED a missing directory may still come: a kubelet allocates at admission and makes the
                     # pod's directory afterwards. The directories belong to the kubelet that answers on the socket
                     # beside them (pkg/kubelet/kubelet_getters.go, every release).
-                    values = [holdings.value for holdings in self._holdings.values()]
-                    admitted = max(max(value.written, value.kubelet_since) for value in values)
-                    started = time.monotonic() - admitted > STARTED
+                    values, now = [holdings.value for holdings in self._holdings.values()], time.monotonic()
+                    started = now - max(value.kubelet_since for value in values) > STARTED
                     named = frozenset().union(*(value.pods for value in values))
+                    # The last note counts if each List frees the devices of pods that are gone, surely from 1.20 on;
+                    # else the first one: a kubelet writes the same again at each list of any plugin.
+                    written, active = max(value.written for value in values), frozenset[str]()
+                    if self._pod_resources.api == APIS[0] and not self._failures:
+                        active = frozenset().union(*(value.having for value in values))
+                    self._noted = {pod: written if pod in active else self._noted.get(pod, written) for pod in named}
+                    recent = {pod for pod, first in self._noted.items() if now - first <= STARTED}
                     # What the kubelet lists isn't known before it was asked.
                     listed, sure = frozenset().union(*(value.listing for value in values)), self.answered is not None
                     started = started and (sure or self._failures > 0)
-                    self._removed = self._pods.gone(named, started=started, sure=sure, waiting=listed)
+                    self._removed = self._pods.gone(named, started=started, sure=sure, waiting=listed | recent)
                     self._publish_ends()
 
                     await self._ask()

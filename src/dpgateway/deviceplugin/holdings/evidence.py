@@ -115,7 +115,7 @@ class Evidence(InUse):
                 continue
             # a pod may run from which the kubelet has struck the id
             struck, before = self.struck, self.struck.of(id_) - self.gone
-            if before - struck.unknown if struck.asks else before & struck.runs - self._having:
+            if before - struck.unknown if struck.asks else before & struck.runs - self.having:
                 continue
             absent = current and id_ not in note and (entry.kubelet == self.kubelet or self._outlived(entry))
             # an id that is only owed was never given: if it is noted, its earlier pod has ended
@@ -183,10 +183,10 @@ class Evidence(InUse):
     def pods(self) -> frozenset[str]:
         """The uids of all pods in the note, in ``unreleased`` and in ``struck``."""
         unreleased = (entry.pods for entry in self.unreleased.values())
-        return self._having.union(*unreleased, self.struck.all)
+        return self.having.union(*unreleased, self.struck.all)
 
     @cached_property
-    def _having(self) -> frozenset[str]:
+    def having(self) -> frozenset[str]:
         """The uids of all pods in the note."""
         return frozenset().union(*(noted.pods for noted in (self.note or {}).values()))
 

@@ -108,7 +108,7 @@ class Holdings(Evidence):
 
     def told(self, running: frozenset[str] | None, asked: frozenset[str]) -> Holdings:
         """These pods were asked about: ``running`` may run; None if nobody knows."""
-        struck = self.struck.told(running, asked, self._having if running else frozenset())
+        struck = self.struck.told(running, asked, self.having if running else frozenset())
         return self if struck is self.struck else replace(self, struck=struck)
 
     def among(self, pods: frozenset[str]) -> Holdings:
