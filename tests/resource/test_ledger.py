@@ -124,6 +124,17 @@ def test_a_device_that_returns():
     assert some.next_drop(NOBODY) == 119
 
 
+def test_a_noted_node_0_counts_beside_devices_with_nodes():
+    """Kubelets 1.20 to 1.22 note it for a device without any."""
+    some = Ledger(Observable(configured()))
+    some.hold(frozenset({"gone"}), 100, {"gone": (0,)}.__getitem__)
+    assert some.offers()["gone"].numa_nodes == ()
+    some.take([B], 101)
+    assert some.offers()["gone"].numa_nodes == ()
+    some.take([A, B], 102)
+    assert some.offers()["gone"].numa_nodes == (0,)
+
+
 def test_held_ids_after_a_restart():
     some = Ledger(Observable(configured(keep_lost=10)))
     held = frozenset({"a::2", "gone::1"})

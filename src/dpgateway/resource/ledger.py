@@ -204,12 +204,15 @@ class Ledger:
         """The present list, keyed by id."""
         listed = self._offers
         if self.lost:
-            listed = dict(listed)
+            listed, placed = dict(listed), any(device.numa_nodes for device in self.devices.values())
             for offered, lost in self.lost.items():
                 # Its share may have left the list while its device is present.
                 device = self.device(offered)
                 why = lost.reason if device is None else "its share isn't offered any more"
                 nodes = lost.numa_nodes if device is None else device.numa_nodes
+                # Kubelets 1.20 to 1.22 note node 0 for a device without any. If no other device had a node, a strict
+                # topology manager would refuse each pod (deviceHasTopologyAlignment).
+                nodes = nodes if placed or nodes != (0,) else ()
                 first = share_id(self._meaning[offered], 0, self.shares.ids) if self.shares.ids else ""
                 listed[offered] = Offer(offered, Health.unhealthy(why), nodes, first)
         if self._failure is None:
