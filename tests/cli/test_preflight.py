@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,25 @@ def test_a_kubelet_that_does_not_answer(node):
         left.bind(path.name)
     (text,) = [one for one in node.json(code=0)["not_asked"] if one.startswith("the kubelet can't be asked: ")]
     assert "UNAVAILABLE" in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_whoever_is_not_root_is_told_what_is_not_known(line, short_path):
+    """A kubelet's root directory is root's alone."""
+    short_path.chmod(0o755)
+    kubelet, config = short_path / "kubelet", short_path / "config.yaml"
+    (kubelet / "device-plugins").mkdir(parents=True)
+    kubelet.chmod(0o700)
+    config.write_text(f"resources: []\nkubelet: {{device_plugins_dir: {kubelet}/device-plugins}}\n")
+    arguments = "preflight", f"--config={config}", *SURE, "--output=json"
+    assert "there is no" in json.loads(line(*arguments).stdout)["not_asked"][1]
+    os.seteuid(65534)
+    try:
+        result = line(*arguments)
+    finally:
+        os.seteuid(0)
+    text = f"the kubelet can't be asked: {kubelet}/pod-resources/kubelet.sock: Permission denied"
+    assert json.loads(result.stdout)["not_asked"][1] == text
 
 
 def test_each_json_field_is_documented(node):

@@ -144,11 +144,15 @@ def _gateway(control: Path) -> tuple[Any, str]:
 
 async def _pod_resources(places: Places) -> tuple[str | None, str]:
     """The newest version of PodResources that the kubelet serves, or None and the reason."""
-    if not places.pod_resources.exists():
+    try:
+        places.pod_resources.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return (
             None,
             f"the kubelet can't be asked: there is no {places.pod_resources}, which kubelets from 1.15 on serve",
         )
+    except OSError as error:  # nobody but root may look there
+        return None, f"the kubelet can't be asked: {places.pod_resources}: {error.strerror}"
     kubelet = PodResources(places.pod_resources, Threads(idle=0))
     try:
         await kubelet.list(())
