@@ -70,7 +70,8 @@ class Behaviour:
     # PodResources
     lists: tuple[str, ...] = ()  # the versions of its API
     list_entries: Literal["resource", "node", "device"] = "resource"  # one ContainerDevices for each
-    lists_finished: bool = True  # also lists finished pods, without devices, until their deletion
+    list_frees: bool = False  # List frees the devices of pods that are gone
+    lists_finished: bool = True  # also lists finished pods until their deletion; if it frees, without devices
     dynamic_resources: bool = False  # List names the devices of claims, too
     share_ids: bool = False  # ... and which share each is
     list_burst: int | None = None  # burst of the rate limiter, which refills ten times that a second; None: unlimited

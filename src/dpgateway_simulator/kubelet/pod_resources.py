@@ -65,7 +65,7 @@ class PodResourcesServer:
             self._tokens -= 1
 
         # UpdateAllocatedDevices: List frees the devices of deleted pods, without writing the checkpoint.
-        if self._incarnation.sources_ready:
+        if self._behaviour.list_frees and self._incarnation.sources_ready:
             self._incarnation.ledger.keep_only(one.uid for one in self._pods.values())
 
         # Of init containers only restartable ones are listed, and those from 1.29 on.

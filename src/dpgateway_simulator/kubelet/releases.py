@@ -62,6 +62,7 @@ CHANGES: dict[tuple[int, int], dict[str, Any]] = {
     (15, 0): {"lists": ("v1alpha1",)},  # in 1.13 and 1.14 only with the gate KubeletPodResources
     (16, 0): {
         "user_agent": "grpc-go/1.23.1",
+        "list_frees": True,  # #79409, of 1.18; backported to 1.16 and 1.17
         "topology": True,
         "empty_answer_error": _NO_CONTAINERS + "&AllocateResponse{ContainerResponses:[],}",
     },
