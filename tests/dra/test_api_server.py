@@ -23,6 +23,8 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from dpgateway_simulator.apiserver.admitting import LONGEST_STRING, MOST_ATTRIBUTES
+from tests.support.hung import hung_disk
+from tests.support.inline import Inline
 from tests.support.time import hurry, in_virtual_time
 from tests.support.waiting import until
 
@@ -141,6 +143,30 @@ async def test_certificates_that_cant_be_read_are_named(account: Account, conten
         account.ca.write_text(content)
     server = ApiServer(account)
     assert str(account.ca) in str(await refused(server.get(NODE, "n1")))
+    await server.close()
+
+
+@pytest.mark.parametrize("file", ["ca", "token"])
+async def test_a_hung_disk_keeps_no_loop_from_its_work(
+    simulated: Simulated, tmp_path: Path, short_path: Path, file: str
+) -> None:
+    """The token is on it from the first rotation on."""
+    token, ca = tmp_path / "token", short_path / "disk/ca.crt" if file == "ca" else None
+    token.write_text("first")
+    server = ApiServer(Account(simulated.url, ca, token))
+    with hung_disk(short_path / "disk") as disk:
+        if file == "token":
+            simulated.token = "first"  # noqa: S105  of a simulated server
+            assert await server.get(NODE, "n1")
+            simulated.token = "second"  # noqa: S105  of a simulated server
+            token.unlink()
+            token.symlink_to(short_path / "disk/token")
+        asked = asyncio.create_task(refused(server.get(NODE, "n1")))
+        await until(disk.asked.is_set)
+        assert disk.hangs
+        hurry(20)
+        await until(asked.done)
+        assert f"{token} can't be read: the disk hasn't answered for 5 s" in str(asked.result())
     await server.close()
 
 
@@ -493,7 +519,7 @@ async def test_watches_that_fail_are_begun_less_often(
     (tmp_path / "token").write_text("first")
     simulated = Simulated()
     await simulated.up()
-    server = ApiServer(Account(simulated.url, None, tmp_path / "token"))
+    server = ApiServer(Account(simulated.url, None, tmp_path / "token"), threads=Inline())
     watched = WatchedObjects(server, NODE, {}, Complaint(bind("test")))
     simulated.faults += [("GET nodes watch", status, {})] * 20
     loop = asyncio.get_running_loop()

@@ -21,9 +21,10 @@ from typing import Any
 
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.client import RenewedClient
-from dpgateway.errors import ConfigurationError, GatewayError, cut
+from dpgateway.errors import GatewayError, cut
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
+from dpgateway.kit.threads import Threads
 
 DEADLINE = 30.0
 """Seconds for an answer."""
@@ -37,8 +38,8 @@ LONGEST_AFTER = 60.0
 AWAY = TURNED_AWAY | {0, 500}
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two requests to a server that is away."""
-UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigError"})
-"""The library's errors before it sends a request."""
+UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigurationError"})
+"""Errors before a request is sent."""
 NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
@@ -91,10 +92,11 @@ class Listing:
 class ApiServer:
     """The API server, as one account. Used from the event loop."""
 
-    def __init__(self, account: Account, deadline: float = DEADLINE) -> None:
+    def __init__(self, account: Account, deadline: float = DEADLINE, threads: Threads | None = None) -> None:
+        """``threads``: where the account's files are read; by default on one of its own."""
         self._account, self._deadline, self.url = account, deadline, account.server
         """`url`: its address; empty if it is unknown."""
-        self._client = RenewedClient(account, self._answered, deadline)
+        self._client = RenewedClient(account, self._answered, deadline, threads or Threads())
         self.requests: Counter[tuple[str, str, str]] = Counter()
         """The requests so far, by verb, plural, and status or NO_ANSWER."""
         self.up: bool | None = None
@@ -195,7 +197,7 @@ class ApiServer:
             return await self._client.current()
         except ImportError as error:
             raise ClusterError(f"{INSTALL} ({error})") from error
-        except ConfigurationError as error:
+        except GatewayError as error:
             raise ClusterError(str(error)) from error
         except OSError as error:
             why = f"{account.ca}: {error.strerror or error}"

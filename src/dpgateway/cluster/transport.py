@@ -8,6 +8,7 @@
   time of its own: the client asks for the next without a change in between.
 - The client asks for the next at once, so where something ends each watch early, the end of its answer is delayed.
 - No proxy of the environment is used, and no redirect followed: neither may have the token.
+- A token that isn't accepted is read again, and the request sent once more: its file is replaced before it expires.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext, create_default_context
+from typing import Protocol
 
 import httpx2
 
@@ -47,6 +49,12 @@ Answered = Callable[[str, str, int], None]
 """Gets the verb, the plural of the kind, and the status, of each request; 0 without an answer."""
 
 
+class Token(Protocol):
+    """Reads the account's token; ``anew`` if the last one isn't accepted. Raises ConfigurationError."""
+
+    async def __call__(self, *, anew: bool = False) -> str: ...
+
+
 class AnswerTooLarge(Exception):
     """An answer has more bytes than it may have."""
 
@@ -54,14 +62,23 @@ class AnswerTooLarge(Exception):
 class ClusterTransport(httpx2.AsyncBaseTransport):
     """The connections of one client."""
 
-    def __init__(self, certificates: SSLContext, answered: Answered, deadline: float) -> None:
+    def __init__(self, certificates: SSLContext, token: Token, answered: Answered, deadline: float) -> None:
         """``deadline``: seconds for which a watch may be silent after its end."""
         self._inner = httpx2.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=ALIVE)
-        self._answered, self._deadline = answered, deadline
+        self._token, self._answered, self._deadline = token, answered, deadline
         self._early: Counter[str] = Counter()
         """How often in a row watches have ended early, by plural."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["Authorization"] = f"Bearer {await self._token()}"
+        response = await self._asked(request)
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            await response.aclose()
+            request.headers["Authorization"] = f"Bearer {await self._token(anew=True)}"
+            response = await self._asked(request)
+        return response
+
+    async def _asked(self, request: httpx2.Request) -> httpx2.Response:
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
         # The path is /api/v1/... or /apis/GROUP/VERSION/..., in a namespace or not.
         parts = request.url.path.strip("/").split("/")

@@ -86,7 +86,7 @@ def dra_front(
     """
     name, there = node
     us = Us(configuration.dra.driver or UNKNOWN, name)
-    cluster = Cluster(ApiServer(Account.of(configuration.cluster)), specs, runtime)
+    cluster = Cluster(ApiServer(Account.of(configuration.cluster), threads=common.threads), specs, runtime)
     # Journals of the two fronts have names of their own: what one of them gave, the other one can't release.
     common = replace(common, front=FRONT)
     state = NodeState(there, boot(), configuration.kubelet.pod_resources_socket)

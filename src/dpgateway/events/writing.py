@@ -84,7 +84,8 @@ def event_writer(
         return conditions(name_, status.resources, kubelet=status.kubelet.there, at_risk=at_risk)
 
     owned = server is None
-    parts = EventParts(server or ApiServer(Account.of(configuration.cluster)), configuration.state_dir, threads, owned)
+    server = server or ApiServer(Account.of(configuration.cluster), threads=threads)
+    parts = EventParts(server, configuration.state_dir, threads, owned)
     return EventWriter(parts, NodeEvents(name_, look, changed))
 
 
