@@ -476,6 +476,14 @@ async def test_a_silent_watch_is_given_up(raw: RawServer, of_raw: Any) -> None:
         await anext(server.changes(NODE, {}, "7", 0))
 
 
+async def test_a_watch_that_isnt_accepted_is_given_up(raw: RawServer, of_raw: Any) -> None:
+    """An accepted one may be silent for minutes."""
+    raw.hangs = True
+    async with asyncio.timeout(10):
+        found, why = await changes(of_raw(deadline=0.2))
+    assert (found, "no answer for 0.2 s" in why) == ([], True)
+
+
 @pytest.fixture
 async def watched(server: ApiServer) -> AsyncIterator[WatchedObjects]:
     one = WatchedObjects(server, NODE, {}, Complaint(bind("test")))

@@ -92,7 +92,11 @@ class ClusterTransport(httpx2.AsyncBaseTransport):
         if verb == "watch":
             request.extensions["timeout"] = {**request.extensions["timeout"], "read": lasts + self._deadline}
         try:
-            response = await self._inner.handle_async_request(request)
+            async with asyncio.timeout(self._deadline):
+                response = await self._inner.handle_async_request(request)
+        except TimeoutError as error:
+            self._answered(verb, plural, 0)
+            raise httpx2.ReadTimeout(f"no answer for {self._deadline:g} s") from error
         except Exception:
             self._answered(verb, plural, 0)
             raise
