@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpgateway import Device
 from dpgateway.dra.pools import pools
 from dpgateway.dra.slices.attributes import PCIE_ROOT
+from dpgateway.dra.slices.names import key
 from dpgateway.dra.slices.offered import Offered
 
 
@@ -20,6 +21,16 @@ def test_a_pool_is_unknown_until_all_of_its_resources_are_known() -> None:
         "n1/b": None,
         "n1/c": 0,
     }
+
+
+def test_of_resources_with_one_name_the_first_is_published() -> None:
+    """They differ in their domains only. A name that occurs twice would make the whole pool invalid."""
+    some = [(f"{which}.example/fpga", key(f"{which}.example/fpga", "boards", "0")) for which in "ab"]
+    both = [Offered(Device("0"), resource, name, frozenset({"board"})) for resource, name in some]
+    found = pools([], [("n1/boards", [one]) for one in both], "dra.example.com")["n1/boards"]
+    assert found is not None
+    assert [one["attributes"]["resource"] for one in found.devices] == [{"string": "a.example/fpga"}]  # type: ignore[index]
+    assert [text.partition(" isn't")[0] for text in found.left_out] == ["device 0 of b.example/fpga"]
 
 
 def test_a_pci_function_that_is_gone_has_no_root() -> None:

@@ -83,6 +83,15 @@ async def test_two_resources_have_the_same_ids(node: ClaimNode, thing: ClaimedRe
     assert await prepared(node, thing, other, asked, patience=0.2) == [("r", "a", 1), ("s", "a", 1)]
 
 
+async def test_of_resources_with_one_name_the_published_one_is_given(node: ClaimNode, thing: ClaimedResource) -> None:
+    """Slices have the device of the resource that comes first by its name, whichever was served first."""
+    name = "a.example/thing"
+    first, claims = ClaimedResource(lanes(), Device("a"), name=name), await node.gateway(thing)
+    claims.store.add(name, first)
+    assert await one(await claims.prepare([node.allocate("c", "a")]))
+    assert (first.lanes.allocated, thing.lanes.allocated) == ([("a",)], [])
+
+
 async def test_pods_that_share_a_claim_share_its_devices(node: ClaimNode, thing: ClaimedResource) -> None:
     """Whether one after the other or both at once; so do an init container and a container of one request."""
     claims, asked = await node.gateway(thing), node.allocate("c", "a")

@@ -76,7 +76,7 @@ def chosen(
     """
     by_request: dict[tuple[str, str, str, bool], list[tuple[Result, str]]] = {}
     for one in wanted.results:
-        for resource, offering in offerings.items():
+        for resource, offering in sorted(offerings.items()):  # as in slices: of one name the first has the device
             if (id_ := offering.id_of(one.pool, one.device)) is not None:
                 by_request.setdefault((one.request, resource, one.pool, one.admin), []).append((one, id_))
                 break

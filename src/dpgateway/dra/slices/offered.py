@@ -58,8 +58,14 @@ def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> P
     """The content of a pool. ``driver``: the driver's name at the kubelet; ``roots``: the PCIe root complex of each
     address.
     """
-    names, nameless = unique([one.key for one in offered])
-    texts = [f"device {key} isn't published: another device of the pool has the same name" for key in nameless]
+    # Resources may differ in their domains only: the first one has the name.
+    by_key: dict[str, Offered] = {}
+    clashing = [one for one in offered if by_key.setdefault(one.key, one) is not one]
+    offered = tuple(by_key.values())
+    names, nameless = unique(by_key)
+    clash = "isn't published: another device of the pool has the same name"
+    texts = [f"device {one.device.id} of {one.resource} {clash}, {one.key}" for one in clashing]
+    texts += [f"device {key} {clash}" for key in nameless]
 
     # The scheduler must never see devices that exclude each other without the counters that say so.
     said = counters({one.key: one.hardware for one in offered if one.key in names})
