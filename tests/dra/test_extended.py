@@ -54,3 +54,12 @@ async def test_a_claim_is_prepared_without_the_right_to_see_classes(node: ClaimN
     one = allocate(node, "a", "things")
     assert not isinstance((await claims.prepare([one]))[one.uid], str)
     assert extended(node) == {"a": ""}
+
+
+async def test_a_class_that_cant_be_read_is_read_for_the_next_claim(node: ClaimNode, simulated: Simulated) -> None:
+    claims = await node.gateway(ClaimedResource(lanes(), Device("a"), Device("b")))
+    simulated.faults.append(("GET deviceclasses", 500, {}))
+    for name in "ab":
+        one = allocate(node, name, "things")
+        assert not isinstance((await claims.prepare([one]))[one.uid], str)
+    assert extended(node) == {"a": "", "b": NAME}

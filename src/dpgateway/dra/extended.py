@@ -8,7 +8,6 @@ for that it looks as if it had asked for the first. It matters after a change of
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 
@@ -17,7 +16,7 @@ from dpgateway.dra.claims.reading import Allocated
 from dpgateway.errors import GatewayError
 
 FRESH = 300.0
-"""Seconds for which a class isn't looked up again, found or not."""
+"""Seconds for which a class isn't looked up again, whether or not there is one."""
 PATIENCE = 1.0
 """Seconds that a claim waits for it."""
 
@@ -41,12 +40,12 @@ class ExtendedResources:
         name, since = self._known.get(class_, ("", float("-inf")))
         if time.monotonic() - since < FRESH:
             return name
-        name = ""
-        with contextlib.suppress(GatewayError, TimeoutError):  # a claim doesn't fail for it
+        try:
             async with asyncio.timeout(PATIENCE):
                 # accounts may list classes, but not get one
                 found = await self._server.list(ObjectKind.CLASS, {"metadata.name": class_})
-            for one in found.objects:
-                name = str((one.get("spec") or {}).get("extendedResourceName") or "")
+        except (GatewayError, TimeoutError):  # a claim doesn't fail for it, and the next one asks again
+            return name
+        name = next((str((one.get("spec") or {}).get("extendedResourceName") or "") for one in found.objects), "")
         self._known[class_] = name, time.monotonic()
         return name
