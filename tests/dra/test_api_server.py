@@ -446,6 +446,13 @@ async def test_many_lines_of_a_watch_may_be_more_than_one_may(raw: RawServer, of
     assert str(LONGEST_LINE) in why
 
 
+async def test_a_text_with_another_end_of_a_line(raw: RawServer, of_raw: Any) -> None:
+    """U+0085: Go's JSON has it as it is, and Python's lines end there."""
+    before, after = line("n|2").split(b"|")
+    raw.answers.append(CHUNKED + chunk(before + b"\xc2") + chunk(b"\x85" + after) + chunk(line("n3")))
+    assert (await changes(of_raw()))[0] == ["ADDED n\x852", "ADDED n3"]
+
+
 async def test_a_watch_in_which_nothing_happens_goes_on(simulated: Simulated, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
     server = ApiServer(Account(simulated.url, None, tmp_path / "token"), deadline=2.0)

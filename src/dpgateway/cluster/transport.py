@@ -17,7 +17,7 @@ import asyncio
 import random
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -33,6 +33,8 @@ LARGEST = 16 << 20
 """Bytes of an answer: 500 claims have about 1.5 MB, and etcd holds no object over 1.5 MiB."""
 LONGEST_LINE = 4 << 20
 """Bytes of one line of a watch: one object."""
+NEXT_LINE = "\N{NEXT LINE}".encode()
+"""U+0085."""
 EARLY = 30.0
 """Seconds. A watch that ended earlier, and than asked for, is followed by a pause, which is on average no longer."""
 USER_AGENT = "dpgateway"
@@ -131,7 +133,7 @@ class _Limited(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size, most = 0, LONGEST_LINE if self.by_line else LARGEST
-        async for some in self.inner:
+        async for some in _escaped(self.inner) if self.by_line else self.inner:
             # Only the last line can be unfinished; those before it were read.
             size = len(some) - some.rindex(b"\n") if self.by_line and b"\n" in some else size + len(some)
             if size > most:
@@ -142,6 +144,15 @@ class _Limited(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self.inner.aclose()
+
+
+async def _escaped(lines: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """A watch's lines without U+0085: the server leaves it in texts as it is, and the client ends a line there."""
+    half = b""
+    async for some in lines:
+        found = half + some
+        half = NEXT_LINE[:1] if found.endswith(NEXT_LINE[:1]) else b""
+        yield found.removesuffix(half).replace(NEXT_LINE, rb"\u0085")
 
 
 def certificates(server: str, ca: Path | None) -> SSLContext:
