@@ -352,6 +352,18 @@ async def test_a_balancers_refusal_has_its_status(raw: RawServer, of_raw: Any, k
     assert (await refused(of_raw().get(NODE, "n1"))).status == 502
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/json"])
+async def test_a_balancers_404_says_nothing_of_the_object(raw: RawServer, of_raw: Any, kind: str) -> None:
+    """Else claims would be refused, and records of claims that nobody ends taken for those of claims that are gone."""
+    nothing = whole(b'{"error": "no backend"}', f"HTTP/1.1 404 Not Found\r\nContent-Type: {kind}\r\n")
+    raw.answers += [nothing, nothing]
+    assert (await refused(of_raw().get(NODE, "n1"))).status == 404
+    assert (await refused(of_raw().delete(NODE, "n1"))).status == 404
+    node = json.loads(line("n1"))["object"]
+    raw.answers += [nothing, whole(json.dumps(node).encode())]
+    assert await of_raw().get(NODE, "n1", patience=30.0)
+
+
 async def test_an_answer_that_is_too_large_is_refused(raw: RawServer, of_raw: Any) -> None:
     raw.answers.append(whole(b'{"a": "' + b"x" * LARGEST + b'"}'))
     assert str(LARGEST) in str(await refused(of_raw().get(NODE, "n1")))

@@ -35,7 +35,8 @@ TURNED_AWAY = frozenset({429, 502, 503, 504})
 """With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
 LONGEST_AFTER = 60.0
 """Seconds of a Retry-After."""
-AWAY = TURNED_AWAY | {0, 500}
+AWAY = TURNED_AWAY | {0, 404, 500}
+"""404 if it isn't the API server that says it: a balancer without a server may."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two requests to a server that is away."""
 UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigurationError"})
@@ -73,12 +74,14 @@ class ObjectKind(Enum):
 class ClusterError(GatewayError):
     """The API server refused a request, or didn't answer."""
 
-    def __init__(self, text: str, status: int = 0, after: float = 0.0, *, unclear: bool = False) -> None:
+    def __init__(
+        self, text: str, status: int = 0, after: float = 0.0, *, unclear: bool = False, missing: bool = False
+    ) -> None:
         """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait. ``unclear``:
-        whether the request may have been done.
+        whether the request may have been done. ``missing``: whether it is the object that isn't there.
         """
         super().__init__(text)
-        self.status, self.after, self.unclear = status, after, unclear
+        self.status, self.after, self.unclear, self.missing = status, after, unclear, missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class ApiServer:
             try:
                 found: Object = await self._ask(what, lambda it: it.get(_of(kind), name, **options), dict)
             except ClusterError as error:
-                if error.status == NOT_FOUND:
+                if error.missing:
                     return None
                 failures += 1
                 pause = max(error.after, backoff(failures, LONGEST_PAUSE, FIRST_PAUSE)) * random.uniform(1.0, 1.5)  # noqa: S311
@@ -179,7 +182,7 @@ class ApiServer:
         try:
             await self._ask(f"delete {kind.plural} {name}", lambda it: it.delete(_of(kind), name))
         except ClusterError as error:
-            if error.status != NOT_FOUND:
+            if not error.missing:
                 raise
 
     async def close(self) -> None:
@@ -257,13 +260,12 @@ class ApiServer:
         text = _ADDRESS.sub("", str(error))
         text = cut(text or "no answer", LONGEST_REASON)  # a timeout of the library has no text
         # The status is behind an error of the library, where an answer of a proxy fails, in place of the API server's.
-        status, after = 0, 0.0
+        status, after, reason = 0, 0.0, None
         cause: BaseException | None = error
         while cause is not None and not status:
-            response = getattr(cause, "response", None)
-            status = (
-                getattr(getattr(cause, "status", None), "code", None) or getattr(response, "status_code", None) or 0
-            )
+            response, found = getattr(cause, "response", None), getattr(cause, "status", None)
+            status = getattr(found, "code", None) or getattr(response, "status_code", None) or 0
+            reason = getattr(found, "reason", None)
             if response is not None and status in TURNED_AWAY:
                 said = response.headers.get("retry-after", "")
                 after = min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
@@ -271,7 +273,8 @@ class ApiServer:
         if status == UNAUTHORIZED:
             text = f"the token in {self._account.token} isn't accepted: {text}"
         if status:
-            return ClusterError(f"{where}: found status {status}: {text}", status, after)
+            missing = status == NOT_FOUND and reason == "NotFound"
+            return ClusterError(f"{where}: found status {status}: {text}", status, after, missing=missing)
         kind = type(error).__name__
         return ClusterError(f"{where}: {kind}: {text}", unclear=kind not in UNSENT)
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from dpgateway.cluster.server import (
     CONFLICT,
-    NOT_FOUND,
     OF_ONE_OBJECT,
     SERVER_ERROR,
     ApiServer,
@@ -86,7 +85,7 @@ class SliceWriter:
             try:
                 written.append((await self._server.replace(ObjectKind.SLICE, one), one))
             except ClusterError as error:
-                if error.status != NOT_FOUND:
+                if not error.missing:
                     raise
                 self._seen.removed(one["metadata"]["name"])
                 return False
