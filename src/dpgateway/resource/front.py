@@ -273,6 +273,13 @@ class InUse(ABC):
         told = self.freed.intersection(ids)
         return replace(self, unreleased={id_: one for id_, one in self.unreleased.items() if id_ not in told})
 
+    def without_told(self, untold: Collection[str]) -> Self:
+        """What counts for the pools, of a resource that this front doesn't offer: a freed id does as long as it is
+        ``untold`` whether a driver on another front releases it. From then on that one has it in use, or nobody.
+        """
+        told = [id_ for id_ in self.freed if id_ not in untold or not self.unreleased[id_].driver]
+        return self.released(told) if told else self
+
     def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
         """Adds the hardware and the devices of unreleased ids whose hardware is unknown, or from before the boot."""
         if not self.remembers:  # the journal may know better

@@ -163,16 +163,10 @@ class Orphans:
         return frozenset(self._all.by_resource.keys() - self.usages.keys())
 
     def in_use(self, resource: str) -> InUse:
-        """What counts as in use of an orphan: also a freed id, until it is known whether a driver on another front
-        releases it. From then on that one has it in use, or nobody.
-        """
-        value, known = self.usages[resource].value, set[str]()
-        for id_ in value.freed:
-            entry = value.unreleased[id_]
-            owing = resource in self._moved and entry.driver
-            if not owing or (resource, id_, entry.since) in self._leaked:
-                known.add(id_)
-        return value.released(known) if known else value
+        """What counts as in use of an orphan."""
+        value, leaked, moved = self.usages[resource].value, self._leaked, resource in self._moved
+        freed = value.freed if moved else ()
+        return value.without_told([i for i in freed if (resource, i, value.unreleased[i].since) not in leaked])
 
     def offered(self, resource: str) -> None:
         """The resource is configured for this front, perhaps again."""

@@ -258,15 +258,9 @@ class ClaimStore:
             self._leave({name: self.by_resource[name].value for name in away}, claims)
 
     def _leave(self, left: Mapping[str, InUse], claims: Iterable[ClaimRecord]) -> None:
-        """A freed id counts until it is known whether a driver releases it: its hardware isn't anybody's before."""
         ending, known = [one for one in claims if one.phase is Phase.ENDING], dict[str, InUse]()
         for name, value in left.items():
+            untold = [set(one.of(name)).difference(self._told.get((one.uid, name), ())) for one in ending]
             in_use = value.remembered(self._remembered.get(name, {}))
-            waiting = {
-                id_
-                for one in ending
-                for id_ in in_use.freed.intersection(one.of(name)).difference(self._told.get((one.uid, name), ()))
-                if in_use.unreleased[id_].driver
-            }
-            known[name] = in_use.released(in_use.freed - waiting)
+            known[name] = in_use.without_told(frozenset[str]().union(*untold))
         self._left.set({name: in_use for name, in_use in known.items() if in_use.taken or in_use.abandoned})
