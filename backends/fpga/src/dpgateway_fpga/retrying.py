@@ -50,6 +50,8 @@ class BoardRetries:
 
     def _due(self) -> None:
         with self._lock:
+            if self._timer is not threading.current_thread():  # cancelled when it had fired already
+                return
             self._timer = None
         self._attempt()
 
