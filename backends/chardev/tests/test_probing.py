@@ -11,9 +11,8 @@ from dpgateway_chardev import CharDevices
 from dpgateway_chardev.probing import Check, Prober, pause
 from dpgateway_chardev.settings import Probes
 
-from dpgateway import DriverError, from_plain
+from dpgateway import from_plain
 from dpgateway.testing import Recorder
-from tests.support.counting import descriptors
 from tests.support.fuse import Directory, File, mounted
 
 FUNCTION = "/sys/devices/pci0000:00/0000:01:00.0"
@@ -74,22 +73,6 @@ def test_command_gets_only_path(dev, probed, tmp_path):
     until(dev, driver, {"a": None})
     names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
     assert names <= {"PATH", "PWD", "SHLVL", "_"}
-
-
-def test_probes_begin_once_there_is_a_thread() -> None:
-    prober, checks = Prober("probes", Probes(open=True), lambda: None), {"a": [Check("opening", ("/bin/true",))]}
-    before, size = descriptors(), threading.stack_size(2**48)
-    try:
-        for _ in range(100):
-            with pytest.raises(DriverError, match="there is no thread for it"):
-                prober.watch(checks)
-    finally:
-        threading.stack_size(size)
-    assert descriptors() < before + 50
-    prober.watch(checks)
-    while prober.reason("a") is not None:
-        os.sched_yield()
-    prober.close()
 
 
 def test_kills_a_hanging_probe(dev, probed, tmp_path):
@@ -176,6 +159,25 @@ def test_leaves_unkillable_probes_behind(dev, probed, tmp_path):
     hanging.over.set()
     while any(map(runs, alive)):
         os.sched_yield()
+
+
+def test_a_program_that_hangs_while_loaded_holds_up_nothing(dev, probed, tmp_path):
+    hanging, fuse = Hanging(), tmp_path / "fuse"
+    fuse.mkdir()
+    (tmp_path / "hangs").symlink_to(fuse / "file")
+    (tmp_path / "works").symlink_to("/bin/true")
+    for number, name in enumerate(("hangs", "works")):
+        dev.node(name, number)
+    late = threading.Timer(20, hanging.over.set)  # else whoever waits for it would wait for ever
+    late.start()
+    with mounted(Directory(file=hanging), fuse):
+        driver = probed(command=[f"{tmp_path}/{{name}}"], deadline="200ms")
+        until(dev, driver, {"works": None, "hangs": f"{tmp_path}/hangs: it hasn't ended within 0.2 s"})
+        driver.close()
+        assert hanging.waiting
+        assert not hanging.over.is_set()
+        late.cancel()
+        hanging.over.set()
 
 
 def runs(process):

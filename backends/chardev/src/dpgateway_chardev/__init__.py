@@ -16,6 +16,7 @@ deviceinfo  device-info files for Multus and CNI plugins
 owners      verification that a path's node belongs to the matched object
 hostfiles   files of the host other than device nodes
 probing     health probes in child processes
+children    the child process of a probe
 health      the probes of one device
 doubts      the warnings of `dpgateway check` about a match
 importers   converters for other plugins' configurations

@@ -1,10 +1,13 @@
 """Periodic health probes, in child processes: opening a device may hang, and a thread that hangs in the kernel keeps
 even a killed process from exiting.
 
-Theory. One thread per prober starts the children, and polls their pidfds and an eventfd. Each check is in one of these
-states: resting until ``due``; running until its deadline, also ``due``; or hung, which is killed and not yet ended. A
-killed child may stay in the kernel for ever: then its check isn't run again, counts no longer as running, and holds up
-nothing. Children of checks that are no longer wanted are killed and moved to ``_left`` until they end.
+Theory. One thread per prober polls the children's pidfds and an eventfd. Each check is in one of these states: resting
+until ``due``; running until its deadline, also ``due``; or hung, which is killed and not yet ended. A killed child may
+stay in the kernel for ever: then its check isn't run again, counts no longer as running, and holds up nothing. Children
+of checks that are no longer wanted are killed and moved to ``_left`` until they end.
+
+A child is started on a thread of its own, without the lock: subprocess waits until the program is loaded, which may
+hang, too, on a file system that doesn't answer. A check runs from the beginning of its start.
 
 ``watch`` and ``reason`` run on the driver's thread, under the lock; the thread holds the lock while it works, and
 releases it to poll and to call ``changed``, because that may lead to ``watch``. Until a check has a first result its
@@ -15,31 +18,21 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
 
 from dpgateway import DriverError
 from dpgateway.sysfs import DevNode
+from dpgateway_chardev.children import LEAVE, ProbeChild
 from dpgateway_chardev.settings import Probes
 
 AT_ONCE = 8
 """Limit of concurrent children, without hung ones."""
 FIRST_REST = 1.0
 """Seconds until the retry after a first failure; it doubles with each failure, up to ``every``."""
-_LEAVE = 0.5
-"""Seconds in which killed children usually end."""
-_LONGEST = 200
-"""Limit of characters of a command's message."""
-_READ = 65536
-"""Bytes read from the end of a command's output, for its last line."""
 _OPEN = """
 import errno, os, sys
 try:
@@ -82,76 +75,56 @@ class _Asked:
         self.due = 0.0
         """The deadline of a running child, else the time of the next probe, by time.monotonic()."""
         self.hung = False
-        """Whether the child was killed."""
+        """Whether the child was killed, or is to be killed as soon as it has started."""
+        self.starter: threading.Thread | None = None
+        """The thread that starts the child."""
+        self.child: ProbeChild | None = None
+        self.unstarted: str | None = None
+        """Why no child could be started."""
         self._failures = 0
-        self._child: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
-        self.pidfd = -1
 
     @property
     def runs(self) -> bool:
-        return self._child is not None
+        return self.starter is not None or self.child is not None
 
-    def begin(self, deadline: float) -> None:
-        self.due, self.hung = deadline, False
-        # a file for its messages, because an unread pipe would block it; a session, so that kill() reaches its children
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
-        environment = {"PATH": os.environ.get("PATH", os.defpath)}
-        try:
-            self._child = subprocess.Popen(
-                self.check.command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=self._said, start_new_session=True,
-            )  # fmt: skip
-            self.pidfd = os.pidfd_open(self._child.pid)
-        except OSError:
-            self.kill()
-            self.leave(time.monotonic() + _LEAVE)
-            raise
-
+    @property
     def ended(self) -> bool:
-        return self._child is not None and self._child.poll() is not None
+        return self.unstarted is not None or (self.child is not None and self.child.ended)
+
+    def started(self, child: ProbeChild | str) -> None:
+        """``child``: or why there is none."""
+        self.starter = None
+        if isinstance(child, str):
+            self.unstarted = child
+        else:
+            self.child = child
+            if self.hung:
+                child.kill()
 
     def end(self) -> str | None:
         """Takes the result of a child that has ended: why the device is unhealthy, or None."""
-        code, said = self._child.returncode if self._child else 0, b""
-        if self._said:
-            self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _READ))
-            said = self._said.read(_READ)
-        lines = said.decode(errors="replace").strip().splitlines()
-        hung = self.hung
-        self._forget()
-        if hung:  # it was killed at its deadline, so the timeout stays the reason, not the signal
+        why = self.child.end() if self.child else self.unstarted
+        self.child, self.unstarted = None, None
+        if self.hung:  # it was killed at its deadline, so the timeout stays the reason, not the signal
             return self.reason
-        if code == 0:
-            return None
-        signals = {one.value: one.name for one in signal.Signals}  # without most real-time signals
-        ending = f"exit code {code}" if code > 0 else f"ended by {signals.get(-code, f'signal {-code}')}"
-        return f"{self.check.what}: {lines[-1][:_LONGEST] if lines else ending}"
+        return f"{self.check.what}: {why}" if why is not None else None
 
     def kill(self) -> None:
         self.hung = True
-        if self._child:
-            with suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
+        if self.child:
+            self.child.kill()
 
     def leave(self, until: float) -> None:
         """Waits for a killed child until then, and abandons one that hangs in the kernel."""
-        if self._child:
-            with suppress(subprocess.TimeoutExpired):
-                self._child.wait(max(0.0, until - time.monotonic()))
-        self._forget()
+        if self.starter:
+            self.starter.join(max(0.0, until - time.monotonic()))
+        if self.child:
+            self.child.leave(until)
 
     def rest(self, reason: str | None, every: float) -> None:
         """Records a result, and schedules the next probe."""
         self._failures = 0 if reason is None else self._failures + 1
         self.reason, self.due, self.hung = reason, time.monotonic() + pause(self._failures, every), False
-
-    def _forget(self) -> None:
-        if self._said:
-            self._said.close()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-        self._child, self._said, self.pidfd = None, None, -1
 
 
 class Prober:
@@ -221,7 +194,7 @@ class Prober:
                 if self._closed:
                     break
                 news, rest = self._step(time.monotonic())
-                waiting = [self._wake, *(asked.pidfd for asked in self._children if asked.pidfd >= 0)]
+                waiting = [self._wake, *(asked.child.pidfd for asked in self._children if asked.child)]
             # without the lock, because the gateway's next list calls watch()
             if news:
                 self._changed()
@@ -232,9 +205,34 @@ class Prober:
                     os.eventfd_read(self._wake)
         for asked in self._children:
             asked.kill()
-        until = time.monotonic() + _LEAVE  # one deadline for all, however many hang
+        until = time.monotonic() + LEAVE  # one deadline for all, however many hang
         for asked in self._children:
             asked.leave(until)
+
+    def _begin(self, asked: _Asked, deadline: float) -> None:
+        asked.due, asked.hung = deadline, False
+        asked.starter = threading.Thread(target=self._start, args=(asked,), name=f"{self._name}: start", daemon=True)
+        try:
+            asked.starter.start()
+        except RuntimeError as error:
+            asked.starter = None
+            asked.rest(f"{asked.check.what}: there is no thread for it: {error}", self._every)
+
+    def _start(self, asked: _Asked) -> None:
+        program = asked.check.command[0]
+        child: ProbeChild | str
+        try:
+            child = ProbeChild(asked.check.command)
+        except OSError as error:
+            child = f"{program} can't be started: {error.strerror}"
+        with self._lock:
+            if not self._closed:
+                asked.started(child)
+                os.eventfd_write(self._wake, 1)
+                return
+        if isinstance(child, ProbeChild):  # nobody else knows it
+            child.kill()
+            child.leave(time.monotonic() + LEAVE)
 
     @property
     def _children(self) -> Iterator[_Asked]:
@@ -248,11 +246,11 @@ class Prober:
         before = [asked.reason for asked in self._asked.values()]
 
         # children that ended come first, because they make places for others
-        for asked in [asked for asked in self._left if asked.ended()]:
+        for asked in [asked for asked in self._left if asked.ended]:
             asked.end()
             self._left.remove(asked)
         for asked in self._asked.values():
-            if asked.ended():
+            if asked.ended:
                 asked.rest(asked.end(), self._every)
             elif asked.runs and not asked.hung and now >= asked.due:
                 asked.kill()
@@ -260,12 +258,7 @@ class Prober:
         running = sum(asked.runs and not asked.hung for asked in self._asked.values())
         for asked in self._asked.values():
             if not asked.runs and asked.due <= now and running < AT_ONCE:
-                try:
-                    asked.begin(now + self._deadline)
-                except OSError as error:
-                    program = asked.check.command[0]
-                    why = f"{asked.check.what}: {program} can't be started: {error.strerror}"
-                    asked.rest(why, self._every)
+                self._begin(asked, now + self._deadline)
                 running += asked.runs
         # with all places taken, an overdue check waits for a child to end, and mustn't make the thread spin
         may_begin = running < AT_ONCE
