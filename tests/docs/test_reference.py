@@ -93,6 +93,12 @@ def test_deadlines_as_configured():
     assert closing in SECTIONS["Threads and deadlines"]
 
 
+def test_how_long_a_test_waits() -> None:
+    (seconds,) = re.findall(r"After (\d+) seconds in vain", SECTIONS["Testing"])
+    until = inspect.signature(dpgateway.testing.Recorder.until)
+    assert float(seconds) == until.parameters["seconds"].default
+
+
 def test_each_error_is_a_row():
     errors = [
         name
