@@ -42,7 +42,7 @@ class FakeTree:
                 path, _, number = rest.partition(" ")
                 major, _, minor = number.partition(":")
                 os.mknod(self._place(path), _KINDS[kind] | 0o600, os.makedev(int(major), int(minor)))
-            elif " -> " in line:
+            elif " -> " in line.partition(" =")[0]:  # a file's text may have an arrow
                 path, _, target = line.partition(" -> ")
                 place = self._place(path)
                 above, name = self.at(target).parent, target.rpartition("/")[2]
