@@ -14,7 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dpgateway_fpga import Bitstream, FpgaDriver
+from dpgateway_fpga import Bitstream, Board, FpgaDriver
+from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.programmers import BoardState, Failed, Verification
 
 from dpgateway import Busy, DriverError
@@ -322,6 +323,30 @@ def test_refused_file_is_checked_once_there_is_a_thread(function: Callable[..., 
     finally:
         threading.stack_size(size)
     (tmp_path / "aes.bin").chmod(0o644)
+    aes.recorder.until(lambda: not reasons(aes))
+
+
+def test_a_check_that_hangs_is_the_only_one(
+    function: Callable[..., Function], hardware: Hardware, held: Gate, tmp_path: Path
+) -> None:
+    """Each list would begin another one, on a thread that hangs, too."""
+    before = set(threading.enumerate())
+    aes = function("aes", retry_first=timedelta(milliseconds=1))
+
+    def expected(board: Board, image: Image) -> str:  # it looks into /sys, which may hang
+        held()
+        return image.content.decode()
+
+    hardware.expected = expected  # type: ignore[method-assign]
+    refuse(aes, tmp_path / "aes.bin")
+    (tmp_path / "aes.bin").chmod(0o644)
+    assert held.entered.wait(20)
+    for _ in range(5):
+        assert "is refused" in reasons(aes)["fpga-a"]
+    end = time.monotonic() + 20
+    while len([one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]) > 1:
+        assert time.monotonic() < end, "the earlier checks have ended by now"
+    held.open()
     aes.recorder.until(lambda: not reasons(aes))
 
 

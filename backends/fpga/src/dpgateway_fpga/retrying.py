@@ -17,6 +17,8 @@ class BoardRetries:
         self._options, self._attempt, self._complain = options, attempt, complain
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
+        self._attempting = False
+        """Whether a scheduled attempt is under way, which may hang."""
         self._closed = False
         self.failures = 0
         """The number of failures since the last success."""
@@ -27,21 +29,13 @@ class BoardRetries:
             self.failures = failures
             self._cancel()
             if again:
-                self.plan()
+                self._schedule()
 
     def plan(self) -> None:
-        """Schedules an attempt unless one is scheduled."""
+        """Schedules an attempt unless one is scheduled or under way."""
         with self._lock:
-            if self._closed or self._timer is not None:
-                return
-            timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
-            timer.daemon = True
-            try:
-                timer.start()
-            except RuntimeError as error:  # no thread can be started; the next list plans it again
-                self._complain(str(error))
-            else:
-                self._timer = timer
+            if self._timer is None and not self._attempting:
+                self._schedule()
 
     def close(self) -> None:
         with self._lock:
@@ -52,8 +46,24 @@ class BoardRetries:
         with self._lock:
             if self._timer is not threading.current_thread():  # cancelled when it had fired already
                 return
-            self._timer = None
-        self._attempt()
+            self._timer, self._attempting = None, True
+        try:
+            self._attempt()
+        finally:
+            with self._lock:
+                self._attempting = False
+
+    def _schedule(self) -> None:
+        if self._closed:
+            return
+        timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError as error:  # no thread can be started; the next list plans it again
+            self._complain(str(error))
+        else:
+            self._timer = timer
 
     def _cancel(self) -> None:
         if self._timer:
