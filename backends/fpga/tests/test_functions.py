@@ -350,6 +350,21 @@ def test_a_check_that_hangs_is_the_only_one(
     aes.recorder.until(lambda: not reasons(aes))
 
 
+def test_a_job_that_hangs_is_a_fault(function: Callable[..., Function], hardware: Hardware, held: Gate) -> None:
+    """Else a board whose driver hangs would fail one pod after another."""
+    hardware.act = lambda board, progress: held()
+    aes = function("aes", wait=timedelta(milliseconds=1), patience=timedelta(milliseconds=200))
+    with pytest.raises(Busy, match="it goes on"):
+        aes.prepare(aes.devices()[:1])
+    end = time.monotonic() + 20
+    while reasons(aes) != {"fpga-a": "programming aes hasn't ended after 0.2 s: programming"}:
+        assert time.monotonic() < end
+        os.sched_yield()
+    held.open()
+    aes.recorder.until(lambda: not reasons(aes))
+    assert hardware.runs == {"fpga-a": "aes"}
+
+
 def test_blank_board_keeps_the_refusal(function, hardware, bitstream, tmp_path):
     aes = function("aes", blank=bitstream("blank"), retry_first=timedelta(milliseconds=1))
     refuse(aes, tmp_path / "aes.bin")

@@ -95,7 +95,12 @@ class Slot:
         if job is not None and job.resource != self._work.resource:
             return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
         if job is not None:  # a fault lasts until it ends
-            return self._health
+            # a hung process is left behind by then, but a hung read, of /sys or of the bitstream, isn't
+            longest = self._options.patience.total_seconds()
+            if time.monotonic() - job.began <= longest:
+                return self._health
+            why = f"programming {job.bitstream.id} hasn't ended after {longest:g} s: {job.step}"
+            return Health.unhealthy(why)
         # a refused file doesn't matter to a board that runs the bitstream already, which only a digest can tell
         pinned = self._options.chosen.sha256
         if refused and (pinned is None or not self._work.runs(pinned)):
