@@ -7,12 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from dpgateway_fpga.command_line import Teller, main
 
 from tests.support.waiting import until
@@ -176,6 +177,21 @@ def test_an_interrupted_attempt_leaves_the_board_unknown(run, configuration, tmp
         assert process.wait(60) == 1
     (board, _) = json.loads(run("list", "--output", "json").stdout)["boards"]
     assert (board["programmed"]["state"], board["fault"]) == ("programming", None)
+
+
+def test_progress_may_have_no_reader(run: Callable[..., Result], tmp_path: Path) -> None:
+    """As with `2>&1 | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = f"import sys; sys.path[:] = {sys.path!r}; from dpgateway_fpga.command_line import main; main()"
+    command = [sys.executable, "-c", code, "program", "a", "example.com/aes", "--force"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, text=True, timeout=120, check=False)
+    finally:
+        os.close(writer)
+    assert done.stdout == "board a runs aes-v1\n"
+    (board, _) = json.loads(run("list", "--output", "json").stdout)["boards"]
+    assert (board["programmed"]["state"], board["fault"]) == ("loaded", None)
 
 
 def test_a_reset_board_is_unknown_again(run, tmp_path):

@@ -161,7 +161,9 @@ class Teller:
                 self._say()
 
     def _say(self) -> None:
-        click.echo(f"board {self._board}: {self._step} ({time.monotonic() - self._began:.1f} s)", err=True)
+        # a pipe without a reader mustn't end the work: the board would count as faulty
+        with contextlib.suppress(OSError):
+            click.echo(f"board {self._board}: {self._step} ({time.monotonic() - self._began:.1f} s)", err=True)
 
 
 def _known(settings: Settings) -> Mapping[str, Known]:
