@@ -22,7 +22,7 @@ from dpgateway.sysfs import (
     Test,
     Uevent,
 )
-from dpgateway.testing import Recorder
+from dpgateway.testing import FakeTree, Recorder
 
 BUS = "devices/pci0000:3a"
 NICS = (Kind("net", attrs={"vendor": Test(("0x8086",))}),)
@@ -214,6 +214,26 @@ def test_events_of_newcomers_are_not_missed(plug: Callable[..., str], roots: Roo
         assert recorder.changes == before + changes
         assert list(followed.find()) == ["0000:3b:00.0", "0000:3b:00.1"]
         assert recorder.changes == before + changes, "it is known by now"
+    finally:
+        followed.close()
+
+
+def test_roots_may_end_in_a_slash(tree: FakeTree, roots: Roots) -> None:
+    """What udev writes is noticed all the same."""
+    tree.write("""
+        /sys/class/net/eth0/uevent = IFINDEX=2
+        /run/udev/data/n2 = E:ID_NET=a
+    """)
+    slashes = Roots(f"{roots.sysfs}/", f"{roots.dev}/", f"{roots.proc}/", f"{roots.udev}/")
+    one = Survey(Selection((Kind("net"),), id="{env:ID_NET}", roots=slashes), lambda _: lambda found: found.id)
+    recorder = Recorder()
+    followed = FollowedSurvey("nics", one, recorder.context().changed, recorder.context().log)
+    try:
+        assert [list(followed.find()) for _ in range(2)] == [["a"], ["a"]]  # the second, since more is watched now
+        before = recorder.changes
+        tree.write("/run/udev/data/n2 = E:ID_NET=b")
+        recorder.until(lambda: recorder.changes > before)
+        recorder.until(lambda: list(followed.find()) == ["b"])
     finally:
         followed.close()
 

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dpgateway.sysfs.changes import Interest, Trace
 from dpgateway.sysfs.tree import OutsideError, Tree
@@ -48,7 +47,7 @@ class WatchedTree(Tree):
     """A tree whose trace also collects the directories to watch."""
 
     def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
-        super().__init__(str(Path(root)), host, trace)
+        super().__init__(root, host, trace)
         self._interests: dict[str, Interest] = {}
         """The trace's interests, keyed by real directory, which saves computing absolute paths."""
 

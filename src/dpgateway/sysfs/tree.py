@@ -35,10 +35,10 @@ class Tree:
         """``root``: where this process sees the host's directory ``host``, for example ``/host/dev`` for ``/dev``.
         ``trace`` collects the places that answers depend on.
         """
-        self.root = root
+        self.root = str(Path(root))  # without a slash at its end, as events name places
         self.host = host
         self.trace = trace or Trace()
-        self._above = "" if host == "/sys" else f"{root.rstrip('/')}/"
+        self._above = "" if host == "/sys" else f"{self.root.rstrip('/')}/"
         self._longest = LONGEST_IN_PROC if host == "/proc" else LONGEST
         self._plain: set[str] = set()
         """Real paths known not to be links."""
