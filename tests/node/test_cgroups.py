@@ -79,10 +79,11 @@ def test_one_of_several_controllers(tmp_path):
     assert PodCgroups([tmp_path]).running({POD}) == frozenset([POD])
 
 
-def test_what_can_t_be_read_may_run(tmp_path):
-    folder = tree(tmp_path, f"kubepods/pod{POD}", 2, runs=False)
-    (folder / "cgroup.events").unlink()
-    (folder / "cgroup.events").symlink_to("cgroup.events")
+@pytest.mark.parametrize(("version", "file"), [(1, "container/cgroup.procs"), (2, "cgroup.events")])
+def test_what_can_t_be_read_may_run(tmp_path, version, file):
+    folder = tree(tmp_path, f"kubepods/pod{POD}", version, runs=False)
+    (folder / file).unlink()
+    (folder / file).symlink_to((folder / file).name)
     assert PodCgroups([tmp_path]).running({POD}) == frozenset([POD])
 
 
