@@ -34,6 +34,7 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
 from dpgateway.node.incarnation import Change
+from dpgateway.resource.ownership import LockState
 from dpgateway.resource.resource import Common, Resource
 
 _log = bind(__name__)
@@ -187,7 +188,12 @@ class Plugin:
     async def _serve(self) -> None:
         # Each step may be repeated, because any failure starts over from the first one.
         await self._front.holdings.node.there.wait()
-        await self._endpoint.open(self._ask if self._follows else None)
+        try:
+            await self._endpoint.open(self._ask if self._follows else None)
+        except (KubeletError, OSError) as error:
+            if self.resource.ownership.state is LockState.BORROWED:  # as with a full disk: the lender serves on
+                raise TakenBack(str(error)) from error
+            raise
         await self.resource.begin(took_over=self._newer.took_over)
         self._calls.answers.look()
         await self._newer.register(self.registrar)

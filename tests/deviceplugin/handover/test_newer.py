@@ -80,6 +80,27 @@ async def test_back_instead_of_take_means_to_ask_again(newer, holder, caplog):
     assert "can't hand it over" not in caplog.text
 
 
+async def test_who_can_not_bind_lets_go_and_asks_again(
+    newer: Inside, holder: tuple[IO[str], asyncio.Queue[Peer]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with a full disk: the older one takes it back, and nothing of it is removed once there is room again."""
+    lock, peers = holder
+    older, bound = await asked(peers), path(newer, "sock")
+    bound.mkdir()
+    older.send("take v1beta1", lock.fileno())
+    with pytest.raises(Gone):
+        await heard(older)
+    older.close()
+    bound.rmdir()
+    bound.touch()
+    again = await asked(peers)
+    assert bound.is_file()
+    assert any("took it back" in text for text in caplog.messages)
+    again.send("take v1beta1", lock.fileno())
+    assert await heard(again) == "serves"
+    again.close()
+
+
 @pytest.mark.parametrize("turn", range(24))
 async def test_stopped_while_it_begins_again(newer, left, turn):
     """Its tasks end because of the one, and it because of the other."""

@@ -33,10 +33,9 @@ class Misunderstood(OSError):
 
 
 class TakenBack(KubeletError):
-    """The older gateway serves on, because this one was too slow, or a message was unexpected."""
+    """The older gateway serves on: this one was too slow, or can't serve, or a message was unexpected."""
 
-    def __init__(self, said: str, expected: str) -> None:
-        why = "this one hasn't answered in time" if said == BACK else f"expected {expected}, found {said!r}"
+    def __init__(self, why: str) -> None:
         super().__init__(f"the gateway that serves it took it back: {why}")
 
 
@@ -156,7 +155,8 @@ class NewerSide:
         """Awaits the ``expected`` message. Raises TakenBack; OSError if the older gateway has hung up or ended."""
         if (said := await older.receive()) != expected:
             older.close()
-            raise TakenBack(said, expected)
+            why = "this one hasn't answered in time" if said == BACK else f"expected {expected}, found {said!r}"
+            raise TakenBack(why)
 
     def _hang_up(self) -> None:
         if self._older is not None:
