@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -14,11 +15,19 @@ from dpgateway import Device
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway.resource.ownership import Ownership
 from dpgateway_simulator import Kubelet
+from tests.support.full import SmallDisk, small_disk
 from tests.support.handover import R, S, asked, heard, offered, path
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
+
+
+@pytest.fixture
+def disk(short_path: Path) -> Iterator[SmallDisk]:
+    """The disk of the kubelet's directory."""
+    with small_disk(short_path / "device-plugins") as disk:
+        yield disk
 
 
 @pytest.fixture
@@ -99,6 +108,30 @@ async def test_who_can_not_bind_lets_go_and_asks_again(
     again.send("take v1beta1", lock.fileno())
     assert await heard(again) == "serves"
     again.close()
+
+
+async def test_names_stay_until_the_socket_is_bound(
+    disk: SmallDisk, newer: Inside, holder: tuple[IO[str], asyncio.Queue[Peer]]
+) -> None:
+    """The older one has to serve on with them, and to register with a kubelet that restarts."""
+    lock, peers = holder
+    older, bound = await asked(peers), path(newer, "sock")
+    with socket.socket(socket.AF_UNIX) as its:
+        its.bind(str(bound))
+        disk.fill()
+        older.send("take v1beta1", lock.fileno())
+        with pytest.raises(Gone):
+            await heard(older)
+        older.close()
+        assert bound.exists()
+        disk.free()
+        link = bound.with_name(f"{bound.stem}-1.sock")
+        link.hardlink_to(bound)
+        again = await asked(peers)
+        again.send("take v1beta1", lock.fileno())
+        assert await heard(again) == "serves"
+        assert not link.exists()
+        again.close()
 
 
 @pytest.mark.parametrize("turn", range(24))

@@ -26,7 +26,7 @@ from dpgateway.errors import KubeletError
 from dpgateway.kit.accepted import ACCEPTED
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import wait_for
-from dpgateway.resource.ownership import Ask, Ownership
+from dpgateway.resource.ownership import Ask, LockState, Ownership
 
 UNARY = 0.5
 """Grace in seconds for the last calls of an older server, such as an Allocate of a kubelet that is gone."""
@@ -67,7 +67,10 @@ class Endpoint:
                 return
             # Only a first opening may take over: plugin.Plugin follows a handover to its end only then.
             await self.ownership.acquire(ask if self._bound is None else None)
-            self._names.sweep()
+            # A lender takes the resource back if binding fails: it goes on at its names.
+            borrowed = self.ownership.state is LockState.BORROWED
+            if not borrowed:
+                self._names.sweep()
 
             # Bound at a unique path, because gRPC unlinks that path when the server stops (``sockets``).
             path = self._names.to_bind()
@@ -77,6 +80,8 @@ class Endpoint:
                 path.chmod(0o600)
                 path.rename(self.socket)
                 self._bound = self.socket.stat()
+                if borrowed:
+                    self._names.sweep_links()
             except BaseException as error:  # also when the resource is stopped meanwhile
                 await server.stop(None)
                 if isinstance(error, RuntimeError | OSError):

@@ -93,10 +93,15 @@ class SocketNames:
 
     def sweep(self) -> None:
         """Removes the sockets and links that an earlier gateway left behind."""
+        self.base.unlink(missing_ok=True)
+        self.sweep_links()
+
+    def sweep_links(self) -> None:
+        """The same, but for ``base``, which may be this gateway's by now."""
         self._links.clear()
         # no glob: a pattern for each resource would be compiled and kept
         links = [path for path in self._folder.iterdir() if path.name.startswith(f"{self._hash}-")]
-        for path in [self.base, *links]:
+        for path in links:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
