@@ -238,12 +238,14 @@ class JournalWriter:
 
     async def rest(self) -> None:
         """Writes the last change and stops: from now on the journal is another gateway's. Raises OSError while a write
-        hangs, which could come after that one's.
+        hangs, which could come after that one's, and if the disk hasn't the last change, which that one would miss.
         """
         await self.finish()
         self._rests = True
         if self.under_way():
             raise OSError(f"{self._journal.path} is still being written")
+        if self.complaint:
+            raise OSError(f"what was given last isn't written down: {self.complaint}")
 
     def leave(self) -> None:
         """Stops at once: another gateway writes the journal already."""

@@ -14,6 +14,7 @@ import pytest
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet, PluginError
+from tests.support.full import small_disk
 from tests.support.handover import (
     R,
     heard,
@@ -174,6 +175,34 @@ async def test_a_gateway_that_ends_gives_nothing_more(
     with pytest.raises(PluginError, match="the gateway is ending"):
         await call
     assert not given
+
+
+async def test_what_is_not_on_disk_is_not_handed_over(
+    short_path: Path, make: Callable[[], Inside], kubelet: Kubelet, dial: Callable[[Inside], Awaitable[Peer]]
+) -> None:
+    """The newer gateway would read the journal without it."""
+
+    async def answer() -> str:
+        newer = await dial(older)
+        newer.send("ask 1")
+        try:
+            said: str = await heard(newer)
+        except Gone:
+            said = ""  # so soon after a failure
+        newer.close()
+        return said
+
+    with small_disk(short_path / "state") as disk:
+        older = make()
+        older.serve(configured(driver_class=Scripted))
+        await offered(kubelet)
+        disk.fill()
+        assert (await kubelet.admit("p", {"c": {R: 1}}))["ok"]
+        assert await answer() == "back"
+        assert kubelet.counts(R) == (2, 2)
+        disk.free()
+        assert await until(answer) == "take v1beta1"
+        await older.end()
 
 
 @pytest.mark.parametrize("step", ["take v1beta1", "register"])
