@@ -205,6 +205,24 @@ async def test_what_is_not_on_disk_is_not_handed_over(
         await older.end()
 
 
+async def test_it_listens_once_it_can_again(
+    kubelet: Kubelet, older: Inside, dial: Callable[[Inside], Awaitable[Peer]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then it is served and registered all the same."""
+    await until(path(older, "next").exists)
+    path(older, "sock").unlink()
+    path(older, "next").unlink()
+    path(older, "next").mkdir()
+    await kubelet.restart()
+    await offered(kubelet)
+    assert any("no newer gateway can take it over: can't listen" in text for text in caplog.messages)
+    assert "registering failed" not in caplog.text
+    path(older, "next").rmdir()
+    newer = await dial(older)
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+
+
 @pytest.mark.parametrize("step", ["take v1beta1", "register"])
 async def test_started_again_during_a_handover(kubelet, older, newer, caplog, step):
     """The newer gateway has the resource when the new driver's plugin begins. Asked for it, that one would give it

@@ -28,6 +28,7 @@ from dpgateway.deviceplugin.handover.protocol import BACK, LISTED, POOR, REGISTE
 from dpgateway.deviceplugin.handover.proxy import Decided, Proxy
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway.resource.journal import JournalWriter
 
@@ -35,6 +36,8 @@ LISTING = 10.0
 """Timeout in seconds for the newer gateway to register and send its list; the kubelet dials for up to 10 s."""
 _LOOK = 0.02
 """Seconds between two polls of the driver and the registration."""
+_LISTENING = 1.0
+"""Seconds until the next attempt to listen."""
 
 
 class HandoverState(enum.Enum):
@@ -62,6 +65,9 @@ class OlderSide:
         self.name = self.resource.name
         self._asked: Callable[[Peer], None] = Peer.close
         self._listener: Listener | None = None
+        self._deaf = Complaint(
+            self.log, "no newer gateway can take it over: %s", "a newer gateway can take it over again"
+        )
         self._proxy = Proxy(self.name, self.log)
         self.newer: Peer | None = None
         """The gateway that gets the resource, or failed to take it."""
@@ -83,9 +89,16 @@ class OlderSide:
         self.endpoint.bound.subscribe(self._listen_again)
 
     def _listen_again(self) -> None:
-        """Another server was bound, perhaps in a replaced directory."""
-        if self._listener is not None:
+        """Another server was bound, perhaps in a replaced directory. Repeated until this gateway listens there."""
+        if self._listener is None or self.over.done():  # once it is given, the newer gateway listens there
+            return
+        try:
             before, self._listener = self._listener, Listener(self.endpoint.next, self._asked)
+        except OSError as error:
+            self._deaf.say(f"can't listen at {self.endpoint.next}: {error.strerror or error}")
+            asyncio.get_running_loop().call_later(_LISTENING, self._listen_again)
+        else:
+            self._deaf.over()
             before.close()
 
     def keeps_from(self, wanted: str) -> bool:
