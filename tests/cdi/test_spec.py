@@ -135,5 +135,17 @@ def test_many_devices_are_read_at_once():
     assert len(read(json.dumps(many), "a.json").devices) == 1000
 
 
+def test_only_the_first_faults_are_named() -> None:
+    """A spec of 1 MiB has room for 300,000."""
+    told = wrong(spec(a={"env": [1] * 1000}))
+    assert told.count("/etc/cdi/a.json") == 10
+    assert told.endswith("; and 990 more")
+
+
+def test_values_without_end_are_refused() -> None:
+    told = wrong(spec(a={"env": ["A=1"] * 50_000}))
+    assert told == "/etc/cdi/a.json: expected at most 50000 values, including keys"
+
+
 def test_a_plain_spec_may_have_the_oldest_version():
     assert read(json.dumps(spec(version="0.1.0", a={})), "a").devices[0].containerEdits == Edits()

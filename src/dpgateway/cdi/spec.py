@@ -22,6 +22,10 @@ from dpgateway.errors import CdiError, refuse
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 """The released versions, oldest first."""
+MOST_VALUES = 50_000
+"""Values of a spec in JSON, including keys; YAML has a limit of its own. Each takes some 10 us to check."""
+MOST_NAMED = 10
+"""Most faults that an error names."""
 HOOKS = frozenset({"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"})
 
 _VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([\w.-]*[A-Za-z0-9])?", re.ASCII)
@@ -191,12 +195,15 @@ class Spec:
 
 
 def read(text: str, file: str) -> Spec:
-    """Parses a spec in JSON or YAML. Raises CdiError, which names ``file`` and every fault."""
+    """Parses a spec in JSON or YAML. Raises CdiError, which names ``file`` and the first faults."""
     problems: list[Problem] = []
     # JSON comes first, because a JSON parser is much faster than YAML's.
     written: Written | None
     try:
-        written = unplaced(json.loads(text), Place(file))
+        document = json.loads(text)
+        if _values(document) > MOST_VALUES:
+            raise CdiError(f"{file}: expected at most {MOST_VALUES} values, including keys")
+        written = unplaced(document, Place(file))
     except (ValueError, RecursionError):
         from dpgateway.config.parsing import parse  # noqa: PLC0415  takes 2 MB, and most specs are JSON
 
@@ -206,5 +213,12 @@ def read(text: str, file: str) -> Spec:
             raise CdiError(str(error)) from error
     spec = typed(written, Spec, problems) if written and written.value is not None else None
     if spec is None:
-        raise CdiError("; ".join(map(str, problems)) or f"{file}: an empty file")
+        more = [f"and {len(problems) - MOST_NAMED} more"] if len(problems) > MOST_NAMED else []
+        raise CdiError("; ".join([*map(str, problems[:MOST_NAMED]), *more]) or f"{file}: an empty file")
     return spec
+
+
+def _values(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + len(value) + sum(map(_values, value.values()))
+    return 1 + (sum(map(_values, value)) if isinstance(value, list) else 0)
