@@ -168,6 +168,21 @@ def test_other_kubelets_and_broken_records_stay(specs, tmp_path, run, complaints
     assert files(run) == sorted([ours.spec.name, theirs.spec.name])
 
 
+@pytest.mark.parametrize("damaged", ["{", "[" * 100_000, '"now": 5', '"now": [1]'], ids=lambda text: text[:10])
+def test_a_damaged_record_stays_and_is_logged_once(specs: OwnSpecs, complaints: list[str], damaged: str) -> None:
+    """Whoever looks at the records must go on: else no gateway could start."""
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    said = one.record.read_text().removesuffix("}")
+    one.record.write_text(f"{said}, {damaged}}}" if "now" in damaged else damaged)
+    for _ in range(2):
+        assert specs.all() == ()
+    assert [text.partition(": ")[0] for text in complaints] == [str(one.record)]
+    with pytest.raises(CdiError, match="not a record that a gateway wrote"):
+        specs.renew([one.given.name], FULL)
+    assert one.spec.exists()
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
 def test_a_record_that_is_no_file_is_logged_once(specs, complaints, make):
     specs.write(R, ("a",), FULL)

@@ -86,14 +86,17 @@ class Record:
 
 def recorded(text: str, file: str) -> Record:
     """Parses the text of :meth:`Record.to_json`. ``file``: the spec's name. Raises ValueError."""
-    document = json.loads(text)
-    if not isinstance(document, dict) or document.pop("version", None) != VERSION:
-        raise ValueError(f"expected a mapping with version: {VERSION}")
-    now = document.pop("now", {})
-    what = from_plain(document, Granted)
-    if what.file != file:
-        raise ValueError(f"expected the name {what.file}")
-    return Record(what, None if now is None else from_plain({**document, **dict(now)}, Granted))
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.pop("version", None) != VERSION:
+            raise ValueError(f"expected a mapping with version: {VERSION}")
+        now = document.pop("now", {})
+        what = from_plain(document, Granted)
+        if what.file != file:
+            raise ValueError(f"expected the name {what.file}")
+        return Record(what, None if now is None else from_plain({**document, **dict(now)}, Granted))
+    except (TypeError, RecursionError) as error:  # as of a damaged file
+        raise ValueError(str(error)) from error
 
 
 def kind(resource: str) -> str:
