@@ -145,9 +145,7 @@ class Resource:
         )
         text = "the resource has failed for %.0f min: %s"
         self._reminder = Reminder(
-            lambda failure, seconds: log.warning(
-                text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure}
-            )
+            lambda why, seconds: log.warning(text, seconds / 60, why, extra={"seconds": seconds, "reason": why})
         )
 
         # In its pool before anything can be granted.
@@ -239,6 +237,7 @@ class Resource:
 
     async def warm(self) -> bool:
         """Waits until the resource could be served at once. Returns whether it has a healthy device."""
+        self.trouble.set("")  # an earlier attempt's: this one has found the lock, which another gateway has
         await self.inventory.list.wait(0)
         await self.driver.state.wait_for(lambda _: not self.failure)
         await self.inventory.usage.wait_for(lambda in_use: in_use.known)

@@ -110,6 +110,19 @@ async def test_who_can_not_bind_lets_go_and_asks_again(
     again.close()
 
 
+async def test_it_asks_once_the_lock_can_be_used(
+    make: Callable[[], Inside], holder: tuple[IO[str], asyncio.Queue[Peer]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own trouble before that has nothing to do with the devices that it could serve."""
+    lock, peers = holder
+    newer, planted = make(), Path(lock.name).with_name("planted")
+    planted.hardlink_to(lock.name)
+    newer.serve(configured(driver_class=Scripted))
+    await until(lambda: any("can't be served" in text for text in caplog.messages))
+    planted.unlink()
+    (await asked(peers)).close()
+
+
 async def test_names_stay_until_the_socket_is_bound(
     disk: SmallDisk, newer: Inside, holder: tuple[IO[str], asyncio.Queue[Peer]]
 ) -> None:
