@@ -205,6 +205,19 @@ def test_a_pipe_in_place_of_a_spec_is_replaced(specs):
     assert one.spec.read_text() == text
 
 
+def test_a_link_in_place_of_a_spec_is_replaced(specs: OwnSpecs, tmp_path: Path) -> None:
+    """What it leads to stays as it is."""
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    text = one.spec.read_text()
+    (tmp_path / "elsewhere").write_text("{}")
+    one.spec.unlink()
+    one.spec.symlink_to(tmp_path / "elsewhere")
+    specs.keep([one])
+    assert (one.spec.is_symlink(), one.spec.read_text()) == (False, text)
+    assert (tmp_path / "elsewhere").read_text() == "{}"
+
+
 def test_a_failed_write_leaves_nothing(tmp_path, complaints):
     (tmp_path / "file").write_text("")
     blocked = OwnSpecs(tmp_path / "state", tmp_path / "file" / "cdi", tmp_path / "dp", complaint(complaints))

@@ -22,7 +22,7 @@ from dpgateway.cdi.expansion import HostNode
 from dpgateway.cdi.producer import OWN_NAME, Granted, Record, recorded, sayable, text_of
 from dpgateway.errors import CdiError
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
+from dpgateway.kit.files import make_private, read, write
 from dpgateway.model import Allocation
 
 PATIENCE = 5.0
@@ -231,6 +231,6 @@ def _update(path: Path, text: str) -> None:
     try:
         if read(path, LARGEST).content.decode() == text:
             return
-    except (FileNotFoundError, NotAFileError, TooLongError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError):  # also a link, or a damaged block of the disk
         pass
     write(path, text.encode())
