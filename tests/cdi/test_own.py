@@ -13,6 +13,7 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount
 from tests.support.counting import leading_to
+from tests.support.full import small_disk
 from tests.support.logs import complaint
 from tests.support.specs import spec, write
 
@@ -203,6 +204,28 @@ def test_a_pipe_in_place_of_a_spec_is_replaced(specs):
     os.mkfifo(one.spec)
     specs.keep([one])
     assert one.spec.read_text() == text
+
+
+@pytest.mark.parametrize("now", [None, ELSEWHERE], ids=["away", "elsewhere"])
+def test_a_spec_that_can_not_be_renewed_goes(
+    tmp_path: Path, run: Path, complaints: list[str], now: Allocation | None
+) -> None:
+    """As with a full disk: it may lead to another device by now. It is back as soon as its hardware is."""
+    with small_disk(tmp_path / "state") as disk:
+        specs = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
+        specs.write(R, ("a",), FULL)
+        (one,) = specs.all()
+        disk.fill()
+        with pytest.raises(OSError, match="No space left"):
+            specs.renew([one.given.name], now)
+        specs.keep(specs.all())
+        assert files(run) == []
+        specs.renew([one.given.name], FULL)
+        assert paths(one) == ["/dev/null"]
+        disk.free()
+        specs.renew([one.given.name], now)
+        specs.keep(specs.all())
+        assert [paths(each) for each in specs.all() if each.spec.exists()] == ([] if now is None else [["/dev/zero"]])
 
 
 def test_a_link_in_place_of_a_spec_is_replaced(specs: OwnSpecs, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class OwnSpecs:
         self._texts: dict[Path, tuple[dict[str, _Real], Granted, str]] = {}
         """Cache of spec texts, by record, with the device nodes' real paths and the content that each was produced
         from: producing one takes a tenth of a millisecond."""
+        self._stale: dict[Path, Granted | None] = {}
+        """The content of records that couldn't be renewed, as with a full disk: no spec is produced from it."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation, *, lasting: bool = True) -> Allocation:
         """Writes a spec with everything that it can express, and returns the allocation with the spec's name in its
@@ -86,6 +88,7 @@ class OwnSpecs:
                 one = OwnSpec(what, self._records / file, 0.0, what)
                 # The record first: a spec without one would never be removed.
                 write(one.record, record.encode(), lasting=lasting)
+                self._stale.pop(one.record, None)
                 _update(one.spec, text)
         except OSError as error:
             where = f"{self.directory / file}, from {self._records}"
@@ -133,7 +136,7 @@ class OwnSpecs:
 
     def _follow_record(self, one: OwnSpec) -> None:
         """Writes the spec from its record, or removes it. Raises CdiError or OSError."""
-        if one.now is None:
+        if one.now is None or self._stale.get(one.record) == one.now:
             one.spec.unlink(missing_ok=True)
             return
         real = {node.host_path: _real(node.host_path) for node in one.now.device_nodes}
@@ -145,7 +148,7 @@ class OwnSpecs:
     def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
         """Rewrites the specs of these names with the present ``allocation`` of their ids, because a kubelet repeats the
         names at each start of a container. None: removes them, because the hardware is away. Names of other specs are
-        ignored. Returns the number of changes. Raises CdiError or OSError.
+        ignored. Returns the number of changes. Raises CdiError or OSError; then a changed spec is removed.
         """
         changed = 0
         for name in names:
@@ -161,11 +164,18 @@ class OwnSpecs:
                     raise CdiError(f"{record}: not a record that a gateway wrote: {error}") from error
                 now = None if allocation is None else replace(said.given, **sayable(allocation))
                 one = OwnSpec(said.given, record, record.stat().st_mtime, now)
-                if now != said.now:
-                    write(record, Record(said.given, now).to_json().encode())
-                    os.utime(record, (one.date, one.date))  # keeps the date of the grant
-                    changed += 1
-                self._follow_record(one)
+                try:
+                    if now != said.now:
+                        self._stale[record] = said.now
+                        write(record, Record(said.given, now).to_json().encode())
+                        os.utime(record, (one.date, one.date))  # keeps the date of the grant
+                        changed += 1
+                    self._stale.pop(record, None)
+                    self._follow_record(one)
+                except (CdiError, OSError):
+                    if now != said.now:  # the spec may lead to another device by now
+                        one.spec.unlink(missing_ok=True)
+                    raise
         return changed
 
     def remove(self, written: Iterable[OwnSpec]) -> int:
@@ -177,7 +187,7 @@ class OwnSpecs:
                     # The record last, for the same reason as in write().
                     one.spec.unlink(missing_ok=True)
                     one.record.unlink()
-                    self._texts.pop(one.record, None)
+                    self._forget(one.record)
                     removed += 1
         return removed
 
@@ -197,7 +207,11 @@ class OwnSpecs:
                 # The record last, for the same reason as in write().
                 OwnSpec(what.given, record, 0.0, what.now).spec.unlink(missing_ok=True)
                 record.unlink()
-                self._texts.pop(record, None)
+                self._forget(record)
+
+    def _forget(self, record: Path) -> None:
+        self._texts.pop(record, None)
+        self._stale.pop(record, None)
 
     def sweep(self) -> None:
         """Removes the temporary files of gateways that died while writing."""
