@@ -14,13 +14,15 @@ class Inside:
     def __init__(self, directory: Path) -> None:
         """``directory``: the kubelet's device-plugins directory."""
         self.directory, self.ending = directory, Ending()
+        self.control: Path | None = None
         self.task: asyncio.Future[None] | None = None
         self.wanted: Configuration | Exception
 
     def serve(self, *resources: ResourceConfig) -> None:
         self.wanted = first = self.configuration(*resources)
         self.reloading = Reloading(first, self._read)
-        self.task = asyncio.ensure_future(Daemon("node-a", self.reloading, self.ending, Patience()).serve())
+        daemon = Daemon("node-a", self.reloading, self.ending, Patience(), control=self.control)
+        self.task = asyncio.ensure_future(daemon.serve())
 
     def configuration(self, *resources: ResourceConfig) -> Configuration:
         kubelet = KubeletConfig(device_plugins_dir=self.directory)

@@ -64,9 +64,12 @@ class Times:
 class Control:
     """Used from the event loop."""
 
-    def __init__(self, path: Path, gateway: ControlSubject, times: Times | None = None) -> None:
+    def __init__(
+        self, path: Path, gateway: ControlSubject, times: Times | None = None, kept: Callable[[], object] = lambda: None
+    ) -> None:
+        """``kept``: called while this gateway, or another one, has the path without a fault."""
         self._gateway, self._times = gateway, times or Times()
-        self._socket = SharedSocket(path, self._times.patience, LONGEST_REQUEST)
+        self._socket = SharedSocket(path, self._times.patience, LONGEST_REQUEST, kept)
         self._clients = self._watchers = 0
 
     async def run(self) -> None:

@@ -37,6 +37,7 @@ from dpgateway.daemon.reloading import Reloading
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.kit import log
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.memory import keep_what_is_there
 from dpgateway.kit.tasks import first, retry
 from dpgateway.web.pages import Sources, pages
@@ -120,6 +121,9 @@ class Daemon:
     async def _answer(self, gateway: Gateway, path: Path) -> None:
         """Serves the control socket. An OSError is no bug: the path may be taken, or its directory unsafe."""
         loop = asyncio.get_running_loop()
+        complaint = Complaint(
+            _log, "`dpgateway status` can't ask this gateway: %s", "`dpgateway status` can ask this gateway again"
+        )
 
         def logged() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
@@ -127,7 +131,7 @@ class Daemon:
 
         def failed(error: Exception) -> None:
             if isinstance(error, OSError):
-                _log.warning("`dpgateway status` can't ask this gateway: %s: %s", path, error)
+                complaint.say(f"{path}: {error.strerror or error}")
             else:
                 _log.error("a bug: the socket %s failed, and is made again", path, exc_info=error)
 
@@ -139,7 +143,7 @@ class Daemon:
             lambda: gateway.configuration(self.reloading.wanted),
             serves=lambda: gateway.serves,
         )
-        await retry(Control(path, subject).run, failed)
+        await retry(Control(path, subject, kept=complaint.over).run, failed)
 
 
 class _GatewayClosed(Exception):

@@ -25,9 +25,11 @@ Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 class SharedSocket:
     """Used from the event loop."""
 
-    def __init__(self, path: Path, patience: float, longest: int) -> None:
-        """``patience``: timeout in seconds for another owner to accept. ``longest``: bytes of a request."""
-        self.path = path
+    def __init__(self, path: Path, patience: float, longest: int, kept: Callable[[], object]) -> None:
+        """``patience``: timeout in seconds for another owner to accept. ``longest``: bytes of a request. ``kept``:
+        called after each check of the path that finds no fault.
+        """
+        self.path, self._kept = path, kept
         self._patience, self._longest = patience, longest
         self._server: asyncio.Server | None = None
         self._bound: os.stat_result | None = None
@@ -48,6 +50,7 @@ class SharedSocket:
                     newest = serves() and not claimed
                     if newest or not await self._is_answered():
                         claimed = await self._claim(connected)
+                self._kept()
                 await asyncio.sleep(aligned(owned if self._owns() else lost))
         finally:
             # If the owner is uncertain the file stays: a socket without a listener does no harm.
