@@ -1,12 +1,18 @@
 """The commands ask a gateway that may be of an older version."""
 
 import json
+import signal
 import socket
+import subprocess
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dpgateway.status import SCHEMA
+from tests.support.gateway import COMMAND
+from tests.support.waiting import BUSY
 
 R = "example.com/a"
 NOW = "2026-01-01T00:00:00Z"
@@ -69,3 +75,45 @@ def test_preflight_asks_an_older_gateway(line, older, tmp_path):
     )
     told = json.loads(found.stdout)
     assert told["from"] == {"oldest": "1.9", "newest": "1.9", "clues": ["it accepted v1alpha2"]}
+
+
+@pytest.fixture
+def hanging(short_path: Path) -> Iterator[tuple[Path, threading.Event]]:
+    """The socket of a gateway whose answer never ends, and the event that somebody has asked."""
+    path, asked, ended = short_path / "control.sock", threading.Event(), threading.Event()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                asked.set()
+                while not ended.wait(1):  # a piece each second, so no timeout of the socket passes
+                    try:
+                        connection.sendall(b" ")
+                    except OSError:
+                        return
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        yield path, asked
+        ended.set()
+        answering.join()
+
+
+@pytest.mark.parametrize("command", [["check", "--against-running"], ["preflight"]], ids=lambda it: it[0])
+def test_ctrl_c_while_the_gateway_hangs(
+    hanging: tuple[Path, threading.Event], tmp_path: Path, command: list[str]
+) -> None:
+    control, asked = hanging
+    (tmp_path / "config.yaml").write_text(f"resources: []\nstate_dir: {tmp_path}\n")
+    where = [f"--{name}={path}" for name, path in (("config", tmp_path / "config.yaml"), ("control-socket", control))]
+    with subprocess.Popen([*COMMAND, *command, *where, f"--device-plugins-dir={tmp_path}"]) as process:
+        try:
+            assert asked.wait(BUSY)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(BUSY) == 1
+        finally:
+            process.kill()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +100,8 @@ async def _asked(
 
     # The checkpoint's answers are decoded in the API that the clues imply. Its format is the last clue, because an
     # earlier kubelet may have written it.
-    gateway, no_gateway = await asyncio.to_thread(_gateway, control)
+    # On a thread that nobody joins: Ctrl-C doesn't wait for a gateway that hangs.
+    gateway, no_gateway = await Threads(idle=0).call("ask the gateway", partial(_gateway, control))
     pods, no_pods = await _pod_resources(places)
     clues = [present] if present else []
     if not present and gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]:
