@@ -103,7 +103,7 @@ def hanging(short_path: Path) -> Iterator[tuple[Path, threading.Event]]:
         answering.join()
 
 
-@pytest.mark.parametrize("command", [["check", "--against-running"], ["preflight"]], ids=lambda it: it[0])
+@pytest.mark.parametrize("command", [["status"], ["check", "--against-running"], ["preflight"]], ids=lambda it: it[0])
 def test_ctrl_c_while_the_gateway_hangs(
     hanging: tuple[Path, threading.Event], tmp_path: Path, command: list[str]
 ) -> None:

@@ -61,6 +61,8 @@ def status(  # noqa: PLR0913  one per option
         _print_holders(directory, settings.state_dir, resource, str(error), output)
         context.exit(1)
     except KeyboardInterrupt:
+        if not watch:  # nothing was said
+            raise
         context.exit(0)
     click.echo("the gateway has ended", err=True)
     context.exit(1)
