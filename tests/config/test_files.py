@@ -20,6 +20,7 @@ from tests.support.gateway import COMMAND
     [
         ("", ": found an empty file, expected resources; see docs/reference/configuration.md"),
         ("# nothing\n", ": found an empty file, expected resources; see docs/reference/configuration.md"),
+        ("!x {resources: []}", ':1: found the tag "!x", expected a plain value, without a tag'),
         (
             "- a",
             (

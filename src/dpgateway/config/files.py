@@ -42,6 +42,8 @@ def read_all(path: Path) -> Files:
     for file in files:
         try:
             one = parse(_read(file), str(file))
+            if one is not None and one.value is None and one.problems:  # a tag
+                raise InvalidConfiguration(one.problems)
             if one is None or one.value is None:
                 raise Wrong("an empty file", "resources", "see docs/reference/configuration.md")
             if not isinstance(one.value, dict):
