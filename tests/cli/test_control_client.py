@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway.status import SCHEMA
+from tests.cli.conftest import Line
 from tests.support.gateway import COMMAND
 from tests.support.waiting import BUSY
 
@@ -75,6 +76,37 @@ def test_preflight_asks_an_older_gateway(line, older, tmp_path):
     )
     told = json.loads(found.stdout)
     assert told["from"] == {"oldest": "1.9", "newest": "1.9", "clues": ["it accepted v1alpha2"]}
+
+
+@pytest.fixture
+def refusing(short_path: Path) -> Iterator[Path]:
+    """The socket of a gateway that closes each connection at once, as one with too many clients does."""
+    path = short_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def refuse() -> None:
+            try:
+                while True:
+                    listener.accept()[0].close()
+            except OSError:
+                return
+
+        refused = threading.Thread(target=refuse)
+        refused.start()
+        yield path
+        listener.shutdown(socket.SHUT_RDWR)
+        refused.join()
+
+
+def test_a_gateway_with_too_many_clients(line: Line, refusing: Path, tmp_path: Path) -> None:
+    """It closes the connection before the request or after it: often enough both are seen."""
+    where = [f"--control-socket={refusing}", f"--device-plugins-dir={tmp_path}"]
+    for _ in range(100):
+        told = line("status", *where)
+        assert told.exit_code == 1
+        assert told.stdout.startswith(f"the gateway at {refusing} hasn't answered: "), told.exception
 
 
 @pytest.fixture

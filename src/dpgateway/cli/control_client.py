@@ -43,7 +43,10 @@ def pieces(path: Path, request: str) -> Iterator[bytes]:
 def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
     """Sends a request; yields an iterator over the answers as they arrive. Raises NoGateway if there is none."""
     with _connected(path) as connection:
-        connection.sendall(f"{request}\n".encode())
+        try:
+            connection.sendall(f"{request}\n".encode())
+        except OSError as error:  # it has too many clients
+            raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
         with connection.makefile("r", encoding="utf-8") as lines:
             yield _answers(connection, lines, path)
 
