@@ -1,5 +1,6 @@
 """The commands ask a gateway that may be of an older version."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -36,24 +37,30 @@ OLD = {
 }
 
 
-@pytest.fixture
-def older(short_path):
-    """The socket of a gateway that answers in schema 1."""
-    path = short_path / "control.sock"
+@contextlib.contextmanager
+def answering(path: Path, text: bytes) -> Iterator[Path]:
+    """A socket that answers one request with this text."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
 
-        def answer():
+        def answer() -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.recv(1024)
-                connection.sendall(f"{json.dumps(OLD)}\n".encode())
+                connection.sendall(text)
 
-        answering = threading.Thread(target=answer)
-        answering.start()
+        thread = threading.Thread(target=answer)
+        thread.start()
         yield path
-        answering.join()
+        thread.join()
+
+
+@pytest.fixture
+def older(short_path):
+    """The socket of a gateway that answers in schema 1."""
+    with answering(short_path / "control.sock", f"{json.dumps(OLD)}\n".encode()) as path:
+        yield path
 
 
 def test_schema_1_becomes_the_present_one(line, older):
@@ -76,6 +83,32 @@ def test_preflight_asks_an_older_gateway(line, older, tmp_path):
     )
     told = json.loads(found.stdout)
     assert told["from"] == {"oldest": "1.9", "newest": "1.9", "clues": ["it accepted v1alpha2"]}
+
+
+NEWER = json.dumps({"schema": SCHEMA + 1, "resources": {}})
+WORDS = (["status"], ["status", R], ["status", "--output=json"], ["status", "--watch"], ["check", "--against-running"])
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (NEWER, f"the gateway at {{}} is newer than this command: found schema {SCHEMA + 1}, expected {SCHEMA}"),
+        ("[]", "no gateway answers at {}, but another program: expected a status"),
+        ('{"a": 1}', "no gateway answers at {}, but another program: expected a status"),
+        ("220 mail.example.com ESMTP", "the gateway at {} hasn't answered: Extra data"),
+        ("[" * 100_000, "the gateway at {} hasn't answered: "),
+        ("\xff", "the gateway at {} hasn't answered: "),
+    ],
+    ids=["newer", "list", "mapping", "text", "nested", "binary"],
+)
+def test_an_answer_that_is_no_known_status(line: Line, short_path: Path, words: list[str], text: str, why: str) -> None:
+    config = line.config("resources: []\n")
+    with answering(short_path / "control.sock", f"{text}\n".encode("latin-1")) as path:
+        where = [f"--config={config}", f"--control-socket={path}", f"--device-plugins-dir={line.directory}"]
+        told = line(*words, *where)
+    assert told.exit_code == 1
+    assert why.format(path) in told.output
 
 
 @pytest.fixture

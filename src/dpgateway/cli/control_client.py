@@ -1,6 +1,6 @@
 """The client of the running gateway's control socket. Each answer is a line of JSON.
 
-The gateway may have another version than this command: :func:`current` converts an older answer to SCHEMA.
+The gateway may have another version than this command: :func:`current` converts an older answer to the present schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dpgateway.kit import unix
 
 PATIENCE = 10.0
 """Seconds until the first answer, at most; a busy gateway takes less."""
-
+NEWEST = 2
+"""``dpgateway.status.SCHEMA``, without its imports."""
 
 PIECE = 64 * 1024
 """Bytes."""
@@ -65,18 +66,28 @@ def _connected(path: Path) -> socket.socket:
 def _answers(connection: socket.socket, lines: Iterator[str], path: Path) -> Iterator[Any]:
     try:
         for line in lines:
-            yield current(json.loads(line))
+            yield current(line, path)
             connection.settimeout(None)  # a watch answers again at the next change only
     except (OSError, ValueError) as error:
         raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
 
 
-def current(answer: Any) -> Any:  # noqa: ANN401  JSON
-    """The answer in the present schema. Schema 1 had one registration per resource, the device plugin's."""
-    if isinstance(answer, dict) and answer.get("schema") == 1:
+def current(text: str | bytes, path: Path) -> Any:  # noqa: ANN401  JSON
+    """The answer in the present schema. Schema 1 had one registration per resource, the device plugin's. Raises
+    NoGateway if it is a newer gateway's, or another program's.
+    """
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
+    if not isinstance(answer, dict) or not ("configuration" in answer or isinstance(answer.get("schema"), int)):
+        raise NoGateway(f"no gateway answers at {path}, but another program: expected a status")
+    if (schema := answer.get("schema", NEWEST)) > NEWEST:
+        raise NoGateway(f"the gateway at {path} is newer than this command: found schema {schema}, expected {NEWEST}")
+    if schema == 1:
         for resource in answer["resources"]:
             resource["registrations"] = [{"front": "deviceplugin", **resource.pop("registration")}]
         answer["schema"] = 2
-    if isinstance(answer, dict) and (refusal := answer.get("reloads", {}).get("refusal")):
+    if refusal := answer.get("reloads", {}).get("refusal"):
         refusal.setdefault("served", "the old one goes on")  # the first gateways fell back to nothing else
     return answer

@@ -8,7 +8,6 @@ configuration. What isn't plain is for ``dpgateway.cli.status``, which prints by
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -112,7 +111,7 @@ def _copy(path: Path) -> None:
         whole = b"".join([first, *answer])
         if not whole.endswith(b"\n"):
             raise NoGateway(f"the gateway at {path} hasn't answered: it closed the connection")
-        print_json(current(json.loads(whole)))
+        print_json(current(whole, path))
         return
     for last in chain([first], answer):
         sys.stdout.write(last.decode())  # JSON in ASCII
