@@ -1,6 +1,8 @@
 """What preflight asks an API server about a change of the front."""
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +101,11 @@ def test_a_directory_that_is_a_file(tmp_path):
     (tmp_path / "dra").mkdir()
     (tmp_path / "dra/claims").touch()
     assert "Not a directory" in front_facts.claimed(tmp_path)[1]
+
+
+def test_a_record_that_is_a_pipe(tmp_path: Path) -> None:
+    """Nobody writes to it, so whoever opened it would wait for ever."""
+    folder = tmp_path / "dra" / "claims"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "uid-1.json")
+    assert "expected a regular file" in front_facts.claimed(tmp_path)[1]

@@ -211,6 +211,12 @@ def test_kubelet_allowed_cgroup_v1(tmp_path, text, allowed):
     assert not facts.allows_cgroup_v1(tmp_path / "none.yaml")
 
 
+def test_kubelet_configuration_that_is_a_pipe(tmp_path: Path) -> None:
+    """Nobody writes to it, so whoever opened it would wait for ever."""
+    os.mkfifo(tmp_path / "config.yaml")
+    assert not facts.allows_cgroup_v1(tmp_path / "config.yaml")
+
+
 @pytest.mark.parametrize(("files", "version"), [(["cgroup.controllers"], 2), (["tasks"], 1)])
 def test_the_version_of_cgroups(tmp_path, files, version):
     for name in files:

@@ -24,6 +24,7 @@ from dpgateway.cli.site import look
 from dpgateway.config import Configuration
 from dpgateway.deviceplugin.api import only
 from dpgateway.errors import ConfigurationError, GatewayError, KubeletError
+from dpgateway.kit.files import read
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
@@ -41,6 +42,8 @@ KUBELET_CONFIG = "config.yaml"
 """kubeadm's name for the kubelet's configuration, in the kubelet's directory. Without kubeadm only the kubelet's
 command line names it.
 """
+LARGEST_FILE = 1024 * 1024
+"""Bytes of it that are read."""
 
 
 class PlannedChange(NamedTuple):
@@ -227,7 +230,7 @@ def cgroups(root: Path) -> int | None:
 def allows_cgroup_v1(config: Path) -> bool:
     """Whether the kubelet's configuration has ``failCgroupV1: false``."""
     try:
-        content = YAML(typ="safe", pure=True).load(config.read_text())
+        content = YAML(typ="safe", pure=True).load(read(config, LARGEST_FILE, follow=True).content)
     except (OSError, ValueError, YAMLError):
         return False
     return isinstance(content, dict) and content.get("failCgroupV1") is False

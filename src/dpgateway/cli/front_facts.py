@@ -7,8 +7,10 @@ from pathlib import Path
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, ObjectKind
 from dpgateway.config import Configuration
+from dpgateway.dra.claims.files import LARGEST
 from dpgateway.dra.claims.records import Phase, record
 from dpgateway.dra.slices.attributes import resource_value
+from dpgateway.kit.files import read
 from dpgateway.preflight import DevicesOfClaim
 from dpgateway.preflight.front import FrontFacts, FrontName
 from dpgateway.switching.classes import why_not
@@ -81,7 +83,7 @@ def claimed(state_dir: Path) -> tuple[tuple[DevicesOfClaim, ...], str]:
         return (), str(error)
     for path in paths:
         try:
-            one = record(path.read_text(), path.name)
+            one = record(read(path, LARGEST).content.decode(), path.name)
         except (OSError, ValueError, TypeError, KeyError) as error:
             unread.append(f"{path}: {error}")
             continue
