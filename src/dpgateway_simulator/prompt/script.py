@@ -71,7 +71,7 @@ async def do(session: Session, todo: list[Step]) -> int:
 def _yaml(path: Path, text: str) -> Iterator[tuple[int, object]]:
     try:
         content = YAML().load(text)
-    except YAMLError as error:
+    except (YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:  # a date, or a tag's value
         raise ScriptError(f"{path}: not YAML: {error}") from error
     if isinstance(content, CommentedMap) and list(content) == ["steps"]:
         content = content["steps"]

@@ -28,7 +28,10 @@ def test_yaml(tmp_path: Path, text: str) -> None:
         ("s", "print files\ndance\n", "s:2: unknown step 'dance', expected one of"),
         ("s.yaml", "- kill\n- {pod: p1}\n", r"s.yaml:2: found .*expected a step in one string"),
         ("s.yaml", "kill\n", "s.yaml:1: found str, expected a list of steps"),
-        ("s.yaml", "- 'kill\n", "s.yaml: not YAML"),
+        *[
+            ("s.yaml", text, "s.yaml: not YAML")
+            for text in ("- 'kill\n", "[" * 500, "- 2001-99-99", "- !!bool x", "- !!omap 3")
+        ],
     ],
 )
 def test_what_is_no_script(tmp_path: Path, name: str, text: str, error: str) -> None:
