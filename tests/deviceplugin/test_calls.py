@@ -123,6 +123,7 @@ async def test_the_same_question_has_the_same_answer(make, api):
 
 
 async def test_a_driver_sees_a_device_once(make):
+    """Shares of one device are unwanted in one container, unless `distinct` is `require`, but not refused."""
     calls = FakeLanes()
     (grant,) = await make(calls, shares=Shares(3)).allocate([("a::1", "b", "a", "a::1")], NEW)
     assert grant.ids == ("a::1", "b", "a")
@@ -139,12 +140,7 @@ async def test_what_cannot_be_given_is_refused(make, clock):
     calls = FakeLanes()
     resource = make(calls)
     clock.now += 10
-    resource.inventory.take(
-        (
-            A,
-            Device("c", WET),
-        )
-    )
+    resource.inventory.take((A, Device("c", WET)))
     clock.now += 20
     assert await refusal(resource.allocate([("a", "x")], NEW)) == (
         "resource example.com/thing: device x is unknown: this resource doesn't offer it"
@@ -185,10 +181,6 @@ async def test_shares_of_one_device_forbidden(make):
     assert calls.asked == []
     await resource.allocate([("a", "b::1"), ("a::1",)], NEW)
     assert len(calls.asked) == 2
-
-
-async def test_shares_of_one_device_unwanted(make):
-    await make(FakeLanes(), shares=Shares(2, "prefer")).allocate([("a", "a::1")], NEW)
 
 
 async def test_shares_with_another_plugins_ids(make):
@@ -250,12 +242,7 @@ async def test_a_held_device_allocated_again(make):
     calls = FakeLanes("prepare")
     resource = make(calls)
     note(resource, "a")
-    calls.meanwhile = lambda: resource.inventory.take(
-        (
-            Device("a", WET),
-            B,
-        )
-    )
+    calls.meanwhile = lambda: resource.inventory.take((Device("a", WET), B))
     await refusal(resource.allocate([("a",), ("b",)], V1ALPHA1))
     assert calls.released == []
 

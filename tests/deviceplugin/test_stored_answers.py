@@ -340,10 +340,13 @@ async def test_what_is_outdated_is_told_before_any_start(make):
         assert node.outdated == {}
 
 
-async def test_allocate_is_asked_only_where_no_start_asks(make):
+@pytest.mark.parametrize("why", ["a start asks", "the gateway rests"])
+async def test_allocate_is_asked_only_where_it_must_be(make, why):
     """To allocate may do something to the device."""
     node = make(Sticks(z="/dev/ttyUSB0"))
-    async with following(node, asked=True):
+    if why == "the gateway rests":
+        node.resource.releases.rest()
+    async with following(node, asked=why == "a start asks"):
         await node.admit("z")
         await node.read()
         await turns()
@@ -374,16 +377,6 @@ async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
     node.holdings.set(node.holdings.value.ended(frozenset(["1a"])))
     async with following(node):
         node.answers.look()
-        await turns()
-        assert node.calls.repeated == 0
-
-
-async def test_a_resting_gateway_asks_nothing(make):
-    node = make(Sticks(z="/dev/ttyUSB0"))
-    node.resource.releases.rest()
-    async with following(node):
-        await node.admit("z")
-        await node.read()
         await turns()
         assert node.calls.repeated == 0
 

@@ -1,6 +1,7 @@
 """What all versions have in common (test_new_version.py: what it takes to add one)."""
 
 import contextlib
+import dataclasses
 import json
 
 import grpc.aio
@@ -61,6 +62,15 @@ def test_a_version_pauses_lists_only_if_it_says_so():
     row = Api(api.name, api.version, api.package, api.rpcs, api.to_register, api.to_offer, api.from_answer)
     assert (row.pause, row.forgetful, row.losses) == (0.0, (), ())
     assert [api.pause for api in APIS] == [0.0, 0.01, 0.01]
+
+
+@each_api
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Allocation)])
+def test_what_of_an_allocation_is_lost_is_told(full, api, field):
+    without = dataclasses.replace(full.allocation, **{field: getattr(Allocation(), field)})
+    encode = api.by_call[Call.ALLOCATE].encode
+    lost = encode((full,)) == encode((Grant(full.ids, without),))
+    assert lost == (field in api.losses)
 
 
 # bytes that aren't the message

@@ -1,9 +1,5 @@
 """Kubernetes 1.8's answer to Allocate; the rest is 1.9's."""
 
-import dataclasses
-
-import pytest
-
 from dpgateway.deviceplugin.api import v1alpha2
 from dpgateway.deviceplugin.api.v1alpha1 import API, to_allocations, to_register
 from dpgateway.deviceplugin.values import Grant, Options, Registration
@@ -68,14 +64,6 @@ def test_an_allocation_in_known_bytes():
 def test_an_allocation_without_ids_arrives():
     answer = ours.AllocateResponse.FromString(to_allocations((Grant((), Allocation(env={"K": "V"})),)))
     assert [(spec.ID, dict(spec.envs)) for spec in answer.spec] == [("", {"K": "V"})]
-
-
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Allocation)])
-def test_what_of_an_allocation_is_lost_is_told(full, field):
-    empty = getattr(Allocation(), field)
-    without = Grant(full.ids, dataclasses.replace(full.allocation, **{field: empty}))
-    lost = to_allocations((full,)) == to_allocations((without,))
-    assert lost == (field in API.losses)
 
 
 def test_it_differs_from_1_9_in_two_messages():

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import pytest
-
 from dpgateway.deviceplugin.api import Call
 from dpgateway.deviceplugin.api.v1alpha2 import API, from_allocate, from_empty, to_allocations, to_offer, to_register
 from dpgateway.deviceplugin.values import Grant, Options, Registration
@@ -85,14 +83,6 @@ def test_an_allocation_in_known_bytes():
 
 
 # what is lost
-
-
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Allocation)])
-def test_what_of_an_allocation_is_lost_is_told(full, field):
-    empty = getattr(Allocation(), field)
-    without = Grant(full.ids, dataclasses.replace(full.allocation, **{field: empty}))
-    lost = to_allocations((full,)) == to_allocations((without,))
-    assert lost == (field in API.losses)
 
 
 def test_topology_is_lost():

@@ -5,13 +5,7 @@ import pytest
 
 from dpgateway.kit.seqpacket import Listener, Peer
 from dpgateway_simulator import Kubelet
-from tests.support.handover import (
-    Holders,
-    R,
-    S,
-    offered,
-    path,
-)
+from tests.support.handover import Holders, R, S, heard, offered, path
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured
 from tests.support.waiting import until
@@ -63,8 +57,11 @@ async def dial():
 
 @pytest.fixture
 async def newer(older, dial):
-    """What a newer gateway says, which the test plays."""
-    return await dial(older)
+    """A newer gateway, which the test plays: it has asked, and was given the lock."""
+    peer = await dial(older)
+    peer.send("ask 1")
+    assert await heard(peer) == "take v1beta1"
+    return peer
 
 
 @pytest.fixture

@@ -9,21 +9,22 @@ import pytest
 from dpgateway import Allocation, Device, Health
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet
-from tests.support.handover import (
-    BOTH,
-    R,
-    S,
-    heard,
-    offered,
-    passed,
-    path,
-    serves,
-    taken,
-)
+from tests.support.handover import BOTH, R, S, heard, offered, passed, path, serves, taken
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
+
+
+async def giving(
+    make: Callable[[], Inside], ask: Callable[[Inside], Awaitable[list[Peer]]]
+) -> tuple[Inside, Peer, Peer]:
+    """A gateway that has given the locks of its pool to a newer one, which the test plays."""
+    older = make()
+    older.serve(*BOTH)
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    return older, one, other
 
 
 async def test_a_pool_is_handed_over_as_one(make, kubelet):
@@ -42,10 +43,7 @@ async def test_a_pool_is_handed_over_as_one(make, kubelet):
 
 
 async def test_no_call_passes_before_all_serve(make, kubelet, ask):
-    older = make()
-    older.serve(*BOTH)
-    one, other = await ask(older)
-    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    older, one, other = await giving(make, ask)
     serves(other, older, S)
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
     await turns(200)
@@ -61,10 +59,7 @@ async def test_a_pool_goes_to_one_gateway_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Two of an earlier release may ask at once, each for another part of it."""
-    older = make()
-    older.serve(*BOTH)
-    peers = await ask(older)
-    assert [await heard(peer) for peer in peers] == ["take v1beta1"] * 2
+    older, *peers = await giving(make, ask)
     for peer, name, who in zip(peers, (R, S), ("newer", "newest"), strict=True):
         with passed(peer) as lock:
             os.truncate(lock, 0)
@@ -95,10 +90,7 @@ async def test_a_kubelet_restarts_while_a_pool_is_given(
     make: Callable[[], Inside], kubelet: Kubelet, ask: Callable[[Inside], Awaitable[list[Peer]]]
 ) -> None:
     """What the older one bound now would be in the newer one's place, where it forwards calls to."""
-    older = make()
-    older.serve(*BOTH)
-    one, other = await ask(older)
-    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    older, one, _ = await giving(make, ask)
     serves(one, older, R)
     path(older, "link", R).hardlink_to(path(older, "sock", R))  # else the inode's number would be used again
     await kubelet.restart()
@@ -128,22 +120,19 @@ async def test_what_has_recovered_is_not_taken(
     assert (registered(kubelet, R), kubelet.counts(R)) == (1, (1, 1))
 
 
-async def registering(older, ask):
-    """Whether the newer gateway, which the test plays, has the list of one resource of the pool at the kubelet."""
-    one, other = await ask(older)
-    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+async def registering(make, ask):
+    """The newer gateway, which the test plays, has the list of one resource of the pool at the kubelet."""
+    older, one, other = await giving(make, ask)
     serves(one, older, R)
     serves(other, older, S)
     assert await heard(one) == "register"
     one.send("listed")
     assert await heard(other) == "register"
-    return one, other
+    return older, one, other
 
 
 async def test_a_pool_waits_for_its_last_list(make, kubelet, ask):
-    older = make()
-    older.serve(*BOTH)
-    one, other = await registering(older, ask)
+    _, one, other = await registering(make, ask)
     await turns(200)
     assert not one.gone
     other.send("listed")
@@ -153,9 +142,7 @@ async def test_a_pool_waits_for_its_last_list(make, kubelet, ask):
 
 
 async def test_a_failure_takes_the_pool_back(make, kubelet, ask):
-    older = make()
-    older.serve(*BOTH)
-    one, other = await registering(older, ask)
+    _, one, other = await registering(make, ask)
     other.send("no")
     assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
     for peer in (one, other):
@@ -169,9 +156,7 @@ async def test_a_part_that_is_let_go_takes_the_pool_back(
     make: Callable[[], Inside], kubelet: Kubelet, ask: Callable[[Inside], Awaitable[list[Peer]]]
 ) -> None:
     """As when a resource whose list the kubelet has is restarted in the newer gateway."""
-    older = make()
-    older.serve(*BOTH)
-    one, other = await registering(older, ask)
+    _, one, other = await registering(make, ask)
     one.close()
     other.send("listed")
     assert await heard(other) == "back"
@@ -216,9 +201,7 @@ async def test_forwarded_calls_are_answered_in_their_api(make: Callable[[], Insi
 
 async def test_an_older_gateway_that_ends_takes_nothing_back(make, kubelet, ask):
     """The newer one has all locks, and goes on alone."""
-    older = make()
-    older.serve(*BOTH)
-    one, other = await registering(older, ask)
+    older, one, other = await registering(make, ask)
     ending = asyncio.ensure_future(older.end())
     for peer in (one, other):
         with pytest.raises(Gone):
@@ -267,10 +250,7 @@ async def test_the_rest_of_a_pool_is_handed_over(make, kubelet, holders, dial):
 
 async def test_a_resource_that_ends_breaks_its_pool_off(make, kubelet, ask):
     """The rest serves on."""
-    older = make()
-    older.serve(*BOTH)
-    one, other = await ask(older)
-    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    older, one, other = await giving(make, ask)
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
     older.reload(older.configuration(BOTH[1]))
     assert await heard(other) == "back"

@@ -9,16 +9,7 @@ import pytest
 
 from dpgateway import Allocation, Device, Health
 from dpgateway_simulator import PluginError
-from tests.support.handover import (
-    BOTH,
-    R,
-    S,
-    T,
-    admitted,
-    all_healthy,
-    offered,
-    path,
-)
+from tests.support.handover import BOTH, R, S, T, admitted, all_healthy, offered, path
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until

@@ -15,14 +15,7 @@ from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.full import small_disk
-from tests.support.handover import (
-    R,
-    heard,
-    offered,
-    passed,
-    path,
-    serves,
-)
+from tests.support.handover import R, heard, offered, passed, path, serves
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
@@ -31,8 +24,6 @@ from tests.support.waiting import turns, until
 
 
 async def test_the_newer_gateway_dies_before_it_serves(kubelet, older, newer):
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     with passed(newer) as lock:
         os.pwrite(lock, b"pid 1\n", 0)
     newer.close()
@@ -42,8 +33,6 @@ async def test_the_newer_gateway_dies_before_it_serves(kubelet, older, newer):
 
 
 async def test_calls_wait_two_seconds_for_serves(kubelet, older, newer, caplog):
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
     assert await heard(newer) == "back"
     await call
@@ -53,8 +42,6 @@ async def test_calls_wait_two_seconds_for_serves(kubelet, older, newer, caplog):
 
 
 async def test_the_newer_gateway_dies_while_it_registers(kubelet, older, newer):
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     serves(newer, older)
     assert await heard(newer) == "register"
     newer.close()
@@ -65,8 +52,6 @@ async def test_the_newer_gateway_dies_while_it_registers(kubelet, older, newer):
 @pytest.mark.parametrize(("kubelet", "connections"), [("1.24", 0), ("1.31", 1), ("1.37", 0)], indirect=["kubelet"])
 async def test_register_passes_the_streams_connection(kubelet, older, newer, connections):
     """If the kubelet keeps one client for each resource."""
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     with passed(newer):
         serves(newer, older)
         assert await heard(newer) == "register"
@@ -77,8 +62,6 @@ async def test_register_passes_the_streams_connection(kubelet, older, newer, con
 
 
 async def test_the_lock_stays_with_the_one_left(older, newer):
-    newer.send("ask 1")
-    await heard(newer)
     with passed(newer) as lock, path(older, "lock").open() as another:
         serves(newer, older)
         await heard(newer)
@@ -92,8 +75,6 @@ async def test_the_lock_stays_with_the_one_left(older, newer):
 
 
 async def test_the_connection_ends_after_the_streams(kubelet, older, newer):
-    newer.send("ask 1")
-    await heard(newer)
     serves(newer, older)
     await heard(newer)
     assert connected(older)
@@ -146,8 +127,6 @@ async def test_nothing_is_given_after_register(make, kubelet, dial):
 
 
 async def test_a_gateway_that_ends_finishes_its_handover(kubelet, older, newer):
-    newer.send("ask 1")
-    await heard(newer)
     serves(newer, older)
     assert await heard(newer) == "register"
     ending = asyncio.ensure_future(older.end())
@@ -228,8 +207,6 @@ async def test_started_again_during_a_handover(kubelet, older, newer, caplog, st
     """The newer gateway has the resource when the new driver's plugin begins. Asked for it, that one would give it
     back, and not ask again.
     """
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     if step == "register":
         serves(newer, older)
         assert await heard(newer) == "register"
@@ -244,15 +221,14 @@ async def test_started_again_during_a_handover(kubelet, older, newer, caplog, st
 
 
 async def test_a_gateway_that_ends_leaves_the_names(older, newer):
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     older.ending.tell()
     await older.task
     assert [path(older, suffix).exists() for suffix in ("lock", "sock", "next")] == [True] * 3
 
 
 @pytest.mark.parametrize("text", ["ask 2", "ask", "ask 1 please", "take v1beta1", "\0\x1b\N{SNOWMAN}", "ask 1" * 1000])
-async def test_another_question_is_hung_up_on(kubelet, older, newer, text):
+async def test_another_question_is_hung_up_on(kubelet, older, dial, text):
+    newer = await dial(older)
     newer.send(text)
     with pytest.raises(Gone):
         await heard(newer)
@@ -261,8 +237,6 @@ async def test_another_question_is_hung_up_on(kubelet, older, newer, text):
 
 @pytest.mark.parametrize("answer", ["ask 1", "serves 2", "listed", "s" * 5000])
 async def test_an_unknown_message_takes_back(kubelet, older, newer, answer):
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
     newer.send(answer)
     assert await heard(newer) == "back"
@@ -285,8 +259,6 @@ async def no_other_socket(older):
 
 @pytest.mark.parametrize("at_its_place", [no_other_socket, no_socket, link_to_the_older_one])
 async def test_serves_without_a_socket_takes_back(kubelet, older, newer, caplog, at_its_place):
-    newer.send("ask 1")
-    assert await heard(newer) == "take v1beta1"
     await at_its_place(older)
     newer.send("serves")
     assert await heard(newer) == "back"

@@ -106,10 +106,7 @@ async def test_resources_that_come_and_go_meanwhile(asked, gate):
         return Threads().call(name, (lambda: (reading(), function())[1]) if gated else function)
 
     asked.threads.call = call
-    other, new = (
-        ResourceHoldings(asked.held()),
-        ResourceHoldings(asked.held()),
-    )
+    other, new = ResourceHoldings(asked.held()), ResourceHoldings(asked.held())
     asked.resources["example.com/other"] = other
     asked.start()
     await reading.entered()
@@ -121,24 +118,8 @@ async def test_resources_that_come_and_go_meanwhile(asked, gate):
     assert (other.value.listed, new.value.asked) == ({}, Holdings().asked)
 
 
-async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
-    """Such a List has the kubelet give the same device to the next pod, too."""
-    asked.start()
-    await asked.more_calls(2)
-    asked.holdings.set(asked.value.began(("b",), {"b": frozenset({"b"})}))
-    asked.asking.hint()
-    await until(lambda: not asked.asking._hint.is_set())
-    await turns()
-    other = PodResources(asked.kubelet.socket, Threads())
-    await other.list([THING])  # a question that was asked before would have come first
-    calls = asked.calls
-    assert calls == 3
-    asked.holdings.set(asked.value.failed(("b",)))
-    await until(lambda: asked.calls > calls)
-
-
 async def test_nobody_is_asked_however_long_an_allocate_takes(asked):
-    """The directories are looked at meanwhile."""
+    """A List has the kubelet give the same device to the next pod, too. The directories are looked at meanwhile."""
     asked.start()
     await until(lambda: asked.value.listed)
     await asked.more_calls()
@@ -149,7 +130,7 @@ async def test_nobody_is_asked_however_long_an_allocate_takes(asked):
         asked.asking.hint()
         await until(partial(asked.has_gone, gone))
     other = PodResources(asked.kubelet.socket, Threads())
-    await other.list([THING])
+    await other.list([THING])  # a question that was asked before would have come first
     assert asked.calls == calls + 1
     asked.holdings.set(asked.value.failed(("b",)))
     await until(lambda: asked.calls > calls + 1)

@@ -214,25 +214,19 @@ def test_a_grant_since_the_list_was_asked():
     assert noted().began(("a",)).heard({"a": HOLDER}, NOW).listed == {}
 
 
-def test_an_id_lingers_for_its_last_pod():
+@pytest.mark.parametrize("between", [None, {}], ids=["at once", "after a note without it"])
+def test_an_id_lingers_for_its_last_pod(between):
     """Another gateway serves, and gave it to another pod, whose init container isn't listed."""
     holdings = Holdings().noted({"a": noted_of("p")}, NOW, NOW).heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
     same = holdings.noted({"a": noted_of("p")}, NOW + 2, NOW + 2).heard({}, NOW + 2 * LINGER)
     assert same.freed == {"a"}
-    other = holdings.noted({"a": noted_of("q")}, NOW + 2, NOW + 2).heard({}, NOW + 2 * LINGER)
-    assert other.freed == frozenset()
-    assert other.in_use == frozenset("a")
-    assert other.ended(frozenset({"q"})).freed == {"a"}
-
-
-def test_an_id_lingers_for_its_last_pod_after_a_note_without_it():
-    """The other gateway's kubelet took it back, and noted that, before it gave it to another pod."""
-    holdings = Holdings().noted({"a": noted_of("p")}, NOW, NOW).heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
-    other = holdings.noted({}, NOW + 2, NOW + 2).noted({"a": noted_of("q")}, NOW + 3, NOW + 3)
+    other = holdings.noted(between, NOW + 2, NOW + 2) if between is not None else holdings
+    other = other.noted({"a": noted_of("q")}, NOW + 3, NOW + 3)
     assert other.in_use == frozenset("a")
     other = other.heard({}, NOW + 2 * LINGER)
     assert other.freed == frozenset()
     assert other.in_use == frozenset("a")
+    assert other.ended(frozenset({"q"})).freed == {"a"}
 
 
 @pytest.mark.parametrize("between", [None, {}], ids=["at once", "after a note without it"])

@@ -116,12 +116,7 @@ async def test_deleted_names_leave_a_stream_alone(serve, connect, deleted):
     assert set(health(await stream.read()).values()) == {"Unhealthy"}
     again = connect(served.directory / await served.endpoint.link())
     assert set(health(await again.watch().read()).values()) == {"Unhealthy"}
-    served.inventory.take(
-        (
-            Device("a"),
-            Device("b"),
-        )
-    )
+    served.inventory.take((Device("a"), Device("b")))
     assert health(await stream.read()) == BOTH  # the old one still lives
     assert await client.call("GetDevicePluginOptions")
 

@@ -42,12 +42,7 @@ def _id(number):
 async def test_the_full_list_comes_first(served, client, path):
     stream = client.watch(path)
     assert health(await stream.read(), path) == HEALTHY
-    served.inventory.take(
-        (
-            Device("a", Health.unhealthy("x")),
-            Device("b"),
-        )
-    )
+    served.inventory.take((Device("a", Health.unhealthy("x")), Device("b")))
     assert health(await stream.read(), path) == {"a": "Unhealthy", "b": "Healthy"}
 
 
@@ -59,31 +54,11 @@ async def test_an_empty_list_is_sent_too(serve, connect):
 async def test_only_news_is_sent(served, client):
     stream = client.watch()
     await stream.read()
-    served.inventory.take(
-        (
-            Device("b"),
-            Device("a"),
-        )
-    )
-    served.inventory.take(
-        (
-            Device("a", Health.unhealthy("one")),
-            Device("b"),
-        )
-    )
+    served.inventory.take((Device("b"), Device("a")))
+    served.inventory.take((Device("a", Health.unhealthy("one")), Device("b")))
     await stream.read()
-    served.inventory.take(
-        (
-            Device("a", Health.unhealthy("another")),
-            Device("b"),
-        )
-    )
-    served.inventory.take(
-        (
-            Device("a"),
-            Device("b"),
-        )
-    )
+    served.inventory.take((Device("a", Health.unhealthy("another")), Device("b")))
+    served.inventory.take((Device("a"), Device("b")))
     assert health(await stream.read()) == HEALTHY
 
 
@@ -93,12 +68,7 @@ async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
     await until(lambda: early.audience.open)
     assert not reading.done()
     assert not early.audience.listed
-    early.inventory.take(
-        (
-            Device("a"),
-            Device("b"),
-        )
-    )
+    early.inventory.take((Device("a"), Device("b")))
     assert health(await reading) == HEALTHY
 
 
