@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,15 +37,30 @@ def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
     return ClaimNode(server, simulated, tmp_path)
 
 
-async def begun(node: ClaimNode) -> Asked:
-    """A gateway that was killed after it had recorded that a claim ends."""
+class Begun(NamedTuple):
+    """A gateway that has recorded that a claim ends, and whose driver hasn't released its device yet."""
+
+    claims: NodeClaims
+    resource: ClaimedResource
+    asked: Asked
+
+
+async def begun(node: ClaimNode) -> Begun:
     resource = ClaimedResource(lanes("release"), Device("a"))
     claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
     await claims.prepare([asked])
     resource.releases.rest()
     await claims.unprepare([asked])
     assert node.records["c"]["phase"] == "ending"
-    return asked
+    return Begun(claims, resource, asked)
+
+
+async def another_ends(node: ClaimNode) -> None:
+    """What is left to it, another gateway does."""
+    resource = ClaimedResource(lanes("release"), Device("a"))
+    await node.gateway(resource)
+    await until(lambda: not node.records)
+    assert resource.lanes.released == ["a"]
 
 
 class Pods:
@@ -85,11 +100,8 @@ async def test_a_claim_whose_pod_goes_on_doesn_t_end(node: ClaimNode) -> None:
 
 async def test_a_gateway_that_is_killed_while_an_end_waits_for_a_pod(node: ClaimNode) -> None:
     """Nothing has ended yet, so the kubelet asks its successor."""
-    killed, asked, pods = (
-        await node.gateway(ClaimedResource(lanes(), Device("a"))),
-        node.allocate("c", "a"),
-        Pods("uid-c"),
-    )
+    killed, asked = await node.gateway(ClaimedResource(lanes(), Device("a"))), node.allocate("c", "a")
+    pods = Pods("uid-c")
     await killed.prepare([asked])
     killed.running = pods.running
     ending = asyncio.ensure_future(killed.unprepare([asked]))
@@ -107,14 +119,11 @@ async def test_a_gateway_that_is_killed_while_an_end_waits_for_a_pod(node: Claim
 
 async def test_an_end_that_was_begun_goes_on_by_itself(node: ClaimNode) -> None:
     await begun(node)
-    resource = ClaimedResource(lanes("release"), Device("a"))
-    await node.gateway(resource)
-    await until(lambda: not node.records)
-    assert resource.lanes.released == ["a"]
+    await another_ends(node)
 
 
 async def test_an_end_waits_for_a_resource_that_is_going_to_be_served(node: ClaimNode) -> None:
-    asked = await begun(node)
+    asked = (await begun(node)).asked
     claims = await node.gateway(patience=IN_VAIN)
     assert await one(await claims.unprepare([asked])) == ()
     assert node.records["c"]["phase"] == "ending"
@@ -133,18 +142,11 @@ async def test_an_end_that_waits_for_its_resource_holds_up_no_handover(node: Cla
     claims.rest()
     await asyncio.sleep(0)
     claims.store.drop(NAME)
-    resource = ClaimedResource(lanes("release"), Device("a"))
-    await node.gateway(resource)
-    await until(lambda: not node.records)
-    assert resource.lanes.released == ["a"], "and not forgotten by the older one"
+    await another_ends(node)  # what the older one hasn't forgotten
 
 
 async def test_a_driver_that_hangs_in_release_holds_up_no_handover_for_ever(node: ClaimNode) -> None:
-    hangs = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(hangs, patience=IN_VAIN), node.allocate("c", "a")
-    await claims.prepare([asked])
-    hangs.releases.rest()
-    await claims.unprepare([asked])
+    claims, *_ = await begun(node)
     async with asyncio.timeout(60):
         await claims.turned_over()
         await claims.idle()
@@ -153,10 +155,7 @@ async def test_a_driver_that_hangs_in_release_holds_up_no_handover_for_ever(node
     claims.rest()
     await asyncio.sleep(0)
     assert node.records["c"]["phase"] == "ending", "not forgotten by the older one"
-    resource = ClaimedResource(lanes("release"), Device("a"))
-    await node.gateway(resource)
-    await until(lambda: not node.records)
-    assert resource.lanes.released == ["a"]
+    await another_ends(node)
 
 
 class SlowLanes(FakeLanes):
@@ -222,10 +221,7 @@ async def test_what_a_failed_preparation_owes_is_not_lost_with_its_gateway(node:
     slow, asked = SlowLanes("prepare", "release"), node.allocate("c", "a")
     await failed(await node.gateway(ClaimedResource(slow, Device("a"))), slow, asked)
     assert node.records["c"]["phase"] == "ending"
-    resource = ClaimedResource(lanes("release"), Device("a"))
-    await node.gateway(resource)
-    await until(lambda: not node.records)
-    assert resource.lanes.released == ["a"]
+    await another_ends(node)
 
 
 async def test_the_end_of_a_failed_preparation_is_not_logged_as_a_claims(
@@ -318,7 +314,7 @@ async def test_a_resource_that_is_not_configured_any_more_holds_up_no_end(node: 
 
 async def test_an_end_waits_for_the_driver_on_another_front(node: ClaimNode) -> None:
     """At a gateway's start none runs yet; its pod ends after the patience, and the devices stay withheld."""
-    asked = await begun(node)
+    asked = (await begun(node)).asked
     claims = await node.gateway(patience=IN_VAIN)
     answers: list[bool | None] = [None]
     told: list[str] = []
@@ -363,11 +359,7 @@ class Debts:
 @pytest.mark.parametrize("served", [True, False])
 async def test_a_release_that_waits_goes_with_its_resource(node: ClaimNode, *, served: bool) -> None:
     """The record says that the claim ends before the resource leaves DRA: nobody was told of the device then."""
-    resource, debts = ClaimedResource(lanes("release"), Device("a")), Debts(served=served)
-    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
-    await claims.prepare([asked])
-    resource.releases.rest()
-    await claims.unprepare([asked])
+    (claims, resource, _), debts = await begun(node), Debts(served=served)
     claims.store.owe = debts.owe
     claims.store.drop(NAME)
     await until(lambda: debts.told)
@@ -381,11 +373,7 @@ async def test_a_release_that_waits_goes_with_its_resource(node: ClaimNode, *, s
 
 
 async def test_a_release_that_waits_is_told_by_a_resource_that_begins_again(node: ClaimNode) -> None:
-    stops, debts = ClaimedResource(lanes("release"), Device("a")), Debts()
-    claims, asked = await node.gateway(stops, patience=IN_VAIN), node.allocate("c", "a")
-    await claims.prepare([asked])
-    stops.releases.rest()
-    await claims.unprepare([asked])
+    (claims, _, _), debts = await begun(node), Debts()
     claims.store.owe = debts.owe
     claims.store.drop(NAME)
     claims.store.expect(NAME)
@@ -419,11 +407,7 @@ async def test_what_a_failed_preparation_owes_goes_with_its_resource(node: Claim
 
 
 async def test_no_other_claim_gets_a_device_before_its_release(node: ClaimNode) -> None:
-    resource = ClaimedResource(lanes("release"), Device("a"))
-    claims, asked = await node.gateway(resource, patience=IN_VAIN), node.allocate("c", "a")
-    await claims.prepare([asked])
-    resource.releases.rest()
-    await claims.unprepare([asked])
+    claims, resource, _ = await begun(node)
     assert "free" in await one(await claims.prepare([node.allocate("d", "a")]))
     resource.releases.go_on()
     await until(lambda: not resource.usage.value.taken)
@@ -497,7 +481,7 @@ async def test_an_end_goes_on_after_a_bug(node: ClaimNode, caplog: pytest.LogCap
 
 async def test_an_end_that_goes_on_is_not_recorded_again(node: ClaimNode) -> None:
     """The record might be written after its removal, and stay."""
-    asked, files = await begun(node), NotedFiles(node.folder)
+    asked, files = (await begun(node)).asked, NotedFiles(node.folder)
     resource = ClaimedResource(lanes("release"), Device("a"))
     claims = await node.gateway(resource, disk=(files, own(node.specs)))
     assert await one(await claims.unprepare([asked])) == ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -72,6 +73,13 @@ class Rig:
     async def has(self, *names: str) -> None:
         await self.until(lambda: self.devices == list(names) and self.store.list("resourceslices", "", OURS))
 
+    async def publish(self, *names: str) -> None:
+        """The kubelet accepts, and the slices have these devices."""
+        self.allowed.set(True)
+        self.want(*names)
+        await self.has(*names)
+        await self.publisher.state.wait_for(lambda state: state.right)
+
 
 @pytest.fixture
 async def rig(server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
@@ -81,10 +89,19 @@ async def rig(server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
     await one.stop()
 
 
-def slow_clock() -> asyncio.AbstractEventLoop:
-    """The loop, on which a busy machine is as quick as an idle one."""
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """By the clock of the loop."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    yield
+    assert loop.time() - began < seconds
+
+
+def slowly(seconds: float) -> AbstractContextManager[None]:
+    """By a clock on which a busy machine is as quick as an idle one."""
     hurry(0.05)
-    return asyncio.get_running_loop()
+    return within(seconds)
 
 
 async def test_nothing_is_published_before_the_kubelet_accepts(rig: Rig) -> None:
@@ -96,16 +113,12 @@ async def test_nothing_is_published_before_the_kubelet_accepts(rig: Rig) -> None
 
 
 async def test_what_nobody_offers_goes_without_a_registration(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     rig.allowed.set(False)
     rig.want()
     rig.publisher.wanted.set({})
     await rig.until(lambda: not rig.store.list("resourceslices", "", OURS))
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     assert rig.publisher.writer.deleted == 0
 
 
@@ -193,9 +206,7 @@ async def test_a_node_that_cant_be_read_is_read_again(rig: Rig) -> None:
 
 
 async def test_slices_belong_to_their_node(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     (one,) = rig.store.list("resourceslices", "", OURS)
     node = rig.store.get(("nodes", "", "n1"))
     (owner,) = one["metadata"]["ownerReferences"]
@@ -203,14 +214,10 @@ async def test_slices_belong_to_their_node(rig: Rig) -> None:
 
 
 async def test_wiped_slices_come_back_at_once(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
-    loop = slow_clock()
-    rig.store.wipe("resourceslices", OURS)
-    began = loop.time()
-    await rig.has("a")
-    assert loop.time() - began < 0.9  # PAUSE doesn't count here
+    await rig.publish("a")
+    with slowly(0.9):  # PAUSE doesn't count here
+        rig.store.wipe("resourceslices", OURS)
+        await rig.has("a")
 
 
 async def test_slices_that_are_deleted_one_by_one_come_back_at_once(rig: Rig) -> None:
@@ -226,17 +233,13 @@ async def test_slices_that_are_deleted_one_by_one_come_back_at_once(rig: Rig) ->
     rig.watched.removed(first)
     for name in first, second:
         rig.store.delete(("resourceslices", "", name))
-    loop = slow_clock()
-    began = loop.time()
-    await rig.has(*names)
-    assert loop.time() - began < 0.9  # neither PAUSE nor a pause after a failure counts here
+    with slowly(0.9):  # neither PAUSE nor a pause after a failure counts here
+        await rig.has(*names)
     assert set(failures) <= {""}
 
 
 async def test_a_look_that_ends_early_is_no_write(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a", "b")
     (one,) = rig.store.list("resourceslices", "", OURS)
     name, asked = one["metadata"]["name"], len(rig.simulated.asked)
     rig.simulated.hang()
@@ -250,9 +253,7 @@ async def test_a_look_that_ends_early_is_no_write(rig: Rig) -> None:
 
 async def test_a_look_that_has_nothing_to_write_is_no_write(rig: Rig) -> None:
     reads, goes = asyncio.Event(), asyncio.Event()
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a")
 
     async def asked() -> CdiSupport:
         reads.set()
@@ -273,9 +274,7 @@ async def test_a_look_that_has_nothing_to_write_is_no_write(rig: Rig) -> None:
 
 
 async def test_further_slices_are_none_that_somebody_has_deleted(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a")
     names = [f"d{number:03}" for number in range(65)]
     rig.want(*names)
     await rig.has(*names)
@@ -283,9 +282,7 @@ async def test_further_slices_are_none_that_somebody_has_deleted(rig: Rig) -> No
 
 
 async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     rig.store.delete(("nodes", "", "n1"))
     new = rig.store.create("nodes", "", {"metadata": {"name": "n1"}})
     rig.store.wipe("resourceslices", OURS)
@@ -296,9 +293,7 @@ async def test_another_uid_of_the_node_becomes_the_owner(rig: Rig) -> None:
 
 async def test_nothing_is_written_for_a_node_that_is_gone(rig: Rig) -> None:
     """The server would delete it again at once."""
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a")
     rig.store.delete(("nodes", "", "n1"))
     asked = len(rig.simulated.asked)
     rig.store.wipe("resourceslices", OURS)
@@ -312,9 +307,7 @@ async def test_nothing_is_written_for_a_node_that_is_gone(rig: Rig) -> None:
 
 
 async def test_a_change_by_hand_is_undone(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     (one,) = rig.store.list("resourceslices", "", OURS)
     other = {**one, "spec": {**one["spec"], "devices": [{"name": "stranger"}]}}
     rig.store.replace(("resourceslices", "", one["metadata"]["name"]), other)
@@ -322,9 +315,7 @@ async def test_a_change_by_hand_is_undone(rig: Rig) -> None:
 
 
 async def test_a_server_that_was_away_gets_the_newest(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     await rig.simulated.down()
     rig.want("a", "b")
     await rig.simulated.up()
@@ -332,9 +323,7 @@ async def test_a_server_that_was_away_gets_the_newest(rig: Rig) -> None:
 
 
 async def test_a_watch_too_old_starts_over(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     rig.simulated.hang_up()
     rig.store.compact()
     rig.store.wipe("resourceslices", OURS)
@@ -374,9 +363,7 @@ async def test_a_refusal_is_said_and_tried_again(rig: Rig) -> None:
 
 
 async def test_what_others_write_during_a_dry_run_is_no_conflict(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a", "b")
     asked = len(rig.simulated.asked)
     rig.simulated.hang()
     rig.want("b", shares=2)
@@ -403,9 +390,7 @@ async def passes(seconds: float) -> None:
 @pytest.fixture(params=[500])
 async def refused(rig: Rig, request: pytest.FixtureRequest) -> Rig:
     """Its server refuses all writes, and the next attempt isn't due for half a minute. The clock is quick."""
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a", "b")
     rig.simulated.faults += [("PUT resourceslices", request.param, {})] * 100
     rig.want("a", "b", "c")
     hurry(50)
@@ -416,42 +401,34 @@ async def refused(rig: Rig, request: pytest.FixtureRequest) -> Rig:
 
 async def test_what_must_go_is_tried_soon_after_refusals(refused: Rig) -> None:
     refused.simulated.faults.clear()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    refused.want("b", "c")
-    await until(lambda: refused.devices == ["b", "c"])
-    assert loop.time() - began < 3 * SOONEST
+    with within(3 * SOONEST):
+        refused.want("b", "c")
+        await until(lambda: refused.devices == ["b", "c"])
 
 
 async def test_a_server_that_is_back_is_told_soon_what_must_go(refused: Rig) -> None:
     refused.want("b", "c")
     await until(lambda: refused.publisher.writer.writes.total() == 10)
     refused.simulated.faults.clear()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    refused.watched.failure.set("it is away")
-    refused.watched.failure.set("")
-    await until(lambda: refused.devices == ["b", "c"])
-    assert loop.time() - began < 3 * SOONEST
+    with within(3 * SOONEST):
+        refused.watched.failure.set("it is away")
+        refused.watched.failure.set("")
+        await until(lambda: refused.devices == ["b", "c"])
 
 
 async def test_a_kubelet_that_registers_ends_the_pause_after_refusals(refused: Rig) -> None:
     refused.simulated.faults.clear()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    refused.publisher.owner.registered()
-    await until(lambda: refused.devices == ["a", "b", "c"])
-    assert loop.time() - began < 3 * SOONEST
+    with within(3 * SOONEST):
+        refused.publisher.owner.registered()
+        await until(lambda: refused.devices == ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("refused", [422], indirect=True)
 async def test_a_pool_that_is_refused_does_not_hold_up_what_can_wait(refused: Rig) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    new = contents(pool([Offered(Device("d"), "example.com/new", "d", frozenset({"d"}))], DRIVER, {}))
-    refused.publisher.wanted.set({**(refused.publisher.wanted.value or {}), "n1/example.com/new": new})
-    await until(lambda: sorted(refused.devices) == ["a", "b", "d"])
-    assert loop.time() - began < 3 * SOONEST
+    with within(3 * SOONEST):
+        new = contents(pool([Offered(Device("d"), "example.com/new", "d", frozenset({"d"}))], DRIVER, {}))
+        refused.publisher.wanted.set({**(refused.publisher.wanted.value or {}), "n1/example.com/new": new})
+        await until(lambda: sorted(refused.devices) == ["a", "b", "d"])
 
 
 async def test_what_can_wait_does_after_refusals(refused: Rig) -> None:
@@ -473,9 +450,7 @@ async def test_a_device_that_flaps_asks_a_refusing_server_seldom(refused: Rig) -
 
 
 async def test_what_must_go_waits_as_long_as_the_server_says(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a", "b")
     rig.simulated.faults += [("PUT resourceslices", 429, {"Retry-After": "40"})]
     rig.want("b")
     await rig.publisher.state.wait_for(lambda state: "429" in state.failure)
@@ -497,14 +472,10 @@ async def test_without_its_features_a_pool_is_not_published(rig: Rig) -> None:
 
 
 async def test_a_withdrawn_device_does_not_wait(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.has("a", "b")
-    loop = slow_clock()
-    began = loop.time()
-    rig.want("a")
-    await rig.has("a")
-    assert loop.time() - began < 0.9
+    await rig.publish("a", "b")
+    with slowly(0.9):
+        rig.want("a")
+        await rig.has("a")
 
 
 def want_two(rig: Rig, first: tuple[str, ...], second: tuple[str, ...], shares: int = 1) -> None:
@@ -543,9 +514,7 @@ async def test_a_pool_whose_dry_run_is_refused_keeps_no_other_one_as_it_was(rig:
 @pytest.fixture
 async def next_one(rig: Rig, server: ApiServer, simulated: Simulated) -> AsyncIterator[Rig]:
     """Of the next gateway, which finds the slices of one with two devices, and isn't started."""
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.has("a", "b")
+    await rig.publish("a", "b")
     await rig.stop()
     one = Rig(server, simulated)
     one.allowed.set(True)
@@ -575,9 +544,7 @@ async def test_a_device_that_is_gone_at_the_start_leaves_the_slices_later(next_o
 
 async def test_a_gateway_that_has_the_driver_back_begins_anew(rig: Rig) -> None:
     """Another one had it meanwhile."""
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.publisher.state.wait_for(lambda state: state.right)
+    await rig.publish("a", "b")
     await rig.stop()
     rig.want("b")
     rig.start()
@@ -586,58 +553,48 @@ async def test_a_gateway_that_has_the_driver_back_begins_anew(rig: Rig) -> None:
 
 
 async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig) -> None:
-    loop = slow_clock()
-    began = loop.time()
-    next_one.want("b")
-    next_one.start()
-    await next_one.publisher.state.wait_for(lambda state: state.devices == 2)
-    assert not next_one.publisher.state.value.right
-    next_one.store.wipe("resourceslices", OURS)
-    await next_one.has("b")
-    assert loop.time() - began < SETTLING
+    with slowly(SETTLING):
+        next_one.want("b")
+        next_one.start()
+        await next_one.publisher.state.wait_for(lambda state: state.devices == 2)
+        assert not next_one.publisher.state.value.right
+        next_one.store.wipe("resourceslices", OURS)
+        await next_one.has("b")
     assert next_one.publisher.writer.deleted == 1
 
 
 @pytest.mark.parametrize("why", ["nobody offers it", "the kubelet is too old"])
 async def test_a_pool_that_ends_at_the_start_does_not_wait(next_one: Rig, why: str) -> None:
-    loop = slow_clock()
-    began = loop.time()
-    if why == "nobody offers it":
-        next_one.publisher.wanted.set({})
-    else:
-        next_one.version("v1.34.9")
-        next_one.want("a", "b")
-    next_one.start()
-    await next_one.until(lambda: not next_one.store.list("resourceslices", "", OURS))
-    assert loop.time() - began < SETTLING
+    with slowly(SETTLING):
+        if why == "nobody offers it":
+            next_one.publisher.wanted.set({})
+        else:
+            next_one.version("v1.34.9")
+            next_one.want("a", "b")
+        next_one.start()
+        await next_one.until(lambda: not next_one.store.list("resourceslices", "", OURS))
 
 
 async def test_a_new_pool_does_not_wait_for_one_that_loses_a_device(next_one: Rig) -> None:
-    loop = slow_clock()
-    began = loop.time()
-    next_one.want("b")
-    new = contents(pool([Offered(Device("c"), "example.com/new", "c", frozenset({"c"}))], DRIVER, {}))
-    next_one.publisher.wanted.set({**(next_one.publisher.wanted.value or {}), "n1/example.com/new": new})
-    next_one.start()
-    await next_one.until(lambda: sorted(next_one.devices) == ["a", "b", "c"])
-    assert loop.time() - began < SETTLING
+    with slowly(SETTLING):
+        next_one.want("b")
+        new = contents(pool([Offered(Device("c"), "example.com/new", "c", frozenset({"c"}))], DRIVER, {}))
+        next_one.publisher.wanted.set({**(next_one.publisher.wanted.value or {}), "n1/example.com/new": new})
+        next_one.start()
+        await next_one.until(lambda: sorted(next_one.devices) == ["a", "b", "c"])
 
 
 async def test_what_gets_a_taint_at_the_start_does_not_wait(next_one: Rig) -> None:
-    loop = slow_clock()
-    began = loop.time()
-    next_one.want("b")
-    next_one.start()
-    await next_one.watched.objects.wait_for(lambda found: found is not None)
-    next_one.want("b", unhealthy="b")
-    await next_one.has("b")
-    assert loop.time() - began < SETTLING
+    with slowly(SETTLING):
+        next_one.want("b")
+        next_one.start()
+        await next_one.watched.objects.wait_for(lambda found: found is not None)
+        next_one.want("b", unhealthy="b")
+        await next_one.has("b")
 
 
 async def test_flapping_costs_few_writes(rig: Rig) -> None:
-    rig.allowed.set(True)
-    rig.want("a", "b")
-    await rig.has("a", "b")
+    await rig.publish("a", "b")
     before = len(rig.simulated.asked)
     for _ in range(20):
         rig.want("a", "b", unhealthy="b")
@@ -650,9 +607,7 @@ async def test_flapping_costs_few_writes(rig: Rig) -> None:
 
 
 async def test_a_new_token_is_read(rig: Rig, server: ApiServer, simulated: Simulated) -> None:
-    rig.allowed.set(True)
-    rig.want("a")
-    await rig.has("a")
+    await rig.publish("a")
     account = server._account
     simulated.token = "second"  # noqa: S105
     account.token.write_text("second")

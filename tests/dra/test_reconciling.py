@@ -134,6 +134,7 @@ async def test_a_claim_that_nobody_ends_is_released(
 async def test_a_second_look_too_early_ends_nothing(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
 ) -> None:
+    """Of a claim that others may share."""
     reconciling = kubelet.compares(claims, LATER)
     delete(node)
     assert await reconciling.look()
@@ -157,16 +158,23 @@ class FullDisk(ClaimFiles):
         super().completed()
 
 
-async def test_an_end_that_the_disk_refused_is_begun_again(
-    node: ClaimNode, kubelet: Kubelet, resource: ClaimedResource
-) -> None:
+@pytest.fixture
+async def seen_once(node: ClaimNode, kubelet: Kubelet, resource: ClaimedResource) -> tuple[FullDisk, Reconciling]:
+    """After the first look at a claim that is gone, the disk is full."""
     disk = FullDisk(node.folder)
-    claims, asked = await node.gateway(resource, disk=(disk, own(node.specs))), node.allocate("c", "a")
-    await claims.prepare([asked])
+    claims = await node.gateway(resource, disk=(disk, own(node.specs)))
+    await claims.prepare([node.allocate("c", "a")])
     delete(node)
     reconciling = kubelet.compares(claims)
     assert await reconciling.look()
     disk.full = True
+    return disk, reconciling
+
+
+async def test_an_end_that_the_disk_refused_is_begun_again(
+    node: ClaimNode, seen_once: tuple[FullDisk, Reconciling], resource: ClaimedResource
+) -> None:
+    disk, reconciling = seen_once
     with pytest.raises(RequestError, match="no space left"):
         await reconciling.look()
     disk.full = False
@@ -175,15 +183,11 @@ async def test_an_end_that_the_disk_refused_is_begun_again(
     assert resource.lanes.released == ["a"]
 
 
-async def test_a_full_disk_holds_up_no_end(node: ClaimNode, kubelet: Kubelet, resource: ClaimedResource) -> None:
+async def test_a_full_disk_holds_up_no_end(
+    node: ClaimNode, seen_once: tuple[FullDisk, Reconciling], resource: ClaimedResource
+) -> None:
     """Nor what else a look finds: only the record that the end goes on can't be written."""
-    disk = FullDisk(node.folder)
-    claims, asked = await node.gateway(resource, disk=(disk, own(node.specs))), node.allocate("c", "a")
-    await claims.prepare([asked])
-    delete(node)
-    reconciling = kubelet.compares(claims)
-    assert await reconciling.look()
-    disk.full = True
+    _, reconciling = seen_once
     for _ in range(2):
         with suppress(RequestError, OSError):
             await reconciling.look()
@@ -634,15 +638,6 @@ async def test_a_pod_that_is_not_listed_once_costs_no_request(
     kubelet.lists(("c", {"a": "x"}))
     await reconciling.look()
     assert claims.store.usage(NAME).value.counted == {"a": NAME}
-
-
-async def test_a_claim_that_others_may_share_waits_for_a_second_look(
-    node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked
-) -> None:
-    reconciling = kubelet.compares(claims, LATER)
-    delete(node)
-    assert await reconciling.look()
-    assert "c" in node.records
 
 
 async def test_pods_that_come_and_go_cost_the_api_server_nothing(
