@@ -47,31 +47,39 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_nothing_is_said_of_what_is_fine(clock: Clock) -> None:
-    clock.see(a=GOOD, b=GOOD)
-    assert clock.after(1e6) == []
+Step = tuple[dict[str, Condition], float, list[str]]
+"""What is seen, for how many seconds, and what is said meanwhile."""
+STEPS: dict[str, list[Step]] = {
+    "nothing of what is fine": [({"a": GOOD, "b": GOOD}, 1e6, [])],
+    "what is bad, once, until it is taken back": [
+        ({"a": BAD}, 0.9, []),
+        ({"a": BAD}, 1e6, ["a DeviceUnhealthy"]),
+        ({"a": GOOD}, 1e6, ["a DeviceHealthy"]),
+    ],
+    "nothing of what passes at once": [({"a": BAD}, 0.5, []), ({"a": GOOD}, 1e6, [])],
+    "another reason, too": [({"a": BAD}, 5, ["a DeviceUnhealthy"]), ({"a": WORSE}, 5, ["a DeviceGone"])],
+    "what is bad, first": [
+        ({"a": BAD, "b": BAD}, 5, ["a DeviceUnhealthy", "b DeviceUnhealthy"]),
+        ({"a": GOOD, "b": WORSE}, 5, ["b DeviceGone", "a DeviceHealthy"]),
+    ],
+    "nothing of a subject that was gone for long": [
+        ({"a": BAD}, 5, ["a DeviceUnhealthy"]),
+        ({}, 1e4, []),
+        ({"a": GOOD}, 1e4, []),
+    ],
+    "of a subject that was unknown for a while": [
+        ({"a": BAD}, 5, ["a DeviceUnhealthy"]),
+        ({}, 100, []),
+        ({"a": GOOD}, 5, ["a DeviceHealthy"]),
+    ],
+}
 
 
-def test_what_is_bad_is_said_once_and_taken_back(clock: Clock) -> None:
-    clock.see(a=BAD)
-    assert clock.after(0.9) == []
-    assert clock.after(1e6) == ["a DeviceUnhealthy"]
-    clock.see(a=GOOD)
-    assert clock.after(1e6) == ["a DeviceHealthy"]
-
-
-def test_what_passes_at_once_isnt_said(clock: Clock) -> None:
-    clock.see(a=BAD)
-    clock.after(0.5)
-    clock.see(a=GOOD)
-    assert clock.after(1e6) == []
-
-
-def test_another_reason_is_said_too(clock: Clock) -> None:
-    clock.see(a=BAD)
-    clock.after(5)
-    clock.see(a=WORSE)
-    assert clock.after(5) == ["a DeviceGone"]
+@pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
+def test_what_is_said(clock: Clock, steps: list[Step]) -> None:
+    for seen, seconds, said in steps:
+        clock.see(**seen)
+        assert clock.after(seconds) == said
 
 
 def test_a_restarting_kubelets_resources_arent_said() -> None:
@@ -102,31 +110,6 @@ def test_a_flapping_subject_doesnt_slow_others(clock: Clock) -> None:
         clock.after(2)
     clock.see(a=GOOD, b=BAD)
     assert "b DeviceUnhealthy" in clock.after(2)
-
-
-def test_what_is_bad_comes_first(clock: Clock) -> None:
-    clock.see(a=BAD, b=BAD)
-    clock.after(5)
-    clock.see(a=GOOD, b=WORSE)
-    assert clock.after(5) == ["b DeviceGone", "a DeviceHealthy"]
-
-
-def test_a_subject_that_is_gone_is_forgotten(clock: Clock) -> None:
-    clock.see(a=BAD)
-    clock.after(5)
-    clock.see()
-    assert clock.after(1e4) == []
-    clock.see(a=GOOD)
-    assert clock.after(1e4) == []
-
-
-def test_a_subject_that_is_briefly_unknown_is_taken_back(clock: Clock) -> None:
-    clock.see(a=BAD)
-    clock.after(5)
-    clock.see()
-    clock.after(100)
-    clock.see(a=GOOD)
-    assert clock.after(5) == ["a DeviceHealthy"]
 
 
 def test_a_refused_event_comes_later_each_time(clock: Clock) -> None:
