@@ -54,6 +54,16 @@ async def finished(*names):
     await until(lambda: not under_way(*(names or ("a", "a, b"))))
 
 
+async def unclaimed(lane, gate):
+    """A success that nobody was told; returns what the next call would ask."""
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    slow.open()
+    await finished()
+    return again
+
+
 async def test_it_returns_when_the_driver_has_prepared(lane, gate):
     slow = gate()
     task = asyncio.ensure_future(lane.prepare([A], slow, LONG))
@@ -86,11 +96,7 @@ async def test_a_later_prepare_joins_the_call(lane, gate):
 
 
 async def test_an_unclaimed_success_answers_once(lane, gate):
-    slow, again = gate(), gate()
-    again.open()
-    await too_late(lane, [A], slow)
-    slow.open()
-    await finished()
+    again = await unclaimed(lane, gate)
     await lane.prepare([A], again, LONG)
     assert again.calls == []
     await lane.prepare([A], again, LONG)
@@ -99,11 +105,7 @@ async def test_an_unclaimed_success_answers_once(lane, gate):
 
 @pytest.mark.parametrize(("seconds", "calls"), [(KEPT - 0.001, 0), (KEPT, 1)])
 async def test_an_unclaimed_success_is_kept_5_minutes(lane, gate, clock, seconds, calls):
-    slow, again = gate(), gate()
-    again.open()
-    await too_late(lane, [A], slow)
-    slow.open()
-    await finished()
+    again = await unclaimed(lane, gate)
     clock.now += seconds
     await lane.prepare([A], again, LONG)
     assert len(again.calls) == calls
@@ -162,17 +164,6 @@ async def test_a_call_in_time_is_not_logged(lane, gate, records):
     with pytest.raises(DriverError):
         await lane.prepare([A], broken, LONG)
     assert not records.texts()
-
-
-async def test_giving_with_others_forgets_a_success(lane, gate):
-    slow, again = gate(), gate()
-    again.open()
-    await too_late(lane, [A], slow)
-    slow.open()
-    await finished()
-    lane.given([A, B])
-    await lane.prepare([A], again, LONG)
-    assert len(again.calls) == 1
 
 
 async def test_a_release_forgets_a_success(lane, gate):
@@ -241,15 +232,19 @@ async def test_a_release_skips_devices_given_away(lane, gate):
     assert released == [(B,)]
 
 
-@pytest.mark.parametrize("listed", [[B], [Device("a", Health.unhealthy("lost its program")), B]], ids=["gone", "sick"])
-async def test_a_changed_device_forgets_a_success(lane, gate, listed):
-    slow, again = gate(), gate()
-    again.open()
-    await too_late(lane, [A], slow)
-    slow.open()
-    await finished()
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lane: lane.given([A, B]),
+        lambda lane: lane.listed([B]),
+        lambda lane: lane.listed([Device("a", Health.unhealthy("lost its program")), B]),
+    ],
+    ids=["given with another", "gone", "sick"],
+)
+async def test_a_changed_device_forgets_a_success(lane, gate, change):
+    again = await unclaimed(lane, gate)
     lane.listed([A, B])
-    lane.listed(listed)
+    change(lane)
     await lane.prepare([A], again, LONG)
     assert len(again.calls) == 1
 
