@@ -48,6 +48,10 @@ class Watched:
     def run(self, owe=lambda *_: False, **more):
         self.task = asyncio.ensure_future(self.left.run(self._changed, owe, **more))
 
+    async def begin(self):
+        self.run()
+        await self.left.known.wait()
+
     def _changed(self):
         self.changes += 1
 
@@ -73,8 +77,7 @@ async def test_journals_name_the_orphans(watched):
     watched.journal(GONE)
     watched.journal(SERVED)
     assert not watched.left.known.is_set()
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     assert watched.left.usages.keys() == {GONE}
     assert watched.left.usages[GONE] is watched.node.by_resource[GONE]
     value = watched.left.usages[GONE].value
@@ -83,8 +86,7 @@ async def test_journals_name_the_orphans(watched):
 
 
 async def test_a_journal_written_since(watched):
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.journal(GONE)
     watched.journal(SERVED)
     assert await watched.left.look()
@@ -95,8 +97,7 @@ async def test_a_journal_written_since(watched):
 
 async def test_a_grant_of_an_orphan_since(watched):
     watched.journal(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.journal(GONE, {**CLAIMS, "b1": Unreleased("1", hardware=frozenset(["fpga b1"]))})
     await watched.left.look()
     assert watched.left.usages[GONE].value.unreleased.keys() == {"b0", "b1"}
@@ -105,8 +106,7 @@ async def test_a_grant_of_an_orphan_since(watched):
 @pytest.mark.parametrize("given", [{}, CLAIMS])
 async def test_a_resource_that_was_moved_since(watched, given):
     """Another gateway did that, so this one knows only from the journal what the front gave before."""
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     if given:
         watched.journal(SERVED)
     watched.left.moved(SERVED)
@@ -127,8 +127,7 @@ async def test_a_look_tells_whether_it_read_all(watched, caplog):
 async def test_one_journal_that_cannot_be_read(watched, caplog):
     watched.journal(GONE)
     (watched.state_dir / BROKEN).write_text("{")
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     assert watched.left.usages.keys() == {GONE}
     assert "resources that aren't configured any more isn't known: " in caplog.text
     assert BROKEN in caplog.text
@@ -137,8 +136,7 @@ async def test_one_journal_that_cannot_be_read(watched, caplog):
 async def test_without_a_thread_it_is_told_that_nothing_is_known(tmp_path, caplog):
     one = Watched(tmp_path, Scarce())
     one.journal(GONE)
-    one.run()
-    await one.left.known.wait()
+    await one.begin()
     assert one.left.usages == {}
     assert "the system has no thread left for journals" in caplog.text
     await one.end()
@@ -162,8 +160,7 @@ async def test_a_disk_that_hangs_is_waited_for_a_little_while(tmp_path, caplog):
 
 
 async def test_a_resource_that_goes_is_an_orphan(watched):
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.publish(SERVED, lambda value: value.remembered({}).began(("b0",)).gave(("b0",), time.monotonic()))
     watched.left.add(SERVED)
     await turns()
@@ -177,8 +174,7 @@ async def test_a_resource_that_goes_is_an_orphan(watched):
 
 
 async def test_a_resource_that_holds_nothing_leaves_nothing(watched):
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.left.add(SERVED)
     await turns()
     assert (watched.left.usages, watched.node.by_resource) == ({}, {})
@@ -186,8 +182,7 @@ async def test_a_resource_that_holds_nothing_leaves_nothing(watched):
 
 async def test_an_orphan_configured_again(watched):
     watched.journal(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.left.offered(GONE)
     watched.left.offered("example.com/never-seen")
     watched.publish(GONE, lambda value: value.noted({}, time.monotonic(), time.monotonic()).ended(frozenset(["uid"])))
@@ -198,8 +193,7 @@ async def test_an_orphan_configured_again(watched):
 
 async def test_changes_of_orphans_are_told(watched):
     watched.journal(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     await turns()
     changes = watched.changes
     watched.publish(GONE, lambda value: value.heard({}, time.monotonic()))
@@ -211,8 +205,7 @@ async def test_changes_of_orphans_are_told(watched):
 async def test_a_leak_of_an_orphan(watched, caplog, driver, named):
     entry = CLAIMS["b0"]._replace(device="board", driver=driver)
     journal, lock = watched.journal(GONE, {"b0": entry}), watched.lock(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     assert not caplog.messages
     watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
     await until(lambda: not watched.left.usages)
@@ -231,8 +224,7 @@ async def test_what_is_still_held_stays_in_an_orphans_journal(watched, caplog):
     held = CLAIMS["b0"]._replace(pods=frozenset(["other"]), device="other", driver="fpga")
     journal = watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga"), "b1": held})
     watched.lock(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     note = {"b1": Noted(containers=frozenset([Container("other", "c")]))}
     watched.publish(GONE, lambda holdings: holdings.noted(note, 0.0, 0.0).ended(frozenset(["uid"])))
     await until(lambda: journal.load().keys() == {"b1"})
@@ -244,8 +236,7 @@ async def test_another_grant_of_the_id_stays_in_an_orphans_journal(watched, capl
     """Another gateway gave it just before it ended, and the kubelet hasn't noted that yet."""
     entry = CLAIMS["b0"]._replace(device="board", driver="fpga")
     journal, lock = watched.journal(GONE, {"b0": entry}), watched.lock(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     journal.save(again := {"b0": entry._replace(pods=frozenset(), since=18)})
     watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
     await until(lambda: caplog.messages and not lock.path.exists())
@@ -258,8 +249,7 @@ async def test_an_orphan_that_another_gateway_serves(watched, caplog, released):
     had = {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")}
     journal, lock = watched.journal(GONE, had), watched.lock(GONE)
     await lock.acquire()
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
     looks = watched.changes
     await until(lambda: watched.changes > looks + 1)
@@ -402,8 +392,7 @@ async def test_what_is_owed_is_forgotten_with_its_resource(watched, then):
 
 async def test_a_leak_of_a_resource_on_another_front(watched, caplog):
     watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     watched.left.moved(GONE)
     watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
     await until(lambda: not watched.left.usages)
@@ -414,8 +403,7 @@ async def test_a_leak_of_a_resource_on_another_front(watched, caplog):
 async def test_an_old_note_of_a_moved_resource_is_no_leak(watched, caplog):
     """Its journal has nothing any more: an earlier gateway released the id."""
     watched.left.moved(GONE)
-    watched.run()
-    await watched.left.known.wait()
+    await watched.begin()
     note = {"b0": Noted(containers=frozenset([Container("uid", "c")]))}
     watched.publish(GONE, lambda holdings: holdings.noted(note, 1.0, 1.0).ended(frozenset(["uid"])))
     await until(lambda: not watched.left.usages)
