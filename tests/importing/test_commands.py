@@ -1,7 +1,5 @@
 import pytest
 
-from dpgateway.importing import Source
-
 README = r"""# Install
 
 It's easy. Set `a.b` when you install:
@@ -16,15 +14,6 @@ $ sudo microk8s.helm3 install mine charts/mine $MORE \
 
     helm upgrade mine charts/mine --set a.name=other
 """
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(text):
-        (tmp_path / "theirs").write_text(text)
-        return Source.read(tmp_path / "theirs")
-
-    return read
 
 
 def values(source):

@@ -22,15 +22,6 @@ items:
 """
 
 
-@pytest.fixture
-def read(tmp_path):
-    def read(text):
-        (tmp_path / "theirs").write_text(text)
-        return Source.read(tmp_path / "theirs")
-
-    return read
-
-
 def test_files_in_a_config_map(read):
     one, two = read(MANIFESTS).holding("WORD")  # the other one isn't YAML, and needn't be
     assert (one.plain(), one.at("word", "inner").line) == ({"word": {"inner": 1}}, 7)
