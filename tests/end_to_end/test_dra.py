@@ -9,7 +9,6 @@ import pytest
 
 from dpgateway.dra.publishing import Us
 from dpgateway_simulator import Kubelet
-from dpgateway_simulator.apiserver import SimulatedApiServer
 from tests.dra.test_front import Node
 from tests.support.containerd import containerd
 from tests.support.files import texts
@@ -24,15 +23,6 @@ HANGS = {"count": 2, "faults": [{"call": "list", "hang": True}]}
 
 def resource(front="dra", **more):
     return {"name": NAME, "driver": "simulated", "front": front, "options": {"count": 2, "env_prefix": "THING"}, **more}
-
-
-@pytest.fixture
-async def api():
-    simulated = SimulatedApiServer()
-    await simulated.up()
-    simulated.store.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": US.node}})
-    yield simulated
-    await simulated.down()
 
 
 @pytest.fixture

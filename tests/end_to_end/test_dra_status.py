@@ -14,9 +14,7 @@ from tests.support.gateway import COMMAND
 from tests.support.http import ask
 from tests.support.waiting import until
 
-api, node, kubelet, gateways, gateway = (
-    getattr(test_dra, name) for name in ("api", "node", "kubelet", "gateways", "gateway")
-)
+node, kubelet, gateways, gateway = (getattr(test_dra, name) for name in ("node", "kubelet", "gateways", "gateway"))
 
 
 async def command(gateway, *words):

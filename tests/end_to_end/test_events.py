@@ -8,21 +8,11 @@ import pytest
 from dpgateway.dra.publishing import Us
 from dpgateway.events.writing import FILE
 from dpgateway_simulator import Kubelet
-from dpgateway_simulator.apiserver import SimulatedApiServer
 from tests.dra.test_front import Node
 from tests.support.gateway import Gateway
 from tests.support.waiting import until
 
 NAME = "example.com/thing"
-
-
-@pytest.fixture
-async def api():
-    simulated = SimulatedApiServer()
-    await simulated.up()
-    simulated.store.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}})
-    yield simulated
-    await simulated.down()
 
 
 class Rig:
