@@ -134,10 +134,21 @@ def test_missing_requirement_is_unhealthy(tree, drive, function, place):
     assert reasons(driver) == {"0000:3b:00.0": None}
 
 
-def test_a_requirement_that_comes_is_noticed(tree, drive, function, recorder):
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"requires": "/run/x.sock"}, "/run/x.sock isn't there"),
+        (
+            {"mounts": [{"host_path": "/run/x.sock", "container_path": "/x.sock"}]},
+            "it can't be given: /run/x.sock isn't there, and is to be mounted",
+        ),
+    ],
+    ids=["required", "mounted"],
+)
+def test_a_file_that_comes_is_noticed(tree, drive, function, recorder, *, options, why):
     function("0000:3b:00.0", "61")
-    driver = drive(FUNCTION, recorder, nodes=[], requires="/run/x.sock", host=str(tree.path))
-    assert reasons(driver) == {"0000:3b:00.0": "/run/x.sock isn't there"}
+    driver = drive(FUNCTION, recorder, nodes=[], **options, host=str(tree.path))
+    assert reasons(driver) == {"0000:3b:00.0": why}
     tree.write("/run/x.sock = ")
     assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
 
@@ -264,31 +275,24 @@ def test_lists_expected_devices(drive, function):
         ({"container_path": "/dev/$kernel"}, "container_path", "expected {kernel} in place of $kernel"),
         ({"id": "{driver}-$id"}, "id", "expected {kernels} in place of $id"),
         ({"symlink": "x"}, "symlink", "; SYMLINK+= of udev's rules is container_path here, and MODE="),
-    ],
-)
-def test_what_makes_no_sense_is_refused(options, key, problem):
-    with pytest.raises(ValueError, match=key) as caught:
-        from_plain({"match": FUNCTION, **options}, CharDeviceOptions)
-    assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
         (
             {"nodes": ["/dev/a", {"host_path": "/dev/b", "container_path": "/dev/a"}]},
+            "nodes",
             "nodes[1]: found '/dev/a' for both, expected another path in the container than that of nodes[0]",
         ),
         (
             {"nodes": ["/dev/a", {"host_path": "/dev/a", "permissions": "r"}]},
+            "nodes",
             "nodes[1]: found '/dev/a' for both, expected another path in the container than that of nodes[0]",
         ),
         (
             {"nodes": "/dev/x{kernel}", "mounts": [{"host_path": "/b", "container_path": "/dev/x{kernel}"}]},
+            "nodes",
             "nodes[0]: found '/dev/x{kernel}' for both, expected another path in the container than that of mounts[0]",
         ),
         (
             {"mounts": [{"host_path": host, "container_path": "/x"} for host in ("/a", "/b")]},
+            "mounts",
             "mounts[1]: found '/x' for both, expected another path in the container than that of mounts[0]",
         ),
         (
@@ -298,13 +302,13 @@ def test_what_makes_no_sense_is_refused(options, key, problem):
                 ],
                 "nodes": [],
             },
+            "nodes",
             "nodes[1]: found '/dev/a' for both, expected another path in the container than that of match[0].nodes[0]",
         ),
     ],
-    ids=["two nodes", "one node with two permissions", "a mount on a node", "two mounts", "nodes of an alternative"],
 )
-def test_refuses_clashing_paths_in_configuration(options, problem):
-    with pytest.raises(ValueError, match="expected another path") as caught:
+def test_what_makes_no_sense_is_refused(options, key, problem):
+    with pytest.raises(ValueError, match=key) as caught:
         from_plain({"match": FUNCTION, **options}, CharDeviceOptions)
     assert problem in str(caught.value)
 
@@ -368,15 +372,6 @@ def test_clashing_mounts_name_both_devices(tree, drive, function):
     why = r"/srv/61 of 0000:3b:00.0 and /srv/62 of 0000:3c:00.0 can't both be /x in one container: .* with \{id\}"
     with pytest.raises(DriverError, match=why):
         driver.allocate(devices)
-
-
-def test_a_mount_that_comes_is_noticed(tree, drive, function, recorder):
-    function("0000:3b:00.0", "61")
-    mount = {"host_path": "/run/x.sock", "container_path": "/x.sock"}
-    driver = drive(FUNCTION, recorder, nodes=[], mounts=[mount], host=str(tree.path))
-    assert reasons(driver) == {"0000:3b:00.0": "it can't be given: /run/x.sock isn't there, and is to be mounted"}
-    tree.write("/run/x.sock = ")
-    assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
 
 
 def test_blind_pod_accepts_mounts(tree, drive, function, monkeypatch):

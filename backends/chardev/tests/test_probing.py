@@ -53,17 +53,17 @@ def test_a_command_says_why(dev, probed):
     until(dev, driver, {"good": None, "bad": f"/bin/sh -c test $1 = good && exit; {SAYS} sh bad: bad is worn out"})
 
 
-def test_command_reason_is_its_last_line(dev, probed):
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("(yes | head -c 1000000; printf 'worn out %01000d' 0) >&2; exit 1", f"worn out {'0' * 191}"),
+        ("kill -9 $$", "ended by SIGKILL"),
+        ("kill -40 $$", "ended by signal 40"),
+    ],
+    ids=["its last line", "a signal", "a signal without a name"],
+)
+def test_why_a_command_failed(dev, probed, script, why):
     dev.node("a", 1)
-    script = "(yes | head -c 1000000; printf 'worn out %01000d' 0) >&2; exit 1"
-    why = f"worn out {'0' * 191}"
-    until(dev, probed(command=["/bin/sh", "-c", script]), {"a": f"/bin/sh -c {script}: {why}"})
-
-
-@pytest.mark.parametrize(("number", "why"), [(9, "ended by SIGKILL"), (40, "ended by signal 40")])
-def test_signal_that_ends_a_command(dev, probed, number, why):
-    dev.node("a", 1)
-    script = f"kill -{number} $$"
     until(dev, probed(command=["/bin/sh", "-c", script]), {"a": f"/bin/sh -c {script}: {why}"})
 
 
