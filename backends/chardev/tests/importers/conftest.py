@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,9 @@ class Importing:
 @pytest.fixture
 def importing(tmp_path, tree):
     return Importing(tmp_path, tree)
+
+
+@pytest.fixture
+def imported(importing, request):
+    """Imports what the module's PLUGIN is told."""
+    return partial(importing, request.module.PLUGIN)

@@ -1,6 +1,6 @@
-from functools import partial
-
 import pytest
+
+PLUGIN = "akri"
 
 VIDEO = """\
 apiVersion: akri.sh/v0
@@ -16,11 +16,6 @@ spec:
   brokerProperties: {FORMAT: MJPG}
   capacity: 5
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "akri")
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +178,7 @@ def test_services_of_brokers(imported):
 def test_the_charts_own_name(imported, importing):
     text = "udev:\n  configuration:\n    discoveryDetails: {udevRules: %s}\n"
     assert list(imported(text % "['KERNEL==\"video0\"']").resources) == ["akri.sh/akri-udev"]
-    assert "found nothing of it" in importing.refused("akri", text % "null")[0]
+    assert "found nothing of it" in importing.refused(PLUGIN, text % "null")[0]
 
 
 def test_devices_of_the_network(imported):

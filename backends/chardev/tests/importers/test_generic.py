@@ -1,17 +1,8 @@
 """What generic-device-plugin gives is in its deviceplugin/path.go and usb.go; here it is written down by hand."""
 
-from functools import partial
-
-import pytest
-
 from dpgateway.config import Shares
 
 PLUGIN = "generic-device-plugin"
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, PLUGIN)
 
 
 DAEMON_SET = """\

@@ -1,15 +1,8 @@
 """The forms in which people have generic-device-plugin's configuration, and the domain of its names."""
 
-from functools import partial
-
 import pytest
 
 PLUGIN = "generic-device-plugin"
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, PLUGIN)
 
 
 VIDEO = "{name: video, groups: [{paths: [{path: /dev/video0}]}]}"

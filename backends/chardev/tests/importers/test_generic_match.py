@@ -1,18 +1,11 @@
 """Devices of generic-device-plugin that the driver finds by a match, in a tree of files."""
 
-from functools import partial
-
 import pytest
 from dpgateway_chardev.importers import RUNNING
 
 from dpgateway import DeviceNode, Mount
 
 PLUGIN = "generic-device-plugin"
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, PLUGIN)
 
 
 def test_usb_devices_as_microshift_writes_them(imported, tree):

@@ -1,7 +1,8 @@
 import json
-from functools import partial
 
 import pytest
+
+PLUGIN = "k8s-host-device-plugin"
 
 NODES = [
     {"hostPath": "/dev/infiniband/uverbs0", "containerPath": "/dev/infiniband/uverbs0", "permission": "rwm"},
@@ -20,11 +21,6 @@ NAME = "github.com/everpeace-ib"
 def manifest(**other):
     text = json.dumps(CONFIG | other, indent=2).replace("\n", "\n    ")
     return f"apiVersion: v1\nkind: ConfigMap\ndata:\n  config.json: |\n    {text}\n"
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "k8s-host-device-plugin")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +76,7 @@ def test_what_is_not_kept(imported):
 
 
 def test_nothing_of_it(importing):
-    (refused,) = importing.refused("k8s-host-device-plugin", "kind: ConfigMap\n")
+    (refused,) = importing.refused(PLUGIN, "kind: ConfigMap\n")
     assert "found nothing of it" in refused
     assert "hostDevices" in refused
 
@@ -94,7 +90,7 @@ spec: {template: {spec: {domain: {devices: {hostDevices: [{deviceName: devices.k
 
 def test_machines_of_kubevirt(imported, importing):
     """Their key hostDevices says what they ask for."""
-    (refused,) = importing.refused("k8s-host-device-plugin", f"---\n{MACHINE}")
+    (refused,) = importing.refused(PLUGIN, f"---\n{MACHINE}")
     assert "hostDevices, numDevices; the VirtualMachine of line 2 only asks for devices" in refused
     assert "object KubeVirt or HyperConverged" in refused
     written = imported(f"{MACHINE}---\n{manifest()}")
@@ -103,5 +99,5 @@ def test_machines_of_kubevirt(imported, importing):
 
 def test_host_devices_of_others(importing):
     storage = "storagePools: [{name: a, source: {hostDevices: [/dev/vdb]}}]\n"
-    (refused,) = importing.refused("k8s-host-device-plugin", storage)
+    (refused,) = importing.refused(PLUGIN, storage)
     assert "found nothing of it" in refused

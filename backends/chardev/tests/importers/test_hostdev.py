@@ -1,6 +1,6 @@
-from functools import partial
-
 import pytest
+
+PLUGIN = "k8s-hostdev-plugin"
 
 DAEMON_SET = """\
 kind: DaemonSet
@@ -12,11 +12,6 @@ spec:
       - name: hostdev
         args: ["--devs", "/dev/mem:r, /dev/sda:rwm,/dev/snd/controlC0:rw"]
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "k8s-hostdev-plugin")
 
 
 def test_a_resource_for_each_device(imported, tree):
@@ -45,4 +40,4 @@ def test_what_the_plugin_refuses(imported, importing):
         "/dev/net/:r",
         "tun:r",
     ]
-    assert "found nothing of it" in importing.refused("k8s-hostdev-plugin", "hostdev --device x\n")[0]
+    assert "found nothing of it" in importing.refused(PLUGIN, "hostdev --device x\n")[0]

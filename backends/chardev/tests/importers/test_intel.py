@@ -1,12 +1,13 @@
 """The examples say what Intel's plugins give; the same is made of the operator's objects."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dpgateway.drivers import discovery
 from tests.support.configurations import complete, load
+
+PLUGIN = "intel-device-plugins"
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 OBJECTS = """\
@@ -34,11 +35,6 @@ spec: {sharedDevNum: 10}
 kind: FpgaDevicePlugin
 spec: {mode: af}
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "intel-device-plugins")
 
 
 def example(name):
@@ -229,7 +225,7 @@ def test_values_that_are_elsewhere(imported, text):
     ],
 )
 def test_users_of_it_are_none(importing, text):
-    assert "found nothing of it" in importing.refused("intel-device-plugins", text)[0]
+    assert "found nothing of it" in importing.refused(PLUGIN, text)[0]
 
 
 def test_one_bad_object(imported):

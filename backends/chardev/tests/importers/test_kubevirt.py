@@ -1,10 +1,10 @@
 """What virt-handler gives is in its device-manager; here it is written down by hand."""
 
-from functools import partial
-
 import pytest
 
 from dpgateway import Allocation, DeviceNode
+
+PLUGIN = "kubevirt"
 
 PERMITTED = """\
 apiVersion: kubevirt.io/v1
@@ -22,11 +22,6 @@ PCI = (
       - {pciVendorSelector: "8086:6f55", resourceName: intel.com/qat}
 """
 )
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "kubevirt")
 
 
 def vfio(path):
@@ -246,12 +241,12 @@ def test_what_wraps_it(imported, text):
     ],
 )
 def test_what_makes_no_sense_is_refused(importing, text, told):
-    assert any(line.startswith(told) for line in importing.refused("kubevirt", text))
+    assert any(line.startswith(told) for line in importing.refused(PLUGIN, text))
 
 
 def test_machines_only_ask(importing):
     devices = "{hostDevices: [{deviceName: intel.com/qat, name: qat}]}"
     kind = "VirtualMachineInstance"
     text = f"kind: {kind}\nmetadata: {{name: vm}}\nspec: {{domain: {{devices: {devices}}}}}\n"
-    (refused,) = importing.refused("kubevirt", text)
+    (refused,) = importing.refused(PLUGIN, text)
     assert f"the {kind} of line 1 only asks for devices: give " in refused

@@ -1,10 +1,10 @@
 """What k8s-rdma-shared-dev-plugin gives is in its pkg/resources; here it is written by hand."""
 
-from functools import partial
-
 import pytest
 
 from dpgateway.config import Shares
+
+PLUGIN = "k8s-rdma-shared-dev-plugin"
 
 POLICY = """\
 apiVersion: mellanox.com/v1alpha1
@@ -27,11 +27,6 @@ spec:
         ]
       }
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "k8s-rdma-shared-dev-plugin")
 
 
 @pytest.fixture(autouse=True)
@@ -97,17 +92,17 @@ def test_a_chart_with_the_plugins_own_list(imported, importing):
     text = "rdmaSharedDevicePlugin:\n  deviceConfig:\n    periodicUpdateInterval: 300\n    configList: [%s]\n"
     written = imported(text % "{resourceName: a, rdmaHcaMax: 5, devices: [ib0]}")
     assert (list(written.resources), [one["what"] for one in written.not_kept]) == (["rdma/a"], [])
-    assert "found nothing of it" in importing.refused("k8s-rdma-shared-dev-plugin", text % "")[0]
+    assert "found nothing of it" in importing.refused(PLUGIN, text % "")[0]
 
 
 @pytest.mark.parametrize("key", ["deploy", "install"])
 def test_a_plugin_that_the_chart_does_not_deploy(importing, key):
     text = f"rdmaSharedDevicePlugin: {{{key}: false, resources: [{{name: it, vendors: [15b3]}}]}}\n"
-    assert "found nothing of it" in importing.refused("k8s-rdma-shared-dev-plugin", text)[0]
+    assert "found nothing of it" in importing.refused(PLUGIN, text)[0]
 
 
 def test_nothing_of_it(importing):
-    (told,) = importing.refused("k8s-rdma-shared-dev-plugin", "kind: NicClusterPolicy\nspec: {}\n")
+    (told,) = importing.refused(PLUGIN, "kind: NicClusterPolicy\nspec: {}\n")
     assert told.startswith("theirs: found nothing of it, expected a mapping with the key configList, or a chart's ")
 
 

@@ -1,10 +1,11 @@
-from functools import partial
 from pathlib import Path
 
 import pytest
 from dpgateway_chardev.importers.smarter import smarter_device_manager
 
 from dpgateway.importing import InvalidConfiguration, Source
+
+PLUGIN = "smarter-device-manager"
 
 CONFIG_MAP = """\
 apiVersion: v1
@@ -22,11 +23,6 @@ data:
         - devicematch: nvidia-gpu
           nummaxdevices: 10
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "smarter-device-manager")
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +158,7 @@ def test_dots_that_match_other_names(imported):
     ],
 )
 def test_what_makes_no_sense_is_refused(importing, text, told):
-    assert any(line.startswith(told) for line in importing.refused("smarter-device-manager", text))
+    assert any(line.startswith(told) for line in importing.refused(PLUGIN, text))
 
 
 def test_refuses_directories_outside_dev(tmp_path):

@@ -1,11 +1,12 @@
 """What sriov-network-device-plugin gives is in its pkg/netdevice and pkg/infoprovider; here it is written by hand."""
 
 import json
-from functools import partial
 
 import pytest
 
 from dpgateway import Allocation, DeviceNode
+
+PLUGIN = "sriov-network-device-plugin"
 
 CONFIG_MAP = """\
 apiVersion: v1
@@ -42,11 +43,6 @@ data:
         ]
     }
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "sriov-network-device-plugin")
 
 
 def function(tree, address, driver, of=None, kind="0x020000"):
@@ -379,7 +375,7 @@ def test_pools_of_a_charts_values(imported, importing):
     written = imported(values)
     assert list(written.given("nvidia.com/a")) == ["0000:17:00.3"]
     assert (written.not_kept, "--resource-prefix" in written.text) == ([], False)
-    refused = importing.refused("sriov-network-device-plugin", values.replace("true", "false"))
+    refused = importing.refused(PLUGIN, values.replace("true", "false"))
     assert "found nothing of it" in refused[0]
 
 
@@ -447,7 +443,7 @@ def test_what_a_pool_says_beside_its_selectors(imported, tree):
     ],
 )
 def test_what_makes_no_sense_is_refused(importing, text, told):
-    lines = importing.refused("sriov-network-device-plugin", text)
+    lines = importing.refused(PLUGIN, text)
     assert any(line.startswith(told) for line in lines), lines
 
 

@@ -1,8 +1,8 @@
 """What sriov-network-operator makes of its policies is in its controllers; here it is written by hand."""
 
-from functools import partial
-
 import pytest
+
+PLUGIN = "sriov-network-device-plugin"
 
 POLICY = """\
 ---
@@ -22,11 +22,6 @@ VFIO = f"""{POLICY}
   needVhostNet: true
   nicSelector: {{vendor: "8086", deviceID: "158b", pfNames: ["enp0s0f0#0-1"]}}
 """
-
-
-@pytest.fixture
-def imported(importing):
-    return partial(importing, "sriov-network-device-plugin")
 
 
 @pytest.fixture(autouse=True)
