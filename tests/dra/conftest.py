@@ -10,6 +10,7 @@ import pytest
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.server import ApiServer
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.dra.claim_node import ClaimNode
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 
@@ -31,3 +32,8 @@ async def server(simulated: Simulated, tmp_path: Path) -> AsyncIterator[ApiServe
     one = ApiServer(Account(simulated.url, None, token))
     yield one
     await one.close()
+
+
+@pytest.fixture
+def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
+    return ClaimNode(server, simulated, tmp_path)

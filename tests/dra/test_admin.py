@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpgateway import Device, Health
-from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.reading import Asked
-from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 @pytest.fixture

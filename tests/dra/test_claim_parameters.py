@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpgateway import Device
-from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.reading import Asked
-from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import DRIVER, ClaimedResource, ClaimNode, lanes, one
 
 
 @dataclass(frozen=True)
 class Functions:
     function: str = field(default="aes", metadata={"per_claim": True})
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 def board(*abilities: str) -> ClaimedResource:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dpgateway import Allocation, Device
-from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.claims.records import Damaged as Record
@@ -19,16 +18,10 @@ from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.specs import SpecKeeper
-from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.specs import own
 from tests.support.time import hurry
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 class Damaged:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from dpgateway import Allocation, Device
-from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims import files
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.holdings import ClaimHoldings
@@ -23,18 +22,12 @@ from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.use import used
-from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
 from tests.support.resource import FakeLanes
 from tests.support.resources import NAME
 from tests.support.specs import own
 from tests.support.time import hurry
 from tests.support.waiting import turns, until
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 class Begun(NamedTuple):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpgateway import Device, Health
-from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.reading import Asked
 from dpgateway.dra.preparing import Prepared
 from dpgateway.errors import DriverError
@@ -22,11 +20,6 @@ from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME
 from tests.support.time import hurry
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 async def test_a_claim_gets_its_device_by_a_cdi_name(node: ClaimNode) -> None:

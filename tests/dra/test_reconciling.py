@@ -22,7 +22,6 @@ from dpgateway.dra.reconciling import Pauses, Reconciling
 from dpgateway.errors import DriverError, KubeletError, RequestError
 from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import PodResources
-from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from dpgateway_simulator.wire import v1
 from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
 from tests.node.lister import Lister
@@ -67,11 +66,6 @@ async def kubelet(short_path: Path) -> AsyncIterator[Kubelet]:
     await one.lister.start()
     yield one
     await one.lister.stop()
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 @pytest.fixture

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpgateway import Device
-from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.reading import Asked
 from dpgateway.errors import DriverError
-from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
 from tests.support.waiting import until
 
 OTHER, OTHER_POOL = "example.com/other", "n1/example.com/other"
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 @pytest.fixture

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-
-import pytest
 
 from dpgateway import Device
-from dpgateway.cluster.server import ApiServer
 from dpgateway.resource.use import Used
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME
 from tests.support.waiting import turns, until
-
-
-@pytest.fixture
-def node(server: ApiServer, simulated: Simulated, tmp_path: Path) -> ClaimNode:
-    return ClaimNode(server, simulated, tmp_path)
 
 
 async def test_a_claim_of_a_pool_that_has_gone_to_the_device_plugin(node: ClaimNode) -> None:
