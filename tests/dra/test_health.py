@@ -140,9 +140,9 @@ async def test_a_change_is_said_alone(make: Any) -> None:
     assert await read(stream) == {"a": HEALTHY}
 
 
-async def test_everything_is_repeated_in_time(make: Any) -> None:
-    rig = await make(repeat=0.05)
-    stream = rig.open()
+@pytest.mark.parametrize("pace", [{"repeat": 0.05}, {"fresh": 60.0}], ids=["in time", "often to a fresh stream"])
+async def test_everything_is_repeated(make: Any, pace: dict[str, float]) -> None:
+    stream = (await make(**pace)).open()
     for _ in range(3):
         assert await read(stream) == {"a": HEALTHY, "b": HEALTHY}
 
@@ -153,12 +153,6 @@ async def test_everything_is_said_again_on_request(make: Any) -> None:
     await read(stream)
     rig.streams.repeat()
     assert await read(stream) == {"a": HEALTHY, "b": HEALTHY}
-
-
-async def test_a_fresh_stream_is_told_everything_often(make: Any) -> None:
-    stream = (await make(fresh=60.0)).open()
-    for _ in range(3):
-        assert await read(stream) == {"a": HEALTHY, "b": HEALTHY}
 
 
 async def test_a_stream_isnt_fresh_for_ever(make: Any) -> None:
