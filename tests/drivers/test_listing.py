@@ -310,14 +310,31 @@ async def asked_at(log, devices, seconds, refresh):
     return times
 
 
+def fails(number):
+    if number in {1, 2, 3, 4, 6}:
+        raise DriverError("no bus")
+    return False
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds", "refresh", "times"),
+    [
+        (lambda number: number <= 3, 50, 40, [0, 0, 0, 0, 40]),
+        (lambda number: number != 3, 40.005, 40, [0, 0, 0, 40, 40, 40, 40]),
+        (fails, 30, 6, [0, 1, 3, 7, 13, 19, 20, 26]),
+    ],
+    ids=["three changes are free", "a quiet list resets the rests", "pauses of retries double up to refresh"],
+)
 @in_virtual_time
-async def test_three_changes_in_a_row_are_free(log):
+async def test_when_the_driver_is_asked(log, changes, seconds, refresh, times):
+    """``changes``: whether it announces a change in its call of this number."""
+
     def devices(lane, number):
-        if number <= 3:
+        if changes(number):
             lane.changed()
         return [A]
 
-    assert await asked_at(log, devices, 50, refresh=40) == [0, 0, 0, 0, 40]
+    assert await asked_at(log, devices, seconds, refresh) == times
 
 
 @in_virtual_time
@@ -330,23 +347,3 @@ async def test_rests_double_up_to_a_second(log):
     assert times[:4] == [0, 0, 0, 0]
     rests = [round(later - earlier, 3) for earlier, later in itertools.pairwise(times[3:])]
     assert rests == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1]
-
-
-@in_virtual_time
-async def test_a_quiet_list_resets_the_rests(log):
-    def devices(lane, number):
-        if number != 3:
-            lane.changed()
-        return [A]
-
-    assert (await asked_at(log, devices, 40.005, refresh=40)) == [0, 0, 0, 40, 40, 40, 40]
-
-
-@in_virtual_time
-async def test_retry_pauses_double_up_to_refresh(log):
-    def devices(_, number):
-        if number in {1, 2, 3, 4, 6}:
-            raise DriverError("no bus")
-        return [A]
-
-    assert await asked_at(log, devices, 30, refresh=6) == [0, 1, 3, 7, 13, 19, 20, 26]
