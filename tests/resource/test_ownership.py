@@ -24,6 +24,15 @@ async def acquired(folder, name=NAME):
     return ownership
 
 
+def lends(owner):
+    """What whoever asks this gateway gets."""
+
+    async def ask():
+        return os.dup(owner.lend())
+
+    return ask
+
+
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -223,10 +232,7 @@ async def test_the_last_of_two_owners_removes_the_lock(tmp_path, first):
     lender, waits = await acquired(tmp_path), Ownership(tmp_path, NAME)
     borrower = Ownership(tmp_path, NAME)
 
-    async def ask():
-        return os.dup(lender.lend())
-
-    await borrower.acquire(ask)
+    await borrower.acquire(lends(lender))
     waiting = asyncio.ensure_future(waits.acquire())
     await turns()
     lender.next.touch()
@@ -246,10 +252,7 @@ async def test_the_last_of_two_owners_removes_the_lock(tmp_path, first):
 async def test_a_hung_borrower_that_was_taken_back_from_keeps_nobody_out(tmp_path):
     lender, borrower, waits = await acquired(tmp_path), Ownership(tmp_path, NAME), Ownership(tmp_path, NAME)
 
-    async def ask():
-        return os.dup(lender.lend())
-
-    await borrower.acquire(ask)
+    await borrower.acquire(lends(lender))
     waiting = asyncio.ensure_future(waits.acquire())
     free = asyncio.ensure_future(Ownership(tmp_path, NAME).until_free())
     await turns()
@@ -284,12 +287,9 @@ EVENTS = {
 async def test_the_states_of_an_ownership(tmp_path, events, borrows):
     lender, one = await acquired(tmp_path), Ownership(tmp_path, NAME)
 
-    async def ask():
-        return os.dup(lender.lend())
-
     assert one.state is LockState.NOT_THIS
     if borrows:
-        await one.acquire(ask)
+        await one.acquire(lends(lender))
     else:
         lender.end()
         await one.acquire()
