@@ -34,6 +34,18 @@ DRIVER, POOL, BOOT = "dra.example.com", "n1/example.com/thing", "boot-1"
 LOG = bind("test")
 
 
+class Pods:
+    """Those that have containers, as the container runtime says; None while it says nothing."""
+
+    def __init__(self, *uids: str) -> None:
+        self.uids: frozenset[str] | None = frozenset(uids)
+        self.asked = 0
+
+    async def running(self, pods: frozenset[str]) -> frozenset[str] | None:
+        self.asked += 1
+        return None if self.uids is None else pods & self.uids
+
+
 class ClaimedResource:
     """A resource on the DRA front."""
 

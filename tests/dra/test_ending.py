@@ -22,7 +22,7 @@ from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.use import used
-from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, Pods, lanes, one
 from tests.support.resource import FakeLanes
 from tests.support.resources import NAME
 from tests.support.specs import own
@@ -54,17 +54,6 @@ async def another_ends(node: ClaimNode) -> None:
     await node.gateway(resource)
     await until(lambda: not node.records)
     assert resource.lanes.released == ["a"]
-
-
-class Pods:
-    """Those that run."""
-
-    def __init__(self, *uids: str) -> None:
-        self.uids, self.asked = frozenset(uids), 0
-
-    async def running(self, pods: frozenset[str]) -> frozenset[str]:
-        self.asked += 1
-        return pods & self.uids
 
 
 async def test_a_claim_whose_pod_still_runs_ends_after_it(node: ClaimNode) -> None:

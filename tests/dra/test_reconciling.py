@@ -23,7 +23,7 @@ from dpgateway.errors import DriverError, KubeletError, RequestError
 from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import PodResources
 from dpgateway_simulator.wire import v1
-from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, lanes, one
+from tests.dra.claim_node import DRIVER, IN_VAIN, POOL, ClaimedResource, ClaimNode, Pods, lanes, one
 from tests.node.lister import Lister
 from tests.support.resources import NAME
 from tests.support.specs import own
@@ -397,7 +397,7 @@ async def test_the_record_of_a_shared_claim_forgets_pods(
 async def test_a_pod_that_may_run_is_not_forgotten(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, asked: Asked, sign: str
 ) -> None:
-    claims.running = Runtime(*(["uid-c"] if sign == "container" else [])).running
+    claims.running = Pods(*(["uid-c"] if sign == "container" else [])).running
     if sign != "unseen directories":
         (kubelet.pods / "uid-late").mkdir()
     else:
@@ -531,22 +531,12 @@ async def test_a_claim_that_goes_later_than_its_pod(
         await until(lambda: not node.records)
 
 
-class Runtime:
-    """Which pods have containers, as the container runtime says."""
-
-    def __init__(self, *pods: str) -> None:
-        self.pods: frozenset[str] | None = frozenset(pods)
-
-    async def running(self, pods: frozenset[str]) -> frozenset[str] | None:
-        return None if self.pods is None else self.pods & pods
-
-
 @pytest.mark.parametrize("directory", [True, False])
 async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, *, directory: bool
 ) -> None:
     """One that was deleted by force is in no sum of the scheduler; one that failed keeps its directory."""
-    runtime, reconciling = Runtime("uid-c"), kubelet.compares(claims, Pauses(600, 0, ending=0))
+    runtime, reconciling = Pods("uid-c"), kubelet.compares(claims, Pauses(600, 0, ending=0))
     claims.running = runtime.running
     delete(node)
     if not directory:
@@ -556,7 +546,7 @@ async def test_a_claim_outlasts_the_containers_of_its_pod_that_is_gone(
     assert in_use.held == frozenset("a")
     assert in_use.counted == {}
     assert in_use.holder("a") == "claim default/c, whose pod is gone"
-    runtime.pods = frozenset()
+    runtime.uids = frozenset()
     await reconciling.look()
     assert (node.records, claims.store.gone) == ({}, frozenset())
 
@@ -565,14 +555,14 @@ async def test_a_doubt_holds_up_no_claim_of_a_pod_that_is_gone(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
 ) -> None:
     """That of another claim, which others may share."""
-    runtime = Runtime("uid-c")
+    runtime = Pods("uid-c")
     claims.running = runtime.running
     await claims.prepare([node.allocate("d", "b")])
     delete(node)
     delete(node, "d")
     async with looking(kubelet.compares(claims, Pauses(600, 600, 0.01, 0.1))):
         await until(lambda: len(kubelet.lister.calls) > 3)
-        runtime.pods = frozenset()
+        runtime.uids = frozenset()
         await until(lambda: node.records.keys() == {"d"})
 
 
@@ -598,7 +588,7 @@ async def test_a_claim_that_ends_soon_stays_counted(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord
 ) -> None:
     """An Allocate waits for it: of a device that became Unhealthy meanwhile the kubelet wouldn't ask for one."""
-    claims.running = Runtime("uid-c").running
+    claims.running = Pods("uid-c").running
     reconciling = kubelet.compares(claims)
     delete(node)
     await look_often(reconciling)
@@ -609,11 +599,11 @@ async def test_a_claim_that_ends_soon_stays_counted(
 async def test_a_pod_with_a_directory_is_not_gone(
     node: ClaimNode, kubelet: Kubelet, claims: NodeClaims, extended: ClaimRecord, sign: str
 ) -> None:
-    runtime, reconciling = Runtime(), kubelet.compares(claims)
+    runtime, reconciling = Pods(), kubelet.compares(claims)
     claims.running = runtime.running
     delete(node)
     if sign == "nobody knows what runs":
-        runtime.pods = None
+        runtime.uids = None
     elif sign == "it is listed":
         kubelet.lists(("other", {}), pod="pod-c")  # kubelets before 1.36 don't list the claim
     else:
