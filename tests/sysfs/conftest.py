@@ -4,6 +4,7 @@ import pytest
 
 from dpgateway.sysfs import Roots
 from dpgateway.testing import FakeTree
+from tests.support.uevents import changes
 
 
 @pytest.fixture
@@ -14,6 +15,13 @@ def tree(tmp_path):
 @pytest.fixture
 def roots(tmp_path):
     return Roots(sysfs=f"{tmp_path}/sys", dev=f"{tmp_path}/dev", proc=f"{tmp_path}/proc", udev=f"{tmp_path}/run/udev")
+
+
+@pytest.fixture
+def change():
+    """Has the kernel say that an object of sysfs changed."""
+    with changes() as change:
+        yield change
 
 
 STICKS = "devices/pci0000:00/0000:00:14.0/usb1"

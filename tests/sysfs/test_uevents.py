@@ -5,7 +5,6 @@ import pytest
 
 from dpgateway.sysfs import Uevent
 from dpgateway.sysfs.uevents import Uevents
-from tests.support.uevents import changes
 
 
 @pytest.mark.parametrize(
@@ -22,13 +21,6 @@ from tests.support.uevents import changes
 )
 def test_a_message(message, event):
     assert Uevent.parse(message) == event
-
-
-@pytest.fixture
-def change():
-    """Has the kernel say that an object of sysfs changed."""
-    with changes() as change:
-        yield change
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dpgateway.kit.inotify import Subscription
 from dpgateway.sysfs import ChangedPlaces, Complaint, Interest, Watcher
 from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
 from tests.support.counting import descriptors, inotify_watches
-from tests.support.uevents import changes
 
 
 def watches():
@@ -144,13 +143,6 @@ def test_a_refused_thread_leaves_only_the_refresh(tmp_path: Path, caplog: pytest
         ]
         assert watcher.watch(interests), "there are threads again"
         watcher.close()
-
-
-@pytest.fixture
-def change():
-    """Has the kernel say that an object of sysfs changed."""
-    with changes() as change:
-        yield change
 
 
 @pytest.fixture
