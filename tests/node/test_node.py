@@ -14,6 +14,7 @@ from dpgateway.node import checkpoint
 from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.incarnation import Change
 from tests.support.holdings import node_holdings, run_both
+from tests.support.threads import Hanging
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
@@ -147,17 +148,10 @@ async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):
     assert holdings.kubelet_since == pytest.approx(time.monotonic(), abs=20)
 
 
-class Stuck(Threads):
-    """The disk hangs."""
-
-    def call(self, name, function, seconds=0.0):
-        return asyncio.get_running_loop().create_future()
-
-
 @in_virtual_time
 async def test_a_hung_disk_delays_a_kubelet_one_second(tmp_path):
     make_kubelet(tmp_path / "device-plugins")
-    one = Told(tmp_path / "device-plugins", Stuck())
+    one = Told(tmp_path / "device-plugins", Hanging())
     await advance(WRITING - 0.01)
     assert one.told == []
     await advance(0.02)

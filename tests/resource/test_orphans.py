@@ -16,7 +16,7 @@ from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, Ownership
 from dpgateway.resource.use import used
 from tests.support.holdings import Told
-from tests.support.threads import Scarce
+from tests.support.threads import Hanging, Scarce
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
@@ -140,11 +140,6 @@ async def test_without_a_thread_it_is_told_that_nothing_is_known(tmp_path, caplo
     assert one.left.usages == {}
     assert "the system has no thread left for journals" in caplog.text
     await one.end()
-
-
-class Hanging(Threads):
-    def call(self, name, function, seconds=0.0):
-        return asyncio.get_running_loop().create_future()
 
 
 @in_virtual_time

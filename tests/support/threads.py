@@ -21,6 +21,13 @@ class Scarce(Threads):
         return future
 
 
+class Hanging(Threads):
+    """No call ends."""
+
+    def call(self, name, function, seconds=0.0):
+        return asyncio.get_running_loop().create_future()
+
+
 class StuckDisk(Threads):
     """Calls of one kind hang from ``stick`` to ``go_on``, or later ones only to ``pass_by``."""
 
