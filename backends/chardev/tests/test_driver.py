@@ -7,10 +7,7 @@ from dpgateway_chardev.driver import MOST_AWAY
 from dpgateway_chardev.settings import Access
 
 from dpgateway import Device, DeviceNode, DeviceUnavailable, DriverError
-
-
-def reasons(driver):
-    return {device.id: device.health.reason for device in driver.devices()}
+from tests.support.listed import reasons
 
 
 def test_paths_are_listed_while_absent(dev):

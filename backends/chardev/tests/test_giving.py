@@ -7,6 +7,7 @@ import pytest
 from dpgateway_chardev.options import CharDeviceOptions
 
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, from_plain
+from tests.support.listed import reasons
 
 P = "/sys/devices/pci0000:00"
 FUNCTION = {"subsystem": "pci", "driver": "vfio-pci"}
@@ -28,10 +29,6 @@ def function(tree):
         return here
 
     return add
-
-
-def reasons(driver):
-    return {device.id: device.health.reason for device in driver.devices()}
 
 
 def test_gives_the_first_existing_path(tree, drive, function):

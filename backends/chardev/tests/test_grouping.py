@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, from_plain
 from dpgateway.testing import FakeTree, Recorder
+from tests.support.listed import reasons
 
 VFIO = {
     "nodes": ["/dev/vfio/{attr:iommu_group}", "/dev/vfio/vfio"],
@@ -39,10 +40,6 @@ def cards(tree):
     function(tree, "0000:01:00.1", 45, 1, "0x040300")
     function(tree, "0000:02:00.0", 46, 2)
     function(tree, "0000:03:00.1", 47, 3, "0x040300")
-
-
-def reasons(driver):
-    return {device.id: device.health.reason for device in driver.devices()}
 
 
 @pytest.fixture
@@ -189,7 +186,7 @@ def test_refuses_a_part_that_left(tree, drive):
 def test_needs_one_of_each_kind(drive):
     kinds = [GPU, {**AUDIO, "optional": False}]
     driver = drive(kinds, group={"by": "{attr:iommu_group}", "each": True}, **VFIO)
-    assert {device.id: device.health.reason for device in driver.devices()} == {
+    assert reasons(driver) == {
         "45": None,
         "46": "there is no object for match[1]",
         "47": "there is no object for match[0]",
@@ -200,7 +197,7 @@ def test_size_makes_one_device(tree, drive):
     for number in range(3):
         function(tree, f"0000:0{number}:00.0", 40 + number, number)
     driver = drive(GPU, group={"size": 2}, nodes="/dev/vfio/{attr:iommu_group}")
-    assert {device.id: device.health.reason for device in driver.devices()} == {
+    assert reasons(driver) == {
         "0000:00:00.0+0000:01:00.0": None,
         "0000:02:00.0": "expected 2 objects, found 1",
     }
@@ -210,7 +207,7 @@ def test_a_number_of_objects_of_one_card(tree, drive):
     for number, card in enumerate("AABBB"):
         function(tree, f"0000:0{number}:00.0", 40 + number, number, serial=card)
     driver = drive(GPU, group={"by": "{attr:serial}", "size": 2}, id="card-{group}", nodes=[])
-    assert {device.id: device.health.reason for device in driver.devices()} == {
+    assert reasons(driver) == {
         "card-A": None,
         "card-B": "expected 2 objects, found 3",
     }
@@ -417,9 +414,9 @@ def test_templated_id_is_one_cards(tree, drive):
 @pytest.mark.usefixtures("cards")
 def test_card_without_needed_function_is_unhealthy(tree, drive):
     driver = drive([GPU, AUDIO], group="{attr:iommu_group}", **VFIO)
-    assert {device.id: device.health.reason for device in driver.devices()} == {"45": None, "46": None}
+    assert reasons(driver) == {"45": None, "46": None}
     tree.remove("/sys/bus/pci/devices/0000:01:00.0")
-    assert {device.id: device.health.reason for device in driver.devices()} == {
+    assert reasons(driver) == {
         "45": "all that isn't optional is missing",
         "46": None,
     }

@@ -10,6 +10,7 @@ from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, Mount, from_plain
 from dpgateway.sysfs import Survey, Uevent
 from dpgateway.testing import Recorder
+from tests.support.listed import reasons
 from tests.support.uevents import changes
 
 ROOT = "/sys/devices/pci0000:00/0000:00:14.0"
@@ -48,10 +49,6 @@ def plug(tree, port, tty, minor, **attributes):
 def unplug(tree, port, tty):
     for path in (f"/sys/class/tty/{tty}", f"{ROOT}/usb1/{port}", f"/dev/{tty}"):
         tree.remove(path)
-
-
-def reasons(driver):
-    return {device.id: device.health.reason for device in driver.devices()}
 
 
 def test_unlistable_bus_is_an_error(tree, drive, no_files):

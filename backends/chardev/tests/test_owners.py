@@ -3,6 +3,7 @@
 import pytest
 
 from dpgateway import DeviceUnavailable
+from tests.support.listed import reasons
 
 ACME = {"subsystem": "acme"}
 ROOT = "/sys/devices/virtual/acme"
@@ -21,10 +22,6 @@ def acme(tree, number, *, uevent=True, node=True, root=ROOT, **attributes):
     for name, value in attributes.items():
         tree.write(f"{here}/{name} = {value}")
     return here
-
-
-def reasons(driver):
-    return {device.id: device.health.reason for device in driver.devices()}
 
 
 PATHS = ["/dev/{kernel}", "/dev/acme{number}", "/dev/acme{attr:index}", "/dev/acme17"]

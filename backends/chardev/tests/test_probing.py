@@ -14,13 +14,10 @@ from dpgateway_chardev.settings import Probes
 from dpgateway import from_plain
 from dpgateway.testing import Recorder
 from tests.support.fuse import Directory, File, mounted
+from tests.support.listed import reasons
 
 FUNCTION = "/sys/devices/pci0000:00/0000:01:00.0"
 SAYS = "echo first >&2; echo $1 is worn out >&2; exit 3"
-
-
-def reasons(driver):
-    return {device.id: device.health.reason for device in driver.devices()}
 
 
 def until(dev, driver, expected):

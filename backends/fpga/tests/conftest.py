@@ -1,4 +1,3 @@
-import hashlib
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,7 +7,6 @@ from dpgateway_fpga import Bitstream, Board, FpgaDriver, FpgaOptions, Simulated
 from dpgateway.testing import Recorder
 
 CONTENT = b"a bitstream"
-SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
