@@ -12,12 +12,7 @@ OFFERS = (
     "container can have both"
 )
 EXPECTED = [
-    (
-        FAKE,
-        FAKE,
-        "",
-        OFFERS,
-    ),
+    (FAKE, FAKE, "", OFFERS),
     (SIMULATED % (1, "x"), SIMULATED % (1, "x"), "", None),
     (
         SIMULATED % (1, "x"),

@@ -275,10 +275,7 @@ def test_verdict_for_any_checkpoint(node, document):
 class TestTheRehearsal:
     """A gateway of its own, on devices on paper, and a simulated kubelet that reads a copy of the checkpoint."""
 
-    WROTE = (
-        Holding("p1", "c", R, {-1: ["n1-0"]}, Answer()),
-        Holding("p2", "c", R, {-1: ["n1-0::1"]}, Answer()),
-    )
+    WROTE = (Holding("p1", "c", R, {-1: ["n1-0"]}, Answer()), Holding("p2", "c", R, {-1: ["n1-0::1"]}, Answer()))
 
     def rehearse(self, node, layout, code):
         node.configure(SERVED.replace("}}]", "}, shares: 2}]"))

@@ -147,10 +147,7 @@ def test_one_wrong_value(value: object, kind: type, told: str) -> None:
 
 def test_constructor_errors_find_their_key() -> None:
     value = {"name": "x", "inner": {"depth": 14, "paths": ["/a"]}}
-    assert faults(value) == [
-        "inner.depth: found 14, expected another",
-        'inner.paths[0]: found "/a", expected less',
-    ]
+    assert faults(value) == ["inner.depth: found 14, expected another", 'inner.paths[0]: found "/a", expected less']
     assert faults({"depth": 14}, Inner) == ["depth: found 14, expected another", "paths[0]: expected less"]
 
 

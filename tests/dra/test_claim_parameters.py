@@ -53,10 +53,7 @@ async def test_they_are_the_same_after_a_boot(node: ClaimNode) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (
-            {"function": 1},
-            "default/c: parameters of request r for example.com/thing: function: found 1, expected",
-        ),
+        ({"function": 1}, "default/c: parameters of request r for example.com/thing: function: found 1, expected"),
         ({"fuction": "x"}, "fuction: found an unknown key, expected one of function; did you mean function?"),
     ],
 )

@@ -169,10 +169,7 @@ def test_every_kind_of_option(document: Load) -> None:
         ("{pool: p, labels: {a: 1}}", "options.labels.a: found 1, expected a string"),
         ("{pool: p, wait: 5}", "options.wait: found 5, expected a duration"),
         ("{pool: p, limit: x}", 'options.limit: found "x", expected an integer'),
-        (
-            "{pool: p, ports: [{path: a, bod: 1}]}",
-            "ports[0].bod: found an unknown key, expected one of path, baud",
-        ),
+        ("{pool: p, ports: [{path: a, bod: 1}]}", "ports[0].bod: found an unknown key, expected one of path, baud"),
         ("{pool: p, main: {path: a, baud: 7}}", "options.main.baud: found 7, expected a multiple of 300"),
         ("{pool: p, main: {path: ''}}", 'options.main.path: found "", expected a path'),
         ("{pool: bad}", "options: this pool doesn't exist"),

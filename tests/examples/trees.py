@@ -61,10 +61,7 @@ AMD = Example(
     [
         Case(
             "amd.com/gpu",
-            {
-                "0000:19:00.0": None,
-                "0000:1a:00.0": "entry drm/renderD* of 0000:1a:00.0 finds nothing",
-            },
+            {"0000:19:00.0": None, "0000:1a:00.0": "entry drm/renderD* of 0000:1a:00.0 finds nothing"},
             Allocation(device_nodes=nodes("/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128")),
             [(0,), ()],
         )
@@ -180,7 +177,7 @@ INTEL_GPU = Example(
                 )
             ),
             offered=("0000:00:02.0-0", "0000:00:02.0-1", "0000:01:02.0-0"),
-        ),
+        )
     ],
 )
 INTEL_GPU_MONITORING = Example(
@@ -201,7 +198,7 @@ INTEL_GPU_MONITORING = Example(
                     "/dev/dri/card4",
                 )
             ),
-        ),
+        )
     ],
 )
 
@@ -255,12 +252,7 @@ QAT = Example(
                 "0000:6b:00.11": None,
             },
             Allocation(
-                env={
-                    "QAT0": "0000:6b:00.1",
-                    "QAT1": "0000:6b:00.10",
-                    "QAT2": "0000:6b:00.11",
-                    "QAT3": "0000:6b:00.2",
-                },
+                env={"QAT0": "0000:6b:00.1", "QAT1": "0000:6b:00.10", "QAT2": "0000:6b:00.11", "QAT3": "0000:6b:00.2"},
                 device_nodes=nodes(
                     "/dev/vfio/211", "/dev/vfio/vfio", "/dev/vfio/220", "/dev/vfio/221", "/dev/vfio/noiommu-212"
                 ),
@@ -278,12 +270,7 @@ QAT = Example(
             "qat.intel.com/generic",
             dict.fromkeys(["0000:6b:00.8", "0000:6b:00.9", "0000:6b:00.12", "0000:6b:00.13"]),
             Allocation(
-                env={
-                    "QAT0": "0000:6b:00.12",
-                    "QAT1": "0000:6b:00.13",
-                    "QAT2": "0000:6b:00.8",
-                    "QAT3": "0000:6b:00.9",
-                },
+                env={"QAT0": "0000:6b:00.12", "QAT1": "0000:6b:00.13", "QAT2": "0000:6b:00.8", "QAT3": "0000:6b:00.9"},
                 device_nodes=nodes(
                     "/dev/vfio/222", "/dev/vfio/vfio", "/dev/vfio/223", "/dev/vfio/218", "/dev/vfio/noiommu-219"
                 ),
@@ -423,7 +410,7 @@ DSA_VFIO = Example(
             {"0000:6c:01.0": None},
             Allocation(env={"VFIO_BDF0": "0000:6c:01.0"}, device_nodes=nodes("/dev/vfio/45", "/dev/vfio/vfio")),
             [(1,)],
-        ),
+        )
     ],
 )
 
@@ -514,7 +501,7 @@ KUBEVIRT_PCI = Example(
                 ),
             ),
             [(0,), (), ()],
-        ),
+        )
     ],
 )
 
@@ -567,7 +554,7 @@ KUBEVIRT_USB = Example(
                 env={"USB_RESOURCE_KUBEVIRT_IO_STORAGE": "1:4,1:7"},
                 device_nodes=nodes("/dev/bus/usb/001/004", "/dev/bus/usb/001/007", permissions="mrw"),
             ),
-        ),
+        )
     ],
 )
 KUBEVIRT_SOCKETS = Example(
@@ -575,11 +562,7 @@ KUBEVIRT_SOCKETS = Example(
     + "/sys/fs/cgroup/misc.capacity = sev 10\\ntdx 2\n/var/run/tdx-qgs/qgs.socket = \n"
     + "/var/run/kubevirt/daemons/pr/pr-helper.sock = ",
     [
-        Case(
-            "devices.kubevirt.io/tdx",
-            {"tdx0": None, "tdx1": None},
-            Allocation(mounts=_same("/var/run/tdx-qgs")),
-        ),
+        Case("devices.kubevirt.io/tdx", {"tdx0": None, "tdx1": None}, Allocation(mounts=_same("/var/run/tdx-qgs"))),
         Case(
             "devices.kubevirt.io/pr-helper",
             {"pr-helper": None},
@@ -688,10 +671,7 @@ MPS = Example(
             "nvidia.com/gpu",
             {"nvidia0": None, "nvidia1": None},
             Allocation(
-                env={
-                    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
-                    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20268M",
-                },
+                env={"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20268M"},
                 device_nodes=nodes(
                     "/dev/nvidia0",
                     "/dev/nvidiactl",
@@ -852,7 +832,7 @@ SRIOV = Example(
             ),
             [(0,), (0,)],
             files=_pci_info("intel.com/intel_sriov_netdevice", "0000:18:02.0", "0000:18:02.1"),
-        ),
+        )
     ],
 )
 SRIOV_VFIO = Example(

@@ -114,10 +114,7 @@ BAD_VALUES = [
         lambda: Device("a", numa_nodes=(0, -1)),
         r"device 'a': numa_nodes: expected .* from 0 to 2147483647, found \(0, -1\)",
     ),
-    (
-        lambda: Device("a", numa_nodes=(2**31,)),
-        r"device 'a': numa_nodes: expected .* found \(2147483648,\)",
-    ),
+    (lambda: Device("a", numa_nodes=(2**31,)), r"device 'a': numa_nodes: expected .* found \(2147483648,\)"),
     (lambda: untyped.Device("a", attributes=Endless()), "attributes: expected 10000 at most, found more"),
     (lambda: untyped.Allocation(env=Endless()), "Allocation.env: expected 10000 at most, found more"),
     (lambda: untyped.Device("a", numa_nodes=itertools.count()), "numa_nodes: expected 1024 at most, found more"),

@@ -121,12 +121,7 @@ def test_entries_without_a_time():
 
 
 def told(**changed):
-    return {
-        "version": 1,
-        "resource": THING,
-        "claims": {"a": {"kubelet": "", "pods": ["1"], "hardware": []}},
-        **changed,
-    }
+    return {"version": 1, "resource": THING, "claims": {"a": {"kubelet": "", "pods": ["1"], "hardware": []}}, **changed}
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,7 @@ def test_a_device_that_changes_is_offered_as_it_is_now():
 def test_a_vanished_device_stays_listed():
     some = ledger(A, B)
     some.take([B], 101)
-    assert some.offers() == {
-        "a": Offer("a", Health.unhealthy("its device is gone"), (1,)),
-        "b": Offer("b"),
-    }
+    assert some.offers() == {"a": Offer("a", Health.unhealthy("its device is gone"), (1,)), "b": Offer("b")}
 
 
 def test_since_when_an_id_can_not_be_given_away():

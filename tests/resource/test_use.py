@@ -9,16 +9,7 @@ from dpgateway.model import Device, Health
 from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.shares import share_ids
-from dpgateway.resource.use import (
-    Used,
-    counted,
-    crowded,
-    excluded,
-    excluders,
-    shared,
-    used,
-    worked_on,
-)
+from dpgateway.resource.use import Used, counted, crowded, excluded, excluders, shared, used, worked_on
 
 NOW = 1_700_000_000.0
 LINK = Device("by-id-1", hardware=("char 188:0",))
@@ -271,11 +262,7 @@ def test_unknown_ids_where_ids_have_a_form():
 
 NAME = "example.com/serial"
 OF_CLAIMS = Used(
-    f"{NAME} on the other front",
-    known=True,
-    ids=frozenset(["b0"]),
-    behind={"b0": ["b0"]},
-    counted={"b0": NAME},
+    f"{NAME} on the other front", known=True, ids=frozenset(["b0"]), behind={"b0": ["b0"]}, counted={"b0": NAME}
 )
 NOBODY = Used(NAME, known=True)
 

@@ -113,12 +113,7 @@ def test_none_while_all_is_well():
             "pool n/example.com/a: not all of its devices are in slices: x isn't published",
             None,
         ),
-        (
-            replace(GOOD, doubt=Failure("a file", THEN)),
-            "error",
-            "no claim gets devices: a file",
-            dra_troubles.DOUBT,
-        ),
+        (replace(GOOD, doubt=Failure("a file", THEN)), "error", "no claim gets devices: a file", dra_troubles.DOUBT),
         (
             replace(GOOD, refused=Failure("worn out", THEN)),
             "warning",

@@ -10,13 +10,7 @@ from dpgateway.resource.front import HolderStatus
 from dpgateway.resource.standing import Standing
 from dpgateway.status import Reloads, ResourceStatus, troubles
 from dpgateway.status.troubles import of_left
-from dpgateway.status.values import (
-    DeviceStatus,
-    DriverStatus,
-    Failure,
-    KubeletStatus,
-    PodResourcesStatus,
-)
+from dpgateway.status.values import DeviceStatus, DriverStatus, Failure, KubeletStatus, PodResourcesStatus
 
 NOW = "2026-01-01T00:00:00Z"
 THERE = KubeletStatus(there=True, since=NOW, incarnation="1", api="v1beta1", release=None)

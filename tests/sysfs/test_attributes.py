@@ -22,11 +22,7 @@ def known(stick, roots):
 def test_attributes_have_common_names(known):
     one = Test(present=True)
     match = Match("tty", attr={"device": one}, attrs={"idVendor": one, "bMaxPower": one})
-    assert known(match) == {
-        "address": "1-1:1.0",
-        "vendor": "0403",
-        "bMaxPower": "90mA",
-    }
+    assert known(match) == {"address": "1-1:1.0", "vendor": "0403", "bMaxPower": "90mA"}
     assert known(Match("tty"), identified=True) == {
         "address": "1-1:1.0",
         "vendor": "0403",

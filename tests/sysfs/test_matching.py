@@ -33,14 +33,8 @@ from dpgateway.sysfs import Look, Match, Mismatch, Object, Test
             "attrs.idVendor: found '==0403', expected the value alone",
         ),
         ({"subsystem": "tty", "kernel": "/dev/ttyUSB0"}, "kernel: found '/dev/ttyUSB0', expected a name without /dev/"),
-        (
-            {"subsystem": "tty", "symlink": "/dev/a|gps"},
-            "symlink: found 'gps', expected paths below /dev, such as",
-        ),
-        (
-            {"subsystem": "tty", "symlink": {"none_of": "by-id/*"}},
-            "symlink: found 'by-id/*', expected paths below",
-        ),
+        ({"subsystem": "tty", "symlink": "/dev/a|gps"}, "symlink: found 'gps', expected paths below /dev, such as"),
+        ({"subsystem": "tty", "symlink": {"none_of": "by-id/*"}}, "symlink: found 'by-id/*', expected paths below"),
         ({"subsystem": "usb", "attr": {"x": {"absent": True}}}, "an unknown key"),
         ({"subsystem": "usb", "file": {"uevent": "x"}}, "file: found {file:uevent}, expected a file and a key"),
         ({"subsystem": "usb", "file": {"/proc/{kernels}#x": "x"}}, "expected a test of the ancestor"),

@@ -40,12 +40,7 @@ def test_notes_on_what_the_answer_depended(dev):
     tree = DevTree(str(dev.path))
     tree.look("serial/by-id/modem", "char")
     found = {os.path.relpath(path, dev.path): interest.names for path, interest in tree.directories.items()}
-    assert found == {
-        ".": {"serial", "gsm", "bus"},
-        "serial": {"by-id"},
-        "serial/by-id": {"modem"},
-        "bus": {"ttyUSB3"},
-    }
+    assert found == {".": {"serial", "gsm", "bus"}, "serial": {"by-id"}, "serial/by-id": {"modem"}, "bus": {"ttyUSB3"}}
 
 
 def test_tells_char_from_block(dev):

@@ -7,14 +7,7 @@ from dpgateway.kit.log import LogEvent
 from dpgateway.resource.front import HolderStatus
 from dpgateway.resource.standing import Standing
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
-from dpgateway.status.values import (
-    Counts,
-    DeviceStatus,
-    DriverStatus,
-    KubeletStatus,
-    PodResourcesStatus,
-    Trouble,
-)
+from dpgateway.status.values import Counts, DeviceStatus, DriverStatus, KubeletStatus, PodResourcesStatus, Trouble
 from dpgateway.web.statusz import lines
 
 STARTED, NOW = "2026-01-01T00:00:05Z", "2026-01-01T03:04:00Z"

@@ -144,11 +144,7 @@ def test_iommu_group_is_one_device(drive):
     recorder = Recorder()
     driver = drive([GPU, AUDIO], recorder, group="{attr:iommu_group}", **VFIO)
     one, two = driver.devices()
-    assert (one.id, one.health.ok, one.hardware) == (
-        "45",
-        True,
-        ("char 240:1", "pci 0000:01:00.0", "pci 0000:01:00.1"),
-    )
+    assert (one.id, one.health.ok, one.hardware) == ("45", True, ("char 240:1", "pci 0000:01:00.0", "pci 0000:01:00.1"))
     assert (two.id, two.health.ok, two.hardware) == ("46", True, ("char 240:2", "pci 0000:02:00.0"))
     assert driver.allocate([two, one]) == Allocation(
         env={"PCI_RESOURCE_EXAMPLE_COM_GPU": "0000:02:00.0,0000:01:00.0,0000:01:00.1"},
@@ -197,20 +193,14 @@ def test_size_makes_one_device(tree, drive):
     for number in range(3):
         function(tree, f"0000:0{number}:00.0", 40 + number, number)
     driver = drive(GPU, group={"size": 2}, nodes="/dev/vfio/{attr:iommu_group}")
-    assert reasons(driver) == {
-        "0000:00:00.0+0000:01:00.0": None,
-        "0000:02:00.0": "expected 2 objects, found 1",
-    }
+    assert reasons(driver) == {"0000:00:00.0+0000:01:00.0": None, "0000:02:00.0": "expected 2 objects, found 1"}
 
 
 def test_a_number_of_objects_of_one_card(tree, drive):
     for number, card in enumerate("AABBB"):
         function(tree, f"0000:0{number}:00.0", 40 + number, number, serial=card)
     driver = drive(GPU, group={"by": "{attr:serial}", "size": 2}, id="card-{group}", nodes=[])
-    assert reasons(driver) == {
-        "card-A": None,
-        "card-B": "expected 2 objects, found 3",
-    }
+    assert reasons(driver) == {"card-A": None, "card-B": "expected 2 objects, found 3"}
 
 
 def test_everything_can_be_one_device(tree, drive):
@@ -416,10 +406,7 @@ def test_card_without_needed_function_is_unhealthy(tree, drive):
     driver = drive([GPU, AUDIO], group="{attr:iommu_group}", **VFIO)
     assert reasons(driver) == {"45": None, "46": None}
     tree.remove("/sys/bus/pci/devices/0000:01:00.0")
-    assert reasons(driver) == {
-        "45": "all that isn't optional is missing",
-        "46": None,
-    }
+    assert reasons(driver) == {"45": "all that isn't optional is missing", "46": None}
 
 
 def test_empty_group_text_is_no_group(tree, drive, recorder):

@@ -339,10 +339,7 @@ def test_logs_objects_without_id(tree, drive):
         ({"id": "{attrs:seriel}", "match": {"subsystem": "tty"}}, "id: .*expected a test of the ancestor"),
         ({"id": "{serial}"}, r"id: found \{serial\}; .*, expected one of the fields kernel, "),
         ({"id": "all"}, "id: found 'all', one id for all, expected a template with a field"),
-        (
-            {"nodes": "/tmp/{kernel}"},
-            "nodes: found '/tmp/.*, expected a template that begins with /dev/",
-        ),
+        ({"nodes": "/tmp/{kernel}"}, "nodes: found '/tmp/.*, expected a template that begins with /dev/"),
         ({"nodes": "/dev/{kernl}"}, r"nodes.*found \{kernl\}; did you mean kernel\?"),
         ({"nodes": [{"host_path": "/dev/a", "permissions": "x"}]}, r"permissions: found 'x', expected some of r, w"),
         ({"nodes": [], "container_path": "/dev/x"}, "container_path: .*, expected it with one node"),

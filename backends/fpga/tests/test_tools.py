@@ -20,10 +20,7 @@ from dpgateway_fpga.tools import PLACEHOLDERS, PRESETS
             lambda: Command(argv=("x", "{port:02d}")),
             r"^argv: expected placeholders of texts in braces, found '{port:02d}': Unknown format code 'd'",
         ),
-        (
-            lambda: Command(argv=("x", "{port:{x}}")),
-            r"^argv: .*, found '{port:{x}}': 'x'",
-        ),
+        (lambda: Command(argv=("x", "{port:{x}}")), r"^argv: .*, found '{port:{x}}': 'x'"),
         (lambda: Command(argv=("x",), read=("y", "{file}"), expect="x"), r"^read: expected one of .*, found 'file'$"),
         (lambda: Command(argv=("x",), read=("y",), expect="{file}"), r"^expect: .* found 'file'$"),
         (

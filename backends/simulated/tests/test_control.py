@@ -175,10 +175,7 @@ def test_every_kind_of_value():
             '{"faults": [{"absent": true, "after": 5}]}',
             r"^faults\[0\]\.after: found 5, expected a duration: .*; write 5s$",
         ),
-        (
-            '{"faults": [{"absent": true}, {"extra": -1}]}',
-            r"^faults\[1\]\.extra: found -1, expected nothing below 0$",
-        ),
+        ('{"faults": [{"absent": true}, {"extra": -1}]}', r"^faults\[1\]\.extra: found -1, expected nothing below 0$"),
         (
             '{"faults": [{"call": "start", "hang": true}]}',
             r'^faults\[0\]\.call: found "start", expected list or allocate or prepare$',

@@ -62,10 +62,7 @@ def test_prefixes(start):
     )
     assert _ids(driver) == ["sim-node-a-0", "sim-node-a-1", "sim-node-a-2"]
     allocation = driver.allocate(driver.devices()[1:])
-    assert dict(allocation.env) == {
-        "ENV_sim-node-a-1": "/dev/sim-node-a-1",
-        "ENV_sim-node-a-2": "/dev/sim-node-a-2",
-    }
+    assert dict(allocation.env) == {"ENV_sim-node-a-1": "/dev/sim-node-a-1", "ENV_sim-node-a-2": "/dev/sim-node-a-2"}
     assert dict(allocation.annotations) == {
         "note_sim-node-a-1": "/dev/sim-node-a-1",
         "note_sim-node-a-2": "/dev/sim-node-a-2",

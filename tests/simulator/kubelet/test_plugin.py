@@ -69,9 +69,7 @@ async def test_pre_start_container_has_30_seconds(tmp_path: Path) -> None:
     assert 29 <= number * {"S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}[unit] <= 30
 
 
-async def test_plugin_ends_after_connect(
-    tmp_path: Path,
-) -> None:
+async def test_plugin_ends_after_connect(tmp_path: Path) -> None:
     path = tmp_path / "x.sock"
     listening = bound(path)
     listening.listen()

@@ -117,11 +117,7 @@ devices:
         (20, "devices[3].groups", "devic.es/sticks", "groups of USB devices"),
         (25, "devices[4].groups[0]", "devic.es/disks", "the directory /dev/disk/by-id"),
     ]
-    assert written.plain("devic.es/several") == {
-        "paths": ("/dev/a",),
-        "permissions": "r",
-        "container_path": "/dev/x",
-    }
+    assert written.plain("devic.es/several") == {"paths": ("/dev/a",), "permissions": "r", "container_path": "/dev/x"}
     assert written.resources["devic.es/several"].shares.count == 3  # what the first group has
     assert set(written.resources) == {"devic.es/several", "devic.es/mixed"}
 

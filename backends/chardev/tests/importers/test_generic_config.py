@@ -128,10 +128,7 @@ def test_what_microshift_does_not_serve(imported):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (
-            "- --domain\n- 1\n",
-            "theirs: found nothing of it, expected --device flags, or a file with `devices`",
-        ),
+        ("- --domain\n- 1\n", "theirs: found nothing of it, expected --device flags, or a file with `devices`"),
         ("x --device 'a\n\n", "theirs:3: found a quote without its end, expected a command line"),
         (
             "devices:\n- name: ch\n  groups:\n  - usb: [{vendor: 1209, product: '7'}]\n",

@@ -59,10 +59,7 @@ def test_usb_devices_by_their_serial_numbers(imported, tree):
     stick(tree, "1-3", 6, serial="C3")
     sticks = ", ".join(f"{{usb: [{{vendor: 1a86, product: 7523, serial: {serial}}}]}}" for serial in ("A1", "C3"))
     nodes = imported(f"--device='{{name: ch, groups: [{sticks}]}}'").nodes("devic.es/ch")
-    assert nodes == {
-        "1a86:7523:A1": [usb("/dev/bus/usb/001/004")],
-        "1a86:7523:C3": [usb("/dev/bus/usb/001/006")],
-    }
+    assert nodes == {"1a86:7523:A1": [usb("/dev/bus/usb/001/004")], "1a86:7523:C3": [usb("/dev/bus/usb/001/006")]}
 
 
 CAPTURE = """\

@@ -143,18 +143,12 @@ REPOSITORY = "kind: OCIRepository\nmetadata: {name: intel-device-plugins-gpu}\ns
             "kind: GpuDevicePlugin\nspec: {image: a:0.29.0, enableMonitoring: true, monitoringMode: split}",
             ["i915_monitoring", "xe_monitoring"],
         ),
-        (
-            "name: intel-gpu-plugin\nsharedDevNum: 2\nimage: {tag: 0.36.1}",
-            ["monitoring"],
-        ),
+        ("name: intel-gpu-plugin\nsharedDevNum: 2\nimage: {tag: 0.36.1}", ["monitoring"]),
         (
             "releases: [{chart: a/intel-gpu-plugin, version: 4.4.2, values: [{args: [-enable-monitoring]}]}]",
             ["i915_monitoring"],
         ),
-        (
-            "helm install gpu intel/intel-device-plugins-gpu --version 0.34.0",
-            ["i915_monitoring", "xe_monitoring"],
-        ),
+        ("helm install gpu intel/intel-device-plugins-gpu --version 0.34.0", ["i915_monitoring", "xe_monitoring"]),
     ],
 )
 def test_names_of_a_version(imported, text, monitoring):
