@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,6 +17,10 @@ _LONGEST = 200
 """Limit of characters of a command's message."""
 _READ = 65536
 """Bytes read from the end of a command's output, for its last line."""
+
+if sys.version_info < (3, 11, 4):
+    # There all threads wait until a program is loaded, from a disk that may hang (python/cpython#104372).
+    subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001  documented in docs.python.org
 
 
 class ProbeChild:

@@ -4,8 +4,10 @@ import os
 import re
 import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from dpgateway_fpga import Board
@@ -13,6 +15,7 @@ from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.processes import Processes
 
 from backends.fpga.tests.kernel.left import left_behind
+from tests.support.fuse import Directory, File, mounted
 
 
 @pytest.fixture
@@ -40,3 +43,26 @@ def test_many_notice_the_end_at_once(hasty):
             assert ended()
     with ThreadPoolExecutor(8) as threads:
         assert not any(threads.map(processes.left, [board for board in boards for _ in range(8)]))
+
+
+class Loading(File):
+    """A program whose first bytes don't come before ``over``."""
+
+    def __init__(self) -> None:
+        self.asked, self.over = threading.Event(), threading.Event()
+
+    def read(self) -> str:
+        self.asked.set()
+        assert self.over.wait(20)
+        return "no program"
+
+
+def test_a_program_that_is_loaded_slowly_holds_up_nobody(tmp_path: Path) -> None:
+    """Python before 3.11.4 has all threads wait for it, also that of this file system."""
+    loading = Loading()
+    with mounted(Directory(tool=loading), tmp_path), ThreadPoolExecutor(1) as threads:
+        running = threads.submit(Processes(timedelta(minutes=1)).run, Board("fpga-a"), [f"{tmp_path}/tool"], print)
+        assert loading.asked.wait(20)
+        loading.over.set()
+        with pytest.raises(Failed, match="can't be started"):
+            running.result()

@@ -32,6 +32,10 @@ _LONGEST = 4096
 """Bytes at the end of a process's output that are reported."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
+if sys.version_info < (3, 11, 4):
+    # There all threads wait until a program is loaded, from a disk that may hang (python/cpython#104372).
+    subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001  documented in docs.python.org
+
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
