@@ -76,7 +76,7 @@ def gateway(path, *held, started=True, failure=None):
             connection, _ = listening.accept()
             with connection:
                 assert connection.recv(100) == b"status\n"
-                connection.sendall(json.dumps({"resources": resources}).encode() + b"\n")
+                connection.sendall(json.dumps({"schema": 2, "resources": resources}).encode() + b"\n")
 
         thread = threading.Thread(target=answer)
         thread.start()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 LEAVE = 0.5
 """Seconds in which killed children usually end."""
@@ -17,10 +17,6 @@ _LONGEST = 200
 """Limit of characters of a command's message."""
 _READ = 65536
 """Bytes read from the end of a command's output, for its last line."""
-
-if sys.version_info < (3, 11, 4):
-    # There all threads wait until a program is loaded, from a disk that may hang (python/cpython#104372).
-    subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001  documented in docs.python.org
 
 
 class ProbeChild:
@@ -32,6 +28,7 @@ class ProbeChild:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         self.pidfd = -1
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
+        _await_disk(command[0])
         try:
             self._process = subprocess.Popen(
                 command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -77,3 +74,13 @@ class ProbeChild:
         self._said.close()
         if self.pidfd >= 0:
             os.close(self.pidfd)
+
+
+def _await_disk(program: str) -> None:
+    """Returns once the disk with the program answers. While subprocess waited for it, Python before 3.11.4 would run no
+    other thread (python/cpython#104372).
+    """
+    with suppress(OSError):
+        if (path := Path(program)).is_file():
+            with path.open("rb") as file:
+                file.read(1)

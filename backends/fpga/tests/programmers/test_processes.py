@@ -58,11 +58,14 @@ class Loading(File):
 
 
 def test_a_program_that_is_loaded_slowly_holds_up_nobody(tmp_path: Path) -> None:
-    """Python before 3.11.4 has all threads wait for it, also that of this file system."""
-    loading = Loading()
-    with mounted(Directory(tool=loading), tmp_path), ThreadPoolExecutor(1) as threads:
-        running = threads.submit(Processes(timedelta(minutes=1)).run, Board("fpga-a"), [f"{tmp_path}/tool"], print)
+    """In subprocess Python before 3.11.4 has all threads wait for it, also that of this file system."""
+    loading, tool = Loading(), tmp_path / "tool"
+    (tmp_path / "fuse").mkdir()
+    tool.symlink_to("fuse/file")
+    with mounted(Directory(file=loading), tmp_path / "fuse"), ThreadPoolExecutor(1) as threads:
+        running = threads.submit(Processes(timedelta(minutes=1)).run, Board("fpga-a"), [str(tool)], print)
         assert loading.asked.wait(20)
+        tool.unlink()
+        tool.symlink_to("/bin/true")
         loading.over.set()
-        with pytest.raises(Failed, match="can't be started"):
-            running.result()
+        assert running.result().code == 0

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -31,10 +31,6 @@ _LOOK = 0.1
 _LONGEST = 4096
 """Bytes at the end of a process's output that are reported."""
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
-
-if sys.version_info < (3, 11, 4):
-    # There all threads wait until a program is loaded, from a disk that may hang (python/cpython#104372).
-    subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001  documented in docs.python.org
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +90,7 @@ class Processes:
             raise Failed(why, again=True)
         with ExitStack() as closed:
             since = time.monotonic()
+            _await_disk(argv[0])
             try:
                 # not a pipe: an abandoned process would block on a full one, and die of a closed one
                 output = os.memfd_create("output", os.MFD_CLOEXEC)
@@ -126,3 +123,13 @@ class Processes:
 def _tail(output: int) -> str:
     size = os.fstat(output).st_size
     return os.pread(output, _LONGEST, max(0, size - _LONGEST)).decode(errors="replace").strip()
+
+
+def _await_disk(program: str) -> None:
+    """Returns once the disk with the program answers. While subprocess waited for it, Python before 3.11.4 would run no
+    other thread (python/cpython#104372).
+    """
+    with suppress(OSError):
+        if (path := Path(program)).is_file():
+            with path.open("rb") as file:
+                file.read(1)
