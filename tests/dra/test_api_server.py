@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import ssl
 import subprocess
@@ -26,7 +27,7 @@ from dpgateway_simulator.apiserver.admitting import LONGEST_STRING, MOST_ATTRIBU
 from tests.support.hung import hung_disk
 from tests.support.inline import Inline
 from tests.support.time import hurry, in_virtual_time
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 NODE = ObjectKind.NODE
 
@@ -143,6 +144,42 @@ async def test_certificates_that_cant_be_read_are_named(account: Account, conten
         account.ca.write_text(content)
     server = ApiServer(account)
     assert str(account.ca) in str(await refused(server.get(NODE, "n1")))
+    await server.close()
+
+
+class SlowDisk(Inline):
+    """What is read arrives once it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = asyncio.Event()
+
+    def call(self, name: str, function: Callable[[], Any], seconds: float = math.inf) -> asyncio.Future[Any]:
+        read = super().call(name, function, seconds)
+
+        async def arrives() -> Any:
+            await self.released.wait()
+            return await read
+
+        return asyncio.ensure_future(arrives())
+
+
+async def test_a_server_that_is_closed_while_certificates_are_read(simulated: Simulated, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first")
+    disk = SlowDisk()
+    disk.released.set()
+    server = ApiServer(Account(simulated.url, None, tmp_path / "token"), threads=disk)
+    listing = await server.list(NODE, {})
+    disk.released.clear()
+    watch = server.changes(NODE, {}, listing.version, 300)
+    first = asyncio.create_task(anext(watch))
+    await turns()
+    await server.close()
+    disk.released.set()
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    assert (await first)[0] == "ADDED"
+    await watch.aclose()
     await server.close()
 
 

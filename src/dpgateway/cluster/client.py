@@ -68,6 +68,9 @@ class RenewedClient:
     async def _renewed(self) -> Any:  # noqa: ANN401  of a library that is loaded late
         look = partial(self._look, self._ca_read)
         made, self._ca_read = await self._threads.call("certificates of the API server", look)
+        if made is None and self._client is None:  # it was closed meanwhile, so what was read is of no client
+            self._ca_read = _UNREAD
+            return await self._renewed()
         if made is not None:
             # Requests are under way with the one before; those of the one before it ended long ago.
             (client, self._token), gone = made, self._retired
