@@ -46,7 +46,10 @@ FAILURES = [GatewayError, DriverError, DeviceUnavailable, Busy, DriverTimeout, D
 
 @pytest.fixture
 def clock():
-    return Clock()
+    """It begins at the process's time, by which notes are dated: a machine may have been booted a moment ago."""
+    one = Clock()
+    one.now = time.monotonic()
+    return one
 
 
 @pytest.fixture
