@@ -1,8 +1,10 @@
 """What was given away is written down, whatever the disk does meanwhile."""
 
 import asyncio
+import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +137,20 @@ async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, rec
     await until(disk.path.exists)
     assert disk.load().keys() == {"a"}
     assert aside.read_text() == "{"
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("other")])
+async def test_what_is_no_file_is_put_aside(one, disk, holdings, records, make):
+    """Although it can't replace the one before."""
+    aside = disk.path.with_suffix(".damaged")
+    aside.parent.mkdir(mode=0o700)
+    (Path.touch if make is os.mkdir else os.mkdir)(aside)
+    make(disk.path)
+    await one.start()
+    assert f"known from the kubelet alone, and the file is {aside}-" in records.texts()[0]
+    give(holdings, "a")
+    await until(disk.path.is_file)
+    assert (disk.load().keys(), one.complaint) == ({"a"}, "")
 
 
 async def test_a_late_load_before_a_write(disk, holdings, log, records):

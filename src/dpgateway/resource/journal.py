@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
 import logging
@@ -30,7 +31,7 @@ from typing import Any, TypeVar
 from dpgateway.errors import GatewayError, KubeletError, describe
 from dpgateway.kit.clock import Clock
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.files import TooLongError, make_private, read, write
+from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
 from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.resource.front import NOTED_WITHIN, Unreleased, Usage
@@ -68,13 +69,17 @@ class Journal:
         self.resource = resource
 
     def load(self) -> Entries:
-        """Reads the file; empty without one. Raises KubeletError for a wrong content, OSError for a failed read."""
+        """Reads the file; empty without one. Raises KubeletError for a wrong content, also if it is no file, OSError
+        for a failed read.
+        """
         try:
             raw = read(self.path, LARGEST).content
         except FileNotFoundError:
             return {}
-        except TooLongError as error:
-            raise KubeletError(str(error)) from error
+        except OSError as error:
+            if isinstance(error, TooLongError | NotAFileError) or error.errno == errno.ELOOP:  # a symbolic link
+                raise KubeletError(str(error)) from error
+            raise
         return from_json(raw, self.resource, str(self.path))
 
     def save(self, unreleased: Entries, *, sync: bool = True) -> None:
@@ -86,8 +91,12 @@ class Journal:
         write(self.path, to_json(unreleased, self.resource), sync=sync)
 
     def put_aside(self) -> Path:
-        """Renames a damaged file, over an earlier one, so that people can examine it."""
-        return self.path.rename(self.path.with_suffix(".damaged"))
+        """Renames a damaged file, over an earlier one, so that people can examine it. Raises OSError."""
+        aside = self.path.with_suffix(".damaged")
+        try:
+            return self.path.rename(aside)
+        except OSError:  # only one of the two is a directory, or the earlier one isn't empty
+            return self.path.rename(f"{aside}-{time.time_ns()}")
 
 
 def to_json(unreleased: Entries, resource: str) -> bytes:
