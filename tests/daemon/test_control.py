@@ -277,8 +277,11 @@ class TestTwoGateways:
         server = await asyncio.start_unix_server(lambda *_: None, short_path / "left")
         (short_path / "left").rename(short_path / "run/control.sock")
         server.close()
+        (short_path / "run/control.sock.12-345").touch()
+        (short_path / "run/control.sock.old").touch()
         running = await run("new", serves=False)
         await until(lambda: answered(running.path, "new"))
+        assert {one.name for one in running.path.parent.iterdir()} == {"control.sock", "control.sock.old"}
 
 
 async def test_it_leaves_nothing_behind(run):

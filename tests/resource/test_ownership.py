@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from dpgateway.errors import KubeletError
-from dpgateway.resource.ownership import LockState, Ownership, others
+from dpgateway.resource.ownership import LockState, Ownership, hash_of, others
 from tests.support.counting import descriptors, leading_to
 from tests.support.waiting import turns, until
 
@@ -212,6 +212,22 @@ async def test_the_lock_is_free_at_the_end(tmp_path):
             fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
         mine.end()
         fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+async def test_what_a_killed_owner_bound_is_removed(tmp_path):
+    """Not while another one may be binding it."""
+    left = tmp_path / "dpgateway" / f"{hash_of(NAME)}.next.12-345"
+    others = [left.with_name(name) for name in (f"{hash_of(NAME)}.next.x", "0123456789abcdef.next.12-345")]
+    lender, borrower = await acquired(tmp_path), Ownership(tmp_path, NAME)
+    for path in (left, *others):
+        path.touch()
+    await borrower.acquire(lends(lender))
+    assert left.exists()
+    lender.release()
+    borrower.release()
+    (await acquired(tmp_path)).release()
+    assert not left.exists()
+    assert all(path.exists() for path in others)
 
 
 @pytest.mark.parametrize("lent", [False, True])

@@ -1,6 +1,7 @@
 """The states of groups on disk, and those that are nobody's any more."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -76,8 +77,12 @@ async def test_a_write_that_took_too_long_does_not_come_after_later_ones(tmp_pat
 
 async def test_states_of_groups_that_are_gone_are_removed(files, tmp_path):
     await write(files, "boards", "renamed", NAME)
+    killed = files.folder / ".boards.json.abcd_123"
+    killed.touch()
+    os.utime(killed, (0, 0))
     assert not await files.sweep(["renamed"], tmp_path)
     assert left(files, "boards", "renamed", NAME) == {"renamed"}
+    assert not killed.exists()
 
 
 @pytest.mark.parametrize(

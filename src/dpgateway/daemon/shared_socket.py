@@ -87,6 +87,7 @@ class SharedSocket:
                     raise OSError("found a file that is no socket, expected a gateway's socket, or nothing")
             # An older listener is at no path any more; its connected clients stay.
             self._close()
+            unix.sweep(self.path)
             listener = unix.listen(self.path)
             try:
                 self._bound = self.path.lstat()

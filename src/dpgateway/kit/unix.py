@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import struct
 import time
@@ -20,6 +21,8 @@ ANSWERING = 0.2
 LONGEST = 107
 """Bytes."""
 
+_NEW = re.compile(r"[0-9]+-[0-9]+")
+"""The suffix of a socket that isn't renamed yet: its process and the time."""
 _UCRED = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7))."""
 
@@ -68,6 +71,14 @@ def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.s
         listener.close()
         raise
     return listener
+
+
+def sweep(path: Path) -> None:
+    """Removes the sockets that processes killed within :func:`listen` left. Nobody else may listen at the path now."""
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for name in [entry.name for entry in entries]:
+            if name.startswith(f"{path.name}.") and _NEW.fullmatch(name, len(path.name) + 1):
+                path.with_name(name).unlink()
 
 
 def connect(

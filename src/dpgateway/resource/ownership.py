@@ -10,6 +10,8 @@ Theory of operation
       of the waiting gateways gets it.
     - A lock counts only on the file that others find at the path, because the folder may be replaced while a gateway
       serves. So :meth:`Ownership.acquire` locks first, compares then, and repeats on a mismatch.
+    - Only an owner listens at ``next``, and a borrower or its lender. So what a killed one left there, bound and not
+      renamed yet, is removed by the next one that gets the lock alone.
     - The last owner empties the file, and removes it. Somebody may have a copy of that lock still: a borrower that
       hangs, and from which the lender has taken the resource back. So who waits for an empty file without a name waits
       in vain. One with content was removed by somebody else, and its owner goes on.
@@ -53,7 +55,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.errors import KubeletError, naming
-from dpgateway.kit import locks
+from dpgateway.kit import locks, unix
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.resource.owner import Owner, read_owner, signature, this_gateway
@@ -167,6 +169,8 @@ class Ownership:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
 
+        if self.state is LockState.SOLE:
+            unix.sweep(self.next)
         # Only the owner signs: waiting gateways read its text.
         self._sign()
         self.other.set("")
@@ -208,6 +212,7 @@ class Ownership:
         self._descriptor = self._open()
         if locks.take(self._descriptor) and self._is_found():
             self.state = LockState.SOLE
+            unix.sweep(self.next)
             self._sign()  # a lock that says nothing blocks the other gateways' pools
             return True
         self.release()

@@ -26,7 +26,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
+from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, sweep, write
 from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.kit.timestamp import LATEST
@@ -158,6 +158,8 @@ class SwitchFiles:
         return await self._threads.call_within("fronts", lambda: self._sweep(ours, device_plugins), DISK)
 
     def _sweep(self, ours: Collection[str], device_plugins: Path) -> bool:
+        if self.folder.is_dir():
+            sweep(self.folder)
         stale = [path for path in self.folder.glob("*.json") if path.stem not in ours]
         owned = [(lock.hash, lock.owner()) for lock in others(device_plugins, ())] if stale else []
         pools = {hash_: owner.pool for hash_, owner in owned if owner is not None}

@@ -132,7 +132,7 @@ def sweep(folder, *resources):
 def named_as_by_a_gateway(names, *, lock=True):
     hash_ = names.base.stem
     kinds = [".lock"] if lock else []
-    return {f"{hash_}{kind}" for kind in [*kinds, ".sock", "-1.sock", "-22.sock", "-3.new"]}
+    return {f"{hash_}{kind}" for kind in [*kinds, ".sock", "-1.sock", "-22.sock", "-3.new", ".next.1-23"]}
 
 
 @pytest.mark.parametrize("lock", [True, False])

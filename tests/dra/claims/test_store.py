@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,21 @@ async def test_a_record_takes_its_hardware_from_the_pool_in_the_same_step(
     steps.send(None)
     assert "held as example.com/thing" in pool[OTHER].inventory.ledger.excluded("a")
     steps.close()
+
+
+async def test_what_killed_gateways_left_is_removed(store: ClaimStore, tmp_path: Path) -> None:
+    """A new file of now may have a writer."""
+    await store.write(claim())
+    new = [tmp_path / "dra" / name for name in (".complete.0a1b2c3d", "claims/.uid-1.json.abcd_123")]
+    for path in new:
+        path.touch()
+    await store.load()
+    assert all(path.exists() for path in new)
+    for path in new:
+        os.utime(path, (0, 0))
+    await store.load()
+    assert not any(path.exists() for path in new)
+    assert store.records.keys() == {"uid-1"}
 
 
 async def test_the_end_of_a_record_frees_its_hardware(store: ClaimStore, pool: dict[str, ClaimedResource]) -> None:

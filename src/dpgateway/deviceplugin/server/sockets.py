@@ -4,6 +4,7 @@
                               /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
                               /<hash>-<n>.new   a socket being bound, then renamed to <hash>.sock
                               /<hash>.next      where the next gateway asks for the resource (``Ownership.next``)
+                              /<hash>.next.<pid>-<n>  the same while it is being bound (``unix.listen``)
 
 A starting kubelet cleans its directory (CleanupPluginDirectory, pkg/kubelet/cm/devicemanager), but no sub-directory, so
 these sockets survive; and 1.37 refuses a name that it is connected to (kubernetes #135437). The owner of the resource
@@ -31,7 +32,7 @@ MOST_LINKS = 8
 """A kubelet may still dial the endpoint of an earlier Register for some seconds. But a kubelet that refuses for months
 must not exhaust a file's hard links (65,000 on ext4)."""
 
-_NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|\.next|-[0-9]+\.sock|-[0-9]+\.new)")
+_NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|\.next(?:\.[0-9]+-[0-9]+)?|-[0-9]+\.sock|-[0-9]+\.new)")
 """The name of a resource's file in the folder; its group is the hash."""
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"

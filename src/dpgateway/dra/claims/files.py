@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgateway.dra.claims.records import ClaimRecord, Damaged, record
-from dpgateway.kit.files import make_private, read, write
+from dpgateway.kit.files import make_private, read, sweep, write
 from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 
@@ -41,9 +41,11 @@ class ClaimFiles:
         self._complete = state_dir / "dra" / "complete"
 
     def all(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
-        """The records, and the files that are none. Raises OSError."""
-        make_private(self.folder.parent)
-        make_private(self.folder)
+        """The records, and the files that are none. Removes what killed gateways have left. Raises OSError."""
+        for folder in (self.folder.parent, self.folder):
+            make_private(folder)
+            with contextlib.suppress(OSError):  # it harms nobody
+                sweep(folder)
         return self.look()
 
     def look(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
