@@ -218,10 +218,14 @@ def test_a_spec_that_can_not_be_renewed_goes(
         disk.fill()
         with pytest.raises(OSError, match="No space left"):
             specs.renew([one.given.name], now)
-        specs.keep(specs.all())
-        assert files(run) == []
-        specs.renew([one.given.name], FULL)
-        assert paths(one) == ["/dev/null"]
+        another = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
+        for each in (specs, another):  # also after a restart
+            each.keep(each.all())
+            assert files(run) == []
+        another.renew([one.given.name], FULL)
+        for each in (specs, another):
+            each.keep(each.all())
+            assert paths(one) == ["/dev/null"]
         disk.free()
         specs.renew([one.given.name], now)
         specs.keep(specs.all())

@@ -3,6 +3,9 @@
 Theory of operation. Each grant's record is written to ``state_dir`` first, and the spec is produced from the record. So
 a missing spec, after a reboot for example, is produced again, and only specs with a record are ever removed. Both files
 are replaced atomically, under a file lock that all gateways of the directory share: during an upgrade there are two.
+
+A record that is being renewed is made read-only first, and then replaced. So if that fails, as with a full disk, no
+gateway produces a spec from it, not even after a restart, before it is renewed, or its content is right again.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ PATIENCE = 5.0
 """Timeout in seconds of a thread that waits for another writer."""
 TEMPORARY = ".dpgateway-"
 """Name prefix of incomplete files; their suffix isn't .json or .yaml, so runtimes ignore them."""
+STALE, VALID = 0o400, 0o600
+"""The modes of a record."""
 OVER = 60.0
 """Seconds after which a temporary file was certainly left by a dead gateway."""
 
@@ -68,7 +73,7 @@ class OwnSpecs:
         """Cache of spec texts, by record, with the device nodes' real paths and the content that each was produced
         from: producing one takes a tenth of a millisecond."""
         self._stale: dict[Path, Granted | None] = {}
-        """The content of records that couldn't be renewed, as with a full disk: no spec is produced from it."""
+        """The content of records that couldn't be made STALE, as on a read-only disk: no spec is produced from it."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation, *, lasting: bool = True) -> Allocation:
         """Writes a spec with everything that it can express, and returns the allocation with the spec's name in its
@@ -114,13 +119,21 @@ class OwnSpecs:
         return tuple(found)
 
     def _recorded(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> Record:
-        """The parsed record. ``known``: the cache. Raises OSError or ValueError."""
-        text = read(record, LARGEST).content.decode()
+        """The parsed record; one that is STALE has no present content. ``known``: the cache. Raises OSError or
+        ValueError.
+        """
+        there, valid = self._parsed(record, known)
+        return there if valid else replace(there, now=None)
+
+    def _parsed(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> tuple[Record, bool]:
+        """What the record says, and whether it isn't STALE."""
+        content, status = read(record, LARGEST)
+        text = content.decode()
         said, what = known.get(record, ("", None))
         if what is None or said != text:
             what = recorded(text, record.name)
         self._known[record] = text, what
-        return what
+        return what, bool(status.st_mode & 0o200)
 
     def keep(self, written: Iterable[OwnSpec]) -> None:
         """Repairs these specs from their records. Raises CdiError, which names up to three that failed, or OSError."""
@@ -157,23 +170,30 @@ class OwnSpecs:
             record = self._records / f"dpgateway-{match[1]}.json"
             with self._alone():
                 try:
-                    said = self._recorded(record, self._known)
+                    there, valid = self._parsed(record, self._known)
                 except FileNotFoundError:
                     raise CdiError(f"the CDI device {name} was removed: there is no {record}") from None
                 except ValueError as error:
                     raise CdiError(f"{record}: not a record that a gateway wrote: {error}") from error
-                now = None if allocation is None else replace(said.given, **sayable(allocation))
-                one = OwnSpec(said.given, record, record.stat().st_mtime, now)
+                now = None if allocation is None else replace(there.given, **sayable(allocation))
+                one = OwnSpec(there.given, record, record.stat().st_mtime, now)
+                changes = now != there.now or not valid
                 try:
-                    if now != said.now:
-                        self._stale[record] = said.now
-                        write(record, Record(said.given, now).to_json().encode())
-                        os.utime(record, (one.date, one.date))  # keeps the date of the grant
+                    if changes:
+                        if now == there.now:  # needs no room on the disk
+                            record.chmod(VALID)
+                        else:
+                            try:
+                                record.chmod(STALE)
+                            except OSError:
+                                self._stale[record] = there.now
+                            write(record, Record(there.given, now).to_json().encode())
+                            os.utime(record, (one.date, one.date))  # keeps the date of the grant
                         changed += 1
                     self._stale.pop(record, None)
                     self._follow_record(one)
                 except (CdiError, OSError):
-                    if now != said.now:  # the spec may lead to another device by now
+                    if changes:  # the spec may lead to another device by now
                         one.spec.unlink(missing_ok=True)
                     raise
         return changed
