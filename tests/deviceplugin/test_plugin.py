@@ -12,6 +12,7 @@ from dpgateway import Allocation, Device
 from dpgateway.deviceplugin.api import APIS, LIST_LIMIT
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.handover.protocol import BACK, REGISTER, SERVES, TAKE
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
@@ -230,6 +231,23 @@ async def test_a_checkpoint_is_waited_for(run, short_path):
         return took < WRITING and one.plugin.resource.inventory.list.value.keys() == {"a", "b", "gone"}
 
     assert await in_time(short_path / "1") or await in_time(short_path / "2")  # a machine may stall, but not each time
+
+
+async def test_who_takes_over_prepares_what_the_kubelet_asks_no_start_for(run):
+    """As the older gateway has told it, because claims had devices then."""
+    prepared = []
+    older = run(driver := scripted(prepare=prepared.extend))
+    client, left = await older.client(), older.common.pools.left
+    for claims in ({NAME: Holdings().noted({}, 0.0, 0.0)}, {}):
+        left.set(claims)
+        options = v1beta1_pb2.DevicePluginOptions.FromString(await client.call("GetDevicePluginOptions"))
+        assert not options.pre_start_required
+    newer = run(driver)
+    await until(lambda: not older.plugin.resource.ownership.undivided)
+    await client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
+    assert [device.id for device in prepared] == ["a"]
+    assert newer.holdings.by_resource[NAME].value.held == {"a"}
+    await client.close()
 
 
 @pytest.mark.parametrize("how", ["close", "abandon"])

@@ -48,7 +48,9 @@ class KubeletCalls:
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
         """The user agent of the kubelet that opened the last stream; of the first call before any stream."""
-        self._claimed, self._unasked = claimed, False
+        self._claimed = claimed
+        self.unasked = False
+        """Whether the kubelet was told not to call PreStartContainer, so Allocate prepares."""
         self._before: dict[str, frozenset[str]] = {}
         """`_before` contains the uids of the pods that had an id before it was given away, until its container starts,
         keyed by id.
@@ -82,26 +84,29 @@ class KubeletCalls:
         kubelet can't tell which devices those are, so it should ask for a preference.
         """
         # Until the next kubelet, or the end of this plugin: another registration takes all devices away for a second.
-        self._unasked = self._unasked or self._claimed()
-        return Options(prepare=not self._unasked, prefer=self._unasked or self._preferred.available)
+        self.unasked = self.unasked or self._claimed()
+        return Options(prepare=not self.unasked, prefer=self.unasked or self._preferred.available)
 
     def new_kubelet(self) -> None:
         """Another kubelet asks for the options anew."""
-        self._unasked = False
+        self.unasked = False
 
     def _prepares(self, api: Api) -> bool:
         """Whether Allocate prepares, because the kubelet doesn't ask for it before a start."""
-        return self._unasked or Call.PREPARE not in api.by_call
+        return self.unasked or Call.PREPARE not in api.by_call
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
         """The best ids for each container. Never raises: an empty answer leaves the choice to the kubelet."""
         return tuple([await self._preferred.answer(request) for request in requests])
 
-    async def allocate(self, requests: Iterable[Sequence[str]], api: Api) -> tuple[Grant, ...]:
-        """One grant per container, in the order of the requests; also prepared if ``api`` has no PreStartContainer.
-        Raises GatewayError.
+    async def allocate(
+        self, requests: Iterable[Sequence[str]], api: Api, *, unasked: bool = False
+    ) -> tuple[Grant, ...]:
+        """One grant per container, in the order of the requests; also prepared if ``api`` has no PreStartContainer, or
+        the kubelet was told not to call it, perhaps by an older gateway (``unasked``). Raises GatewayError.
         """
         grants: list[Grant] = []
+        prepares = unasked or self._prepares(api)
         self._holdings.allocating += 1
         try:
             for asked in requests:
@@ -115,7 +120,7 @@ class KubeletCalls:
                     had = await self._earlier_end(ids)
 
                 # The start will ask for the pods that had the ids. A pod's containers may get one after the other.
-                if not (prepares := self._prepares(api)):
+                if not prepares:
                     self._before |= {i: self._before.get(i, frozenset()) | had.earlier([i]) for i in ids}
                 deliver = partial(self._deliver, ids, api, tuple(grants))
                 terms = Terms(self.api.name, deliver, api.repeats, prepares)

@@ -17,12 +17,14 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from dpgateway import Device
 from dpgateway.deviceplugin.api import LARGEST
+from dpgateway.deviceplugin.handover.proxy import Proxy
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import STREAMS
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
 from dpgateway.resource.ownership import Ownership
 from tests.support.counting import descriptors
+from tests.support.resources import NAME
 from tests.support.serving import V1ALPHA, V1BETA1, group, health, status
 from tests.support.waiting import turns, until
 
@@ -128,6 +130,16 @@ async def test_without_the_kubelets_directory(serve):
     with pytest.raises(KubeletError):
         await served.endpoint.link()
     assert not served.directory.exists()
+
+
+async def test_no_link_while_calls_wait_for_another_gateway(serve, log):
+    """A kubelet that has come just then would dial it late, and take its streams for those of the last Register."""
+    served = await serve()
+    served.handlers.forward(Proxy(NAME, log).answer)
+    with pytest.raises(KubeletError, match="another gateway is taking the resource over"):
+        await served.endpoint.link()
+    served.handlers.forward(None)
+    assert await served.endpoint.link()
 
 
 async def test_a_file_in_the_folders_place(serve):

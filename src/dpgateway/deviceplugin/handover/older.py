@@ -153,7 +153,7 @@ class OlderSide:
 
     def pass_on(self, decided: Decided) -> None:
         """Forwards calls to the newer gateway. Raises OSError."""
-        self._proxy.serves(self.endpoint.socket, decided, self.resource.agent)
+        self._proxy.serves(self.endpoint.socket, decided, self.resource.agent, unasked=self.resource.unasked)
 
     async def take_back(self) -> None:
         """Serves again, as if nothing had happened."""

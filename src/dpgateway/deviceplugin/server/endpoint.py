@@ -103,8 +103,9 @@ class Endpoint:
         """A new endpoint name, never registered before. Binds another server first if the bound socket is gone. Raises
         KubeletError, OSError.
         """
-        # The socket is the newer gateway's, or will be: this one forwards calls to that path.
-        if self.ownership.lent:
+        # The socket is the newer gateway's, or will be: this one forwards calls to that path. And a kubelet that dials
+        # for a Register of before might do so after the newer one has registered.
+        if self.ownership.lent or self.handlers.forwards:
             raise KubeletError("another gateway is taking the resource over")
         await self.open()
         self.handlers.make_ready()

@@ -59,6 +59,10 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 KUBELET_AGENT = "grpc-go/"
 """Prefix of the user agent of every kubelet, and of every other Go client (``callers``)."""
 
+UNASKED = "dpgateway-unasked"
+"""The key of metadata of a forwarded Allocate: whether the older gateway has told the kubelet not to call
+PreStartContainer."""
+
 ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
 
@@ -145,7 +149,8 @@ class Handlers:
             if answered is None:
                 began, code = time.monotonic(), grpc.StatusCode.CANCELLED
                 try:
-                    answered = code, _ = await self._call(spoken, row, raw)
+                    unasked = bool(_metadata(context, UNASKED))
+                    answered = code, _ = await self._call(spoken, row, raw, unasked=unasked)
                 finally:
                     self.rpcs.add(row.name, code.name, began)
             code, encoded = answered
@@ -175,7 +180,7 @@ class Handlers:
                     return spoken, row
         return api, rpc
 
-    async def _call(self, api: Api, rpc: Rpc, raw: bytes) -> Answered:
+    async def _call(self, api: Api, rpc: Rpc, raw: bytes, *, unasked: bool) -> Answered:
         """Calls the resource. Errors become a gRPC status, and :attr:`refused`."""
         try:
             request = rpc.decode(raw)
@@ -186,7 +191,7 @@ class Handlers:
                 case Call.PREFER:
                     answer = await self._resource.prefer(request)
                 case Call.ALLOCATE:
-                    answer = await self._resource.allocate(request, api)
+                    answer = await self._resource.allocate(request, api, unasked=unasked)
                 case Call.PREPARE:
                     await self._resource.prepare(request)
             encoded = rpc.encode(answer)
@@ -246,6 +251,11 @@ class Handlers:
         """Forwards calls to ``to`` first; None: this gateway answers every call."""
         self._forward = to
 
+    @property
+    def forwards(self) -> bool:
+        """Whether calls are forwarded, or wait for that."""
+        return self._forward is not None
+
     def refuse(self) -> None:
         """Refuses new calls, because the resource is ending."""
         self._refusing = True
@@ -257,5 +267,9 @@ class Handlers:
 
 def _agent(context: ServicerContext) -> str:
     """The client's user agent."""
+    return _metadata(context, "user-agent")
+
+
+def _metadata(context: ServicerContext, wanted: str) -> str:
     metadata = context.invocation_metadata() or ()
-    return next((str(value) for key, value in metadata if key == "user-agent"), "")
+    return next((str(value) for key, value in metadata if key == wanted), "")
