@@ -84,6 +84,19 @@ def test_the_pod_before_the_last_one_may_run_still(gone):
     assert (over.ended(first) if gone else over.told(frozenset(), both)).freed == {"a"}
 
 
+def test_the_next_kubelet_takes_what_was_struck_for_free_too():
+    """A kubelet that starts ends the pods that it doesn't know, which takes their grace period."""
+    pods, both = frozenset({"p"}), frozenset({"p", "q"})
+    holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k").told(frozenset(), frozenset())
+    holdings = holdings.noted(note_of(a="p", b="q"), NOW, NOW).noted(note_of(b="q"), NOW + 1, NOW + 1)
+    after = holdings.new_kubelet(NOW + 2, "l").noted(note_of(b="q"), NOW + 3, NOW + 3)
+    assert after.earlier(["a"]) == after.told(pods, both).earlier(["a"]) == pods
+    assert after.struck.awaits(after.gone), "its end is looked for"
+    given = after.began(("a",)).gave(("a",), NOW + 4).noted(note_of(a="r", b="q"), NOW + 5, NOW + 5)
+    assert given.struck.of("a") == pods
+    assert after.told(frozenset({"q"}), both).earlier(["a"]) == frozenset()
+
+
 def test_pods_before_the_last_one_are_forgotten_unless_they_are_said_to_run():
     holdings = Holdings().remembered({}).new_kubelet(NOW - 1, "k")
     for second in range(5):

@@ -65,7 +65,7 @@ class Evidence(InUse):
     doubted: float = LONG_AGO
     """When a List began that left an id in doubt; at least DOUBT apart."""
     struck: Struck = field(default_factory=Struck)
-    """What this kubelet has struck from its notes while the pods may run."""
+    """What this kubelet, or one before it, has struck from its notes while the pods may run."""
 
     # state
 

@@ -21,7 +21,8 @@ class Struck:
     """Immutable; each event returns a new value. Pods are named by uid."""
 
     pods: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The pods before that may run, of each id. Another pod may have the id since."""
+    """The pods before that may run, of each id, also of an earlier kubelet's time. Another pod may have the id since.
+    """
     asks: bool = False
     """Whether runtime or cgroups have ever answered."""
     runs: frozenset[str] = frozenset()

@@ -90,7 +90,7 @@ class Holdings(Evidence):
         """Another kubelet appeared at ``since``. It may have forgotten running containers, so an id that it doesn't
         know isn't necessarily free.
         """
-        struck = replace(self.struck, pods={}, unknown=frozenset())
+        struck = replace(self.struck, unknown=frozenset())
         new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, struck=struck)
         return new.recalling(self.unreleased)
 
