@@ -329,24 +329,31 @@ async def test_a_removed_resource_is_back_while_its_last_write_hangs(run, log):
     assert again.ownership.owner() is None
 
 
-async def test_a_resource_that_is_taken_back_leaves_the_journal_alone(run, short_path):
-    """The other gateway grants at once, and writes that down."""
+@pytest.mark.parametrize("serves", [True, False])
+async def test_a_resource_that_is_taken_back_leaves_the_journal_alone(run, short_path, serves):
+    """The other gateway grants at once, and writes that down; this one may hear of it only when it says SERVES."""
     lock, asked = Ownership(short_path, NAME), asyncio.Queue[Peer]()
     await lock.acquire()
     listener = Listener(lock.next, asked.put_nowait)
-    one = run(scripted(release=lambda _: None))
+    one = run(scripted(release=lambda _: None), pool="p")
+    for name in (NAME,) if serves else (NAME, "example.com/unknown"):  # this one waits for what isn't known
+        one.common.pools.add(configured(name=name, pool="p"))
     older = await asked.get()
     await older.receive()
     older.send(f"{TAKE} v1beta1", lock.lend())
-    assert await older.receive() == SERVES
+    journal, usage = Journal(short_path / "state", short_path, NAME), one.holdings.by_resource[NAME]
+    await until(lambda: usage.value.remembers)
+    if serves:
+        assert await older.receive() == SERVES
     older.send(BACK)
     lock.take_back()
-    await until(lambda: one.plugin.taken_back)
-    journal, usage = Journal(short_path / "state", short_path, NAME), one.holdings.by_resource[NAME]
+    if serves:
+        await until(lambda: one.plugin.taken_back)
     theirs = {"a": Unreleased("1", hardware=frozenset({"theirs"}))}
     journal.save(theirs)
     noted = {"a": Noted((), frozenset([Container("1a", "c")]))}  # the kubelet's note of that grant
     usage.set(usage.value.noted(noted, time.monotonic(), time.monotonic()))
+    await until(lambda: one.plugin.taken_back)
     await one.plugin.drain(0)
     await one.plugin.close()
     assert journal.load() == theirs

@@ -228,6 +228,15 @@ async def test_a_change_that_has_to_be_on_disk_now(one, disk, holdings):
     assert not await one.record()
 
 
+async def test_what_another_gateway_wrote_is_replaced_once_it_is_ours_again(one, disk, holdings):
+    await one.start()
+    give(holdings, "a")
+    await one.rest()
+    disk.save({"theirs": Unreleased("")})
+    one.go_on()
+    await until(lambda: disk.load().keys() == {"a"})
+
+
 async def test_a_journal_isn_t_given_away_while_a_write_hangs(one, disk, holdings):
     await one.start()
     disk.free.clear()

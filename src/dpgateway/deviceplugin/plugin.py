@@ -196,6 +196,8 @@ class Plugin:
             raise
         await self.resource.begin(took_over=self._newer.took_over)
         self._calls.answers.look()
+        # No await up to the message that says so: a gateway that has taken the resource back meanwhile writes, too.
+        self.resource.journal.go_on()
         await self._newer.register(self.registrar)
         # A gateway that takes the resource back releases, and gives away, what is free here: a call of this one's
         # driver that has begun by then can't be stopped.

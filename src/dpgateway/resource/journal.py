@@ -198,9 +198,11 @@ class JournalWriter:
         last = self.lanes.last(self._journal.resource)
         return () if last is None else (last,)
 
-    async def load(self) -> None:
-        """Reads and publishes an earlier gateway's journal; no grant may come before."""
-        self._rests, self._unread = False, True
+    async def load(self, *, rests: bool = False) -> None:
+        """Reads and publishes an earlier gateway's journal; no grant may come before. ``rests``: that gateway may still
+        write it; :meth:`go_on` follows.
+        """
+        self._rests, self._unread = rests, True
         try:
             await self._read(PATIENCE)
         except (GatewayError, OSError) as error:  # GatewayError also for want of a thread
@@ -255,14 +257,16 @@ class JournalWriter:
             raise OSError(f"{self._journal.path} is still being written")
         if self.complaint:
             raise OSError(f"what was given last isn't written down: {self.complaint}")
+        self._saved = None  # that one may write, and be taken back from
 
     def leave(self) -> None:
         """Stops at once: another gateway writes the journal already."""
         self._rests = True
 
     def go_on(self) -> None:
-        """Resumes writing: the journal is ours again."""
+        """Resumes writing: the journal is ours, perhaps again."""
         self._rests = False
+        self._usage.notify()  # wakes follow(): what has changed meanwhile isn't written
 
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
         if self._rests or self._usage.value.unreleased == self._saved:

@@ -37,7 +37,7 @@ from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.list_log import ListLog
-from dpgateway.resource.ownership import Ownership
+from dpgateway.resource.ownership import LockState, Ownership
 from dpgateway.resource.pools import Pools
 
 KNOWN_WITHIN = 1.0
@@ -197,8 +197,8 @@ class Resource:
 
     async def begin(self, *, took_over: bool) -> None:
         """Returns once the resource can be granted. The front has taken its lock; ``took_over``: by a handover, from a
-        gateway that named its resources; then releases go on when the front says so. Raises KubeletError, OSError;
-        OnOtherFront, so that it begins again there.
+        gateway that named its resources; then releases and journal go on when the front says so. Raises KubeletError,
+        OSError; OnOtherFront, so that it begins again there.
         """
         await self._settled(self._known)
         # The journals have all grants of another gateway, perhaps under other names, once that has ended.
@@ -207,7 +207,7 @@ class Resource:
         self.ownership.caught_up()
         await self._pools.look_at_left()
         await self._pools.struck(self.name)
-        await self.journal.load()
+        await self.journal.load(rests=self.ownership.state is LockState.BORROWED)
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)
         self.served = True
