@@ -302,6 +302,32 @@ async def test_while_the_device_is_away_there_is_no_spec(make, tmp_path):
         await until(lambda: bool(list(tmp_path.glob("dpgateway-*.json"))))
 
 
+async def test_a_late_preview_leaves_the_spec_to_the_start_that_came_meanwhile(make, tmp_path):
+    node = make(Previewing(y="/dev/ttyUSB0", z="/dev/ttyUSB5"), tmp_path, cdi="always")
+    slow, asked = asyncio.Event(), list[str]()
+
+    async def preview(device):
+        asked.append(device.id)
+        said = node.calls.answer([device])
+        if asked == ["y"]:
+            await slow.wait()
+        return said
+
+    node.calls.preview = preview
+    await node.admit("y")
+    await node.admit("z")
+    async with following(node, asked=True):
+        await node.read()
+        await until(lambda: asked)
+        node.calls.paths = {**node.calls.paths, "y": "/dev/ttyUSB1"}
+        node.list()
+        await node.start("y")
+        slow.set()
+        await until(lambda: "z" in asked)
+    specs = [path.read_text() for path in tmp_path.glob("dpgateway-*.json")]
+    assert [any(path in text for text in specs) for path in ("/dev/ttyUSB0", "/dev/ttyUSB1")] == [False, True]
+
+
 # without a start
 
 

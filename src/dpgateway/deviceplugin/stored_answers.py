@@ -195,6 +195,9 @@ class StoredAnswers:
         self._known[ids] = known  # before the comparison: one that fails isn't repeated with the same inputs
         try:
             if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls)):
+                # A container may have started meanwhile, with what its device is by now: that is compared next.
+                if any(self._ledger.device(id_) != device for id_, device in found.items()):
+                    return
                 self._set({ids: await self._reason(ids, containers, tuple(devices.values()), calls, allocation)})
             elif not all(found.values()):
                 # The device is away, and its path may be another one's by now, so the container loses its spec.
