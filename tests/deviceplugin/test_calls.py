@@ -407,6 +407,29 @@ async def test_an_unhealthy_device_may_be_what_preparing_mends(make):
     assert calls.asked == [("prepare", (sick,))]
 
 
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ((Device("a", hardware=("two",)),), "device a became other hardware while its container starts: two instead"),
+        ((B,), "device a is lost: its device is gone"),
+        ((Device("a", WET, hardware=("one", "two")),), ""),
+    ],
+)
+async def test_a_device_that_changes_while_its_start_is_checked(make, found, why):
+    calls = FakeLanes("prepare")
+    resource = make(calls, devices=(Device("a", hardware=("one",)),))
+
+    async def read():
+        resource.inventory.take(found)
+
+    resource.inventory.usage.read = read
+    if why:
+        assert why in await refusal(resource.prepare(["a"]))
+    else:
+        await resource.prepare(["a"])
+    assert calls.asked == ([] if why else [("prepare", found)])
+
+
 async def test_a_driver_that_no_longer_prepares_needs_none(make):
     calls = FakeLanes()
     await make(calls).prepare(["a"])

@@ -237,15 +237,7 @@ class Granting:
 
         ``check``: the front's check of the container's earlier allocation. Raises GatewayError.
         """
-        # A device that is gone can't be prepared; the ledger has the reason.
-        calls, found = self._calls(), dict[str, Device]()
-        for offered in ids:
-            device = self._ledger.device(offered)
-            if device is None:
-                refusal = self._ledger.resolve([offered], self._clock.monotonic())
-                reason = refusal.reason if isinstance(refusal, Refusal) else "unknown"
-                raise self._refused(f"device {offered} is {reason}")
-            found[offered] = device
+        calls, found = self._calls(), self._present(ids)
         own, prepares = _once(found.values()), "prepare" in calls.abilities
         self._use_again(found)
 
@@ -257,6 +249,15 @@ class Granting:
             if not prepares:
                 raise
             checked = False
+
+        # Meanwhile an id may have got other hardware, which isn't what was checked, nor in use as this one's.
+        before, found = found, self._present(ids)
+        for offered, device in found.items():
+            was, is_ = hardware(before[offered]), hardware(device)
+            if not was <= is_:
+                became = f"{', '.join(sorted(is_))} instead of {', '.join(sorted(was))}"
+                raise self._refused(f"device {offered} became other hardware while its container starts: {became}")
+        own = _once(found.values())
 
         # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free.
         # Preparing a device may ruin another one that is the same hardware, so hardware in use elsewhere is refused.
@@ -271,6 +272,18 @@ class Granting:
             self._tell_later("prepared %s for a container, in %s", ids, own, api, began)
         if not checked:
             await check(ids, own, calls)
+
+    def _present(self, ids: Sequence[str]) -> Mapping[str, Device]:
+        """The present device of each id. Raises RequestError if one is gone: the ledger has the reason."""
+        found = {}
+        for offered in ids:
+            device = self._ledger.device(offered)
+            if device is None:
+                refusal = self._ledger.resolve([offered], self._clock.monotonic())
+                reason = refusal.reason if isinstance(refusal, Refusal) else "unknown"
+                raise self._refused(f"device {offered} is {reason}")
+            found[offered] = device
+        return found
 
     async def show(self, names: Sequence[str], deliver: Deliver) -> Allocation:
         """What a container gets to monitor devices, by their ids: it holds none of them, and none is prepared or
