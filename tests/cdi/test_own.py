@@ -274,12 +274,14 @@ def test_a_directory_others_may_write_is_refused(specs, run):
 def test_leftover_temporary_files_are_swept(specs, run):
     specs.write(R, ("a",), FULL)
     (one,) = specs.all()
-    young, old = run / ".dpgateway-young", run / ".dpgateway-old"
+    young, old, folder = [run / f".dpgateway-{name}" for name in ("young", "old", "folder")]
     for path in (young, old):
         path.write_text("{")
-    os.utime(old, (time.time() - 100,) * 2)
+    folder.mkdir()
+    for path in (old, folder):
+        os.utime(path, (time.time() - 100,) * 2)
     specs.sweep()
-    assert files(run) == sorted([young.name, one.spec.name])
+    assert files(run) == sorted([young.name, folder.name, one.spec.name])
 
 
 def test_two_gateways_leave_whole_specs(specs, tmp_path, run, complaints):

@@ -238,8 +238,10 @@ class OwnSpecs:
         now = time.time()
         for directory in (self._records, self.directory):
             for path in directory.glob(f"{TEMPORARY}*"):
-                if now - path.lstat().st_mtime > OVER:
-                    path.unlink(missing_ok=True)
+                # Another gateway may have renamed it by now, and what is no file isn't ours: neither keeps specs away.
+                with contextlib.suppress(OSError):
+                    if now - path.lstat().st_mtime > OVER:
+                        path.unlink()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
