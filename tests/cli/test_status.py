@@ -219,3 +219,25 @@ def test_records_of_claims_that_cannot_be_read(line, tmp_path):
     result = line("status", *words)
     assert result.exit_code == 1
     assert f"whether a claim has devices isn't known: {folder}: Too many levels of symbolic links\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "config.yaml: found "),
+        ("state_dir: [", "config.yaml:1: found broken YAML, "),
+        ("state_dir: 3\nresources: []", "config.yaml:1: state_dir: found 3, "),
+        ("kubelt: {}\nresources: []", "config.yaml:1: kubelt: found an unknown key, "),
+        ("resources: [3]\nweb: 3", ""),
+    ],
+)
+def test_directories_of_a_broken_configuration(line, tmp_path, text, says):
+    if text is not None:
+        line.config(text)
+    words = [f"--control-socket={tmp_path}/none", f"--config={tmp_path}/config.yaml", "--device-plugins-dir=/none"]
+    unknown = json.loads(line("status", "--output=json", *words).stdout)["unread_claims"]
+    assert len(unknown) == bool(says)
+    for one in unknown:
+        assert one.startswith(f"{tmp_path}/{says}")
+        assert one.endswith("; /none and /var/lib/dpgateway are looked at")
+        assert f"whether a claim has devices isn't known: {one}\n" in line("status", *words).stdout

@@ -20,6 +20,9 @@ from dpgateway.cli.plain_status import StatusRequest, show, tell_none
 if TYPE_CHECKING:
     from dpgateway.node.holders import Note
 
+_ELSEWHERE = ("resources", "defaults", "runtime", "web", "dra", "cluster")
+"""The keys whose mistakes leave `state_dir` and `kubelet` as they are."""
+
 
 @click.command()
 @click.argument("resource", default="")
@@ -54,11 +57,13 @@ def status(  # noqa: PLR0913  one per option
                     context.exit(tell_none(resource, output))
                 _print(answer, resource, output)
     except NoGateway as error:
-        from dpgateway.config import read  # noqa: PLC0415  20 MB, where there is no gateway to starve
+        from dpgateway.config import in_lines, read  # noqa: PLC0415  20 MB, where there is no gateway to starve
 
-        settings = read(config)[0]
+        settings, problems = read(config)
         directory = device_plugins_dir or settings.kubelet.device_plugins_dir
-        _print_holders(directory, settings.state_dir, resource, str(error), output)
+        wrong = in_lines([one for one in problems if not one.place.key.startswith(_ELSEWHERE)])
+        unsure = [f"{one}; {directory} and {settings.state_dir} are looked at" for one in wrong]
+        _print_holders(directory, settings.state_dir, resource, str(error), output, unsure=unsure)
         context.exit(1)
     except KeyboardInterrupt:
         if not watch:  # nothing was said
@@ -80,7 +85,10 @@ def _print(answer: Any, resource: str, output: str) -> None:  # noqa: ANN401  JS
 # without a gateway
 
 
-def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str, output: str) -> None:
+def _print_holders(  # noqa: PLR0913  one caller
+    directory: Path, state_dir: Path, resource: str, failure: str, output: str, *, unsure: Sequence[str]
+) -> None:
+    """``unsure``: why the directories may be others."""
     from dpgateway.dra.claims.files import ClaimFiles  # noqa: PLC0415
     from dpgateway.dra.claims.records import ClaimRecord  # noqa: PLC0415
     from dpgateway.errors import KubeletError  # noqa: PLC0415
@@ -100,9 +108,9 @@ def _print_holders(directory: Path, state_dir: Path, resource: str, failure: str
     records, found = ClaimFiles(state_dir), tuple[ClaimRecord, ...]()
     try:
         found, damaged = records.look()
-        unknown = [f"{records.folder / one.file}: {one.why}" for one in damaged]
+        unknown = [*unsure, *(f"{records.folder / one.file}: {one.why}" for one in damaged)]
     except OSError as error:  # nobody but root may look there
-        unknown = [f"{records.folder}: {error.strerror or error}"]
+        unknown = [*unsure, f"{records.folder}: {error.strerror or error}"]
     claims = [asdict(it.status) for it in found if any(resource in ("", part.resource) for part in it.given)]
     if output == "json":
         held = [{"name": name, "devices": [*_held(note)]} for name, note in notes.items()]
