@@ -59,9 +59,11 @@ def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
     for layout in layouts:
         try:
             return _read(layout, json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
-            problems.append(error)
-    raise CorruptError(str(problems[0])) from problems[0]
+        except (ValueError, binascii.Error) as error:
+            problems.append(str(error))
+        except (KeyError, TypeError, AttributeError):
+            problems.append("json: a value is missing, or of another type")
+    raise CorruptError(problems[0])
 
 
 def _read(layout: Layout, content: object) -> Checkpoint:
@@ -82,7 +84,7 @@ def _read(layout: Layout, content: object) -> Checkpoint:
     for entry in data.get("PodDeviceEntries") or []:
         ids = entry["DeviceIDs"]
         if not isinstance(ids, dict if layout == "by NUMA node" else list):
-            found = type(ids).__name__
+            found = next((kind for of, kind in ((dict, "object"), (list, "array")) if isinstance(ids, of)), "value")
             raise CorruptError(f"json: cannot unmarshal {found} into Go struct field PodDevicesEntry.DeviceIDs")
         by_node = {int(node): list(some) for node, some in ids.items()} if isinstance(ids, dict) else {0: list(ids)}
         answer = Answer().parse(base64.b64decode(entry["AllocResp"] or ""))

@@ -1,7 +1,7 @@
 """Scripts: files of steps, one step per line or as a YAML list. Errors name file, line and expectation."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def read(path: Path) -> list[Step]:
     for number, line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else plain:
         where = f"{path}:{number}"
         if not isinstance(line, str):
-            wrong.append(f"{where}: found {line!r}, expected a step in one string such as `wait example.com/x=2`")
+            wrong.append(f"{where}: found {_kind(line)}, expected a step in one string such as `wait example.com/x=2`")
             continue
         try:
             steps.append(Step(line, where, verbs.read(line)))
@@ -76,6 +76,14 @@ def _yaml(path: Path, text: str) -> Iterator[tuple[int, object]]:
     if isinstance(content, CommentedMap) and list(content) == ["steps"]:
         content = content["steps"]
     if not isinstance(content, CommentedSeq):
-        raise ScriptError(f"{path}:1: found {type(content).__name__}, expected a list of steps, or `steps:` and a list")
+        raise ScriptError(f"{path}:1: found {_kind(content)}, expected a list of steps, or `steps:` and a list")
     for index, step in enumerate(content):
         yield content.lc.item(index)[0] + 1, step
+
+
+def _kind(value: object) -> str:
+    """What YAML calls a value, for messages."""
+    kinds = {bool: "a boolean", int | float: "a number", str: "a string", Mapping: "a mapping", list: "a list"}
+    if value is None:
+        return "null"
+    return next((kind for of, kind in kinds.items() if isinstance(value, of)), "another value")

@@ -101,8 +101,10 @@ def test_older_readers_ignore_unknown_keys(reader: Layout, writer: Layout) -> No
     ("reader", "text", "error"),
     [
         (CHECKED, write(CONTAINER, [HOLDING], {}), "corrupted"),
-        (CHECKED, write(NUMA, [HOLDING], {}), "cannot unmarshal"),
-        (NUMA, write(CHECKED, [HOLDING], {}), "cannot unmarshal"),
+        (CHECKED, write(NUMA, [HOLDING], {}), "cannot unmarshal object"),
+        (NUMA, write(CHECKED, [HOLDING], {}), "cannot unmarshal array"),
+        (DEVICE, '{"Entries":[{"PodUID":"p1"}]}', "^json: a value is missing, or of another type$"),
+        (NUMA, '{"Data":{"PodDeviceEntries":[null]}}', "^json: a value is missing, or of another type$"),
         (NUMA, REAL_1_24.replace("d0", "d9"), "corrupted"),
         (CONTAINER, "", "Expecting value"),
         (NUMA, "[]", "not an object"),

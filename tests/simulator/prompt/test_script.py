@@ -26,8 +26,19 @@ def test_yaml(tmp_path: Path, text: str) -> None:
     ("name", "text", "error"),
     [
         ("s", "print files\ndance\n", "s:2: unknown step 'dance', expected one of"),
-        ("s.yaml", "- kill\n- {pod: p1}\n", r"s.yaml:2: found .*expected a step in one string"),
-        ("s.yaml", "kill\n", "s.yaml:1: found str, expected a list of steps"),
+        ("s.yaml", "- kill\n- {pod: p1}\n", r"s.yaml:2: found a mapping, expected a step in one string"),
+        ("s.yaml", "- 3\n-\n", r"(?s)s.yaml:1: found a number, .*s.yaml:2: found null, expected a step"),
+        *[
+            ("s.yaml", text, f"s.yaml:1: found {kind}, expected a list of steps")
+            for text, kind in [
+                ("kill\n", "a string"),
+                ("", "null"),
+                ("steps: true", "a boolean"),
+                ("1.5", "a number"),
+                ("kill: 1", "a mapping"),
+                ("!x y", "another value"),
+            ]
+        ],
         *[
             ("s.yaml", text, "s.yaml: not YAML")
             for text in ("- 'kill\n", "[" * 500, "- 2001-99-99", "- !!bool x", "- !!omap 3")
