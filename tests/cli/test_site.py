@@ -10,6 +10,7 @@ from dataclasses import asdict
 import pytest
 
 from dpgateway.cli.site import look, selinux_type
+from dpgateway.kit.unix import Address
 from dpgateway.node.directory import Places
 
 RUN = """
@@ -17,6 +18,7 @@ import json, os, sys
 from dataclasses import asdict
 from pathlib import Path
 from dpgateway.cli.site import look
+from dpgateway.kit.unix import Address
 from dpgateway.node.directory import Places
 root = Path(sys.argv[1])
 os.setresuid(*[int(sys.argv[2])] * 3)
@@ -38,7 +40,8 @@ def root(short_path):
 
 def listener(path):
     made = socket.socket(socket.AF_UNIX)
-    made.bind(str(path))
+    with Address(path) as address:
+        made.bind(address.path)
     made.listen()
     return made
 
@@ -83,6 +86,14 @@ def test_a_runtime_elsewhere_or_nowhere(root):
         assert seen(root, there, sockets=(nowhere, there)) == {}
         assert seen(root, None, sockets=(nowhere, there)) == {}
     assert seen(root, nowhere, sockets=(nowhere, there)) == {"no_runtime": str(nowhere)}
+
+
+def test_a_socket_of_a_long_path(root):
+    far = root / ("x" * 120)
+    far.mkdir()
+    with listener(far / "there.sock"):
+        assert seen(root, far / "there.sock") == {}
+    assert seen(root, far / "there.sock", sockets=()) == {"no_runtime": str(far / "there.sock")}
 
 
 def child(root, user, *before):

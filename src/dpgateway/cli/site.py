@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 
+from dpgateway.kit import unix
 from dpgateway.node.directory import SOCKET, Places, is_there, why_none
 from dpgateway.node.runtime import SOCKETS
 from dpgateway.preflight import Site
@@ -61,12 +61,10 @@ def look(  # noqa: PLR0913  two of them are places of this machine
 
 def _connected(path: Path) -> OSError | None:
     """Why no server can be reached there; None if one can."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_SECONDS)
-        try:
-            client.connect(str(path))
-        except OSError as error:
-            return error
+    try:
+        unix.connect(path, seconds=_SECONDS).close()
+    except OSError as error:
+        return error
     return None
 
 
