@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -586,6 +587,36 @@ def test_unwritable_journal_stops_programming(function, options, hardware):
     with pytest.raises(DriverError, match=r"^board 'fpga-a' can't be programmed: expected a directory .*chmod go-w"):
         aes.prepare(aes.devices()[:1])
     assert hardware.programmed == []
+    told = f"no image can be recorded in {options.state_dir}: expected a directory {options.state_dir} that only its "
+    assert reasons(aes)["fpga-a"].startswith(told)
+    options.state_dir.chmod(0o700)
+    assert reasons(aes) == {}
+
+
+@pytest.mark.parametrize("why", ["Read-only file system", "No space left on device"])
+def test_boards_of_an_unwritable_disk_are_unhealthy(function, options, why):
+    options.state_dir.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", options.state_dir], check=True)
+    try:
+        aes, full = function("aes"), options.state_dir / "full"
+        board, *_ = aes.devices()
+        assert board.health.ok
+        if why.startswith("Read"):
+            subprocess.run(["mount", "-o", "remount,ro", options.state_dir], check=True)
+        else:
+            full.write_bytes(bytes(65536))
+        with pytest.raises(DriverError, match=why):
+            aes.prepare([board])
+        assert aes.recorder.changes == 1
+        assert reasons(aes) == dict.fromkeys(
+            ["fpga-a", "fpga-b", "fpga-c"], f"no image can be recorded in {options.state_dir}: {why}"
+        )
+        subprocess.run(["mount", "-o", "remount,rw", options.state_dir], check=True)
+        full.unlink(missing_ok=True)
+        aes.prepare([board])
+        assert reasons(aes) == {}
+    finally:
+        subprocess.run(["umount", "--lazy", options.state_dir], check=True)
 
 
 def test_boards_are_read_at_the_same_time(function, hardware):

@@ -21,6 +21,8 @@ from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LARGEST = 64 * 1024
+_ENTRY = 4096
+"""Bytes of the disk that an entry takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,23 @@ class BoardJournal:
         """Makes the board's image unknown. The caller has the lock. Raises DriverError, OSError."""
         with self._directory() as directory, suppress(FileNotFoundError):
             os.unlink(f"{board}.json", dir_fd=directory)
+
+    def trouble(self, board: str) -> str:
+        """Why no entry can be written, without which the board isn't programmed; empty if one can be."""
+        name = f".{board}.trial"
+        try:
+            with self._directory() as directory:
+                file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+                try:
+                    os.write(file, bytes(_ENTRY))
+                finally:
+                    os.close(file)
+                    with suppress(FileNotFoundError):  # another resource with this board has tried it, too
+                        os.unlink(name, dir_fd=directory)
+        except (DriverError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            return f"no image can be recorded in {self.state_dir}: {why}"
+        return ""
 
     @contextmanager
     def locked(self, *names: str) -> Iterator[Sequence[int]]:

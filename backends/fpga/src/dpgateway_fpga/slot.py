@@ -117,7 +117,7 @@ class Slot:
                 fault = f"programming {entry.bitstream} failed: {entry.reason}"
             elif entry.state != "faulted" and ours:
                 fault = f"{entry.reason}; it runs {entry.bitstream}"
-        reason = fault or found.fault or self._unknown
+        reason = fault or found.fault or self._unknown or self._work.journal.trouble(self.board.key)
         return Health.unhealthy(reason) if reason else Health.healthy()
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
