@@ -1,8 +1,11 @@
 """Processes that are left behind are asked for by several threads."""
 
+import ctypes
+import errno
 import os
 import re
 import signal
+import struct
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 from dpgateway_fpga import Board
 from dpgateway_fpga.programmers import Failed
-from dpgateway_fpga.programmers.processes import Processes
+from dpgateway_fpga.programmers.processes import ExitStatus, Processes
 
 from backends.fpga.tests.kernel.left import left_behind
 from tests.support.fuse import Directory, File, mounted
@@ -43,6 +46,24 @@ def test_many_notice_the_end_at_once(hasty):
             assert ended()
     with ThreadPoolExecutor(8) as threads:
         assert not any(threads.map(processes.left, [board for board in boards for _ in range(8)]))
+
+
+def without_pidfds():
+    """This thread gets no pidfd, as if no descriptor was left for it: seccomp(2), pidfd_open is 434 everywhere."""
+    steps = ((0x20, 0, 0, 0), (0x15, 0, 1, 434), (6, 0, 0, 0x50000 | errno.EMFILE), (6, 0, 0, 0x7FFF0000))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    assert prctl(38, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0  # PR_SET_NO_NEW_PRIVS
+    assert prctl(22, ctypes.c_ulong(2), program) == 0, ctypes.get_errno()  # PR_SET_SECCOMP
+    with pytest.raises(OSError, match="Too many open files"):
+        os.pidfd_open(os.getpid())
+
+
+def test_a_process_without_a_descriptor_is_waited_for():
+    with ThreadPoolExecutor(1, initializer=without_pidfds) as thread:
+        run = thread.submit(Processes(timedelta(minutes=1)).run, Board("fpga-a"), ["sh", "-c", "echo 5; exit 3"], print)
+        assert run.result() == ExitStatus(3, "5")
 
 
 class Loading(File):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
@@ -103,11 +102,10 @@ class Processes:
             except OSError as error:
                 raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
 
-            # its pidfd wakes the poll at once when it ends (pidfd_open(2))
-            descriptor, ended = os.pidfd_open(process.pid), select.poll()
-            closed.callback(os.close, descriptor)
-            ended.register(descriptor, select.POLLIN)
-            while not ended.poll(_LOOK * 1000):
+            # not by a pidfd: where no descriptor is left for one, nobody would know of the process
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return ExitStatus(process.wait(_LOOK), _tail(output))
                 if time.monotonic() > since + self.patience:
                     with self._polling:
                         self._left[board.key] = process, since
@@ -117,7 +115,6 @@ class Processes:
                         again=True,
                     )
                 progress(_tail(output).rpartition("\n")[2])
-            return ExitStatus(process.wait(), _tail(output))
 
 
 def _tail(output: int) -> str:
