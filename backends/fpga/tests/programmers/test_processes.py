@@ -30,6 +30,29 @@ def hasty():
     sys.setswitchinterval(before)
 
 
+def kill(error):
+    with left_behind(error) as ended:
+        os.kill(int(re.findall(r"process (\d+)", str(error))[0]), signal.SIGKILL)
+        assert ended()
+
+
+def test_all_that_hang_are_remembered():
+    """A list and a job read one board at the same time."""
+    processes, board, errors = Processes(timedelta(seconds=1)), Board("fpga-a"), []
+
+    def read(progress):
+        with pytest.raises(Failed, match="it is left behind") as failed:
+            processes.run(board, ["sleep", "60"], progress)
+        errors.append(failed.value)
+
+    read(lambda _: errors or read(print))
+    second, first = errors
+    kill(first)
+    assert processes.left(board)
+    kill(second)
+    assert processes.left(board) is None
+
+
 def test_many_notice_the_end_at_once(hasty):
     processes, boards = Processes(timedelta()), [Board(f"fpga-{number}") for number in range(100)]
 
@@ -41,9 +64,7 @@ def test_many_notice_the_end_at_once(hasty):
     with ThreadPoolExecutor(25) as threads:
         errors = list(threads.map(leave, boards))
     for error in errors:
-        with left_behind(error) as ended:
-            os.kill(int(re.findall(r"process (\d+)", str(error))[0]), signal.SIGKILL)
-            assert ended()
+        kill(error)
     with ThreadPoolExecutor(8) as threads:
         assert not any(threads.map(processes.left, [board for board in boards for _ in range(8)]))
 

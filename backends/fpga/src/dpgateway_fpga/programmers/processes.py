@@ -46,8 +46,10 @@ class Processes:
     def __init__(self, patience: timedelta, env: Mapping[str, str] = _ENVIRONMENT) -> None:
         """``env`` extends or overrides PATH and LC_ALL, the whole environment of the processes."""
         self.patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
-        self._left: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
-        """The abandoned process, and when it began, keyed by the board's key."""
+        self._left: dict[str, list[tuple[subprocess.Popen[bytes], float]]] = {}
+        """The abandoned processes, and when each began, keyed by the board's key. Several only if they ran at the same
+        time, a list's and a job's reads, because none begins while one is left.
+        """
         self._polling = threading.Lock()
         """Held while ``_left`` is read or changed: lists, prepares and jobs ask for one board at the same time."""
 
@@ -55,12 +57,11 @@ class Processes:
         """Why a board is out of use: an abandoned process still works on it. None if none does."""
         # Popen.poll of two threads at once tells one of them that an ended process runs (subprocess.py, _internal_poll)
         with self._polling:
-            if board.key not in self._left:
+            left = [one for one in self._left.pop(board.key, ()) if one[0].poll() is None]
+            if not left:
                 return None
-            process, since = self._left[board.key]
-            if process.poll() is not None:
-                del self._left[board.key]
-                return None
+            self._left[board.key] = left
+            process, since = left[0]
         return (
             f"process {process.pid} hangs, which began to program the board {time.monotonic() - since:.0f} s ago; the "
             "board can be used again when that process has ended"
@@ -108,7 +109,7 @@ class Processes:
                     return ExitStatus(process.wait(_LOOK), _tail(output))
                 if time.monotonic() > since + self.patience:
                     with self._polling:
-                        self._left[board.key] = process, since
+                        self._left.setdefault(board.key, []).append((process, since))
                     raise Failed(
                         f"{argv[0]} (process {process.pid}) hasn't ended after {self.patience:g} s; it is left behind, "
                         "because it can't be stopped without harm, and the board can be used again when it has ended",
