@@ -1,5 +1,7 @@
 import itertools
 import logging
+import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -179,6 +181,27 @@ def test_changes_in_a_row_are_one(listener, change, caplog):
     watcher.close()
     assert not told.acquire(blocking=False)
     assert caplog.messages == []
+
+
+def test_a_refused_socket_is_opened_later(listener, change, caplog):
+    watcher, told, _ = listener
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Subscription():  # the thread that all watchers share runs already
+        most = os.eventfd(0)  # the lowest number that is free
+        os.close(most)
+        try:
+            while not caplog.messages or "no socket for the kernel's uevents" not in caplog.messages[-1]:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                assert not watcher.watch({})
+                most += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert watcher.news() is None
+    assert watcher.watch({}), "it hears more than before, so that its owner looks again"
+    assert not watcher.watch({})
+    change("null")
+    assert told.acquire(timeout=20)
+    assert watcher.news() == ChangedPlaces(objects=frozenset({"devices/virtual/mem/null"}))
 
 
 def test_close_changes_are_one(listener, change):

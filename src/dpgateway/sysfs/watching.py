@@ -1,18 +1,20 @@
 """Change notification for a driver: which places changed, in watched directories and in sysfs.
 
 Theory. A daemon thread per driver polls three descriptors: the inotify subscription, the uevent socket, and an eventfd
-that stops it. It puts the places that an event names into the *inbox*, and then calls ``changed``, which has the
-gateway ask for a list. The driver takes the inbox (``news``) before it looks.
+that wakes it for its end, or for a socket that could be opened only later. It puts the places that an event names into
+the *inbox*, and then calls ``changed``, which has the gateway ask for a list. The driver takes the inbox (``news``)
+before it looks.
 
 - The kernel announces a device in a burst of uevents. With ``matters``, the notification waits until no event has come
   for ``SETTLE`` seconds, but at most ``LONGEST``.
 - Some events name no place, some are lost, and some directories can't be watched. Then ``news`` is None: anything may
   have changed.
 - A watch begins before its look, or the look is repeated: ``watch`` returns whether it watches more than before.
-- Without inotify nothing fails: the gateway asks every ``refresh`` anyway, and ``watch`` tries again each time.
+- Without inotify, or the socket, nothing fails: the gateway asks every ``refresh`` anyway, and ``watch`` tries again
+  each time.
 
 The lock serialises ``watch`` and ``close``, which the gateway may call from different threads. The thread takes no lock
-but the inbox's: ``_watched`` is replaced, never mutated.
+but the inbox's: ``_watched`` is replaced, never mutated, and ``_uevents`` is set once.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -120,8 +122,8 @@ class Watcher:
         self._events: Subscription | None = None
         self._uevents: Uevents | None = None
         self._thread: threading.Thread | None = None
-        self._stop = -1
-        """An eventfd that ends the thread; -1 before it starts."""
+        self._wake = -1
+        """An eventfd that wakes the thread; -1 before it starts."""
         self._inbox = _Inbox()
         self._troubled = True
         """Whether changes may come without an event."""
@@ -138,18 +140,20 @@ class Watcher:
                 return False
             before, now = self._watched, dict[int, _WatchedDirectory]()
             troubles: list[str] = []
+            listens = False
             try:
                 events = self._started()
             except OSError as error:
                 troubles.append(_trouble("can't watch for changes", error))
             else:
+                listens = self._listen()
                 # added before old ones are removed, so that a directory in both sets is watched without a gap
                 now = self._install(events, interests, troubles)
                 for watch in before.keys() - now.keys():
                     events.remove(watch)
             self._watched, self._troubled = now, bool(troubles)
             self._complaint.say(*troubles)
-        return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
+        return listens or any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
 
     def news(self) -> ChangedPlaces | None:
         """The places that events named since the last call. To be called before a look.
@@ -166,10 +170,10 @@ class Watcher:
             self._closed = True
             thread, self._thread = self._thread, None
         if thread and self._events:
-            os.eventfd_write(self._stop, 1)
+            os.eventfd_write(self._wake, 1)
             thread.join()
             self._events.close()
-            os.close(self._stop)
+            os.close(self._wake)
             if self._uevents:
                 self._uevents.close()
 
@@ -177,20 +181,27 @@ class Watcher:
         if self._events is None:
             with ExitStack() as failed:
                 events = failed.enter_context(Subscription())
-                self._stop = os.eventfd(0)
-                failed.callback(os.close, self._stop)
-                if self._matters_in_sysfs:
-                    with suppress(OSError):  # _install reports it
-                        self._uevents = failed.enter_context(closing(Uevents()))
+                self._wake = os.eventfd(0)
+                failed.callback(os.close, self._wake)
                 thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
                 try:
                     thread.start()
                 except (RuntimeError, MemoryError) as error:
-                    self._uevents = None
                     raise OSError(errno.EAGAIN, "the system has no thread left") from error
                 failed.pop_all()
             self._thread, self._events = thread, events
         return self._events
+
+    def _listen(self) -> bool:
+        """Opens the uevent socket unless it is open. Returns whether it did."""
+        if self._matters_in_sysfs is None or self._uevents is not None:
+            return False
+        try:
+            self._uevents = Uevents()
+        except OSError:  # _install reports it
+            return False
+        os.eventfd_write(self._wake, 1)
+        return True
 
     def _install(
         self, events: Subscription, interests: Mapping[str, Interest], troubles: list[str]
@@ -213,15 +224,19 @@ class Watcher:
 
     def _run(self, events: Subscription) -> None:
         with selectors.PollSelector() as selector:  # poll(2) needs no file descriptor, so this can't fail
-            for one in (events.descriptor, self._stop, self._uevents):
-                if one is not None:
-                    selector.register(one, selectors.EVENT_READ)
-            stop, since, last = False, 0.0, 0.0
+            for one in (events.descriptor, self._wake):
+                selector.register(one, selectors.EVENT_READ)
+            listens, stop, since, last = False, False, 0.0, 0.0
             """The times of the first and the last event without a notification; 0 if there is none."""
             while not stop:
+                if self._uevents and not listens:
+                    listens = True
+                    selector.register(self._uevents, selectors.EVENT_READ)
                 due = min(last + SETTLE, since + LONGEST) - time.monotonic() if since else None
                 ready = selector.select(due) if due is None or due > 0 else []
-                stop = self._stop in {key.fd for key, _ in ready}
+                stop = self._closed
+                if self._wake in {key.fd for key, _ in ready}:
+                    os.eventfd_read(self._wake)
                 for _ in self._heard(events):
                     if self._matters_in_sysfs is None:
                         self._tell()
