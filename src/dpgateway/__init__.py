@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dpgateway.drivers.contract import Context, Driver
     from dpgateway.drivers.hookspecs import hookimpl
     from dpgateway.errors import Busy, DeviceUnavailable, DriverError, refuse
+    from dpgateway.kit.programs import await_program
     from dpgateway.model import Allocation, Candidate, Device, DeviceNode, Health, Mount
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "DriverError",
     "Health",
     "Mount",
+    "await_program",
     "from_plain",
     "hookimpl",
     "refuse",
@@ -64,6 +66,7 @@ _PLACES = {
     "dpgateway.drivers.contract": {"Context", "Driver"},
     "dpgateway.drivers.hookspecs": {"hookimpl"},
     "dpgateway.errors": {"Busy", "DeviceUnavailable", "DriverError", "refuse"},
+    "dpgateway.kit.programs": {"await_program"},
     "dpgateway.model": {"Allocation", "Candidate", "Device", "DeviceNode", "Health", "Mount"},
 }
 

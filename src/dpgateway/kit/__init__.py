@@ -7,6 +7,7 @@ limits       the process's limits of threads, descriptors and address space
 memory       tunes the heap and the garbage collector
 files        files shared with other processes, and private directories
 inotify      one inotify instance for the process, and watches that survive without it
+programs     the wait for the disks from which a program is loaded
 locks        locks of files, and the wait for one
 unix         unix sockets: addresses, listening, connecting, the peer's credentials
 accepted     the process's accepted connections, and what their peers have read

@@ -9,7 +9,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+
+from dpgateway import await_program
 
 LEAVE = 0.5
 """Seconds in which killed children usually end."""
@@ -28,7 +29,7 @@ class ProbeChild:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         self.pidfd = -1
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
-        _await_disk(command[0])
+        await_program(command[0])
         try:
             self._process = subprocess.Popen(
                 command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -74,13 +75,3 @@ class ProbeChild:
         self._said.close()
         if self.pidfd >= 0:
             os.close(self.pidfd)
-
-
-def _await_disk(program: str) -> None:
-    """Returns once the disk with the program answers. While subprocess waited for it, Python before 3.11.4 would run no
-    other thread (python/cpython#104372).
-    """
-    with suppress(OSError):
-        if (path := Path(program)).is_file():
-            with path.open("rb") as file:
-                file.read(1)

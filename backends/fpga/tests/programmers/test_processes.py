@@ -99,13 +99,18 @@ class Loading(File):
         return "no program"
 
 
-def test_a_program_that_is_loaded_slowly_holds_up_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["tool", "PATH", "interpreter"])
+def test_a_program_that_is_loaded_slowly_holds_up_nobody(tmp_path: Path, named: str) -> None:
     """In subprocess Python before 3.11.4 has all threads wait for it, also that of this file system."""
-    loading, tool = Loading(), tmp_path / "tool"
+    loading, tool, script = Loading(), tmp_path / "tool", tmp_path / "script"
     (tmp_path / "fuse").mkdir()
     tool.symlink_to("fuse/file")
+    script.write_text(f"#! {tool}\t-x\n")
+    script.chmod(0o755)
+    program = {"tool": str(tool), "PATH": "tool", "interpreter": str(script)}[named]
+    processes = Processes(timedelta(minutes=1), {"PATH": str(tmp_path)})
     with mounted(Directory(file=loading), tmp_path / "fuse"), ThreadPoolExecutor(1) as threads:
-        running = threads.submit(Processes(timedelta(minutes=1)).run, Board("fpga-a"), [str(tool)], print)
+        running = threads.submit(processes.run, Board("fpga-a"), [program], print)
         assert loading.asked.wait(20)
         tool.unlink()
         tool.symlink_to("/bin/true")

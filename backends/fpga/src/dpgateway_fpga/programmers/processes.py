@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from dpgateway import await_program
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.programmer import Failed, Progress
 
@@ -90,7 +91,7 @@ class Processes:
             raise Failed(why, again=True)
         with ExitStack() as closed:
             since = time.monotonic()
-            _await_disk(argv[0])
+            await_program(argv[0], self._env["PATH"])
             try:
                 # not a pipe: an abandoned process would block on a full one, and die of a closed one
                 output = os.memfd_create("output", os.MFD_CLOEXEC)
@@ -121,13 +122,3 @@ class Processes:
 def _tail(output: int) -> str:
     size = os.fstat(output).st_size
     return os.pread(output, _LONGEST, max(0, size - _LONGEST)).decode(errors="replace").strip()
-
-
-def _await_disk(program: str) -> None:
-    """Returns once the disk with the program answers. While subprocess waited for it, Python before 3.11.4 would run no
-    other thread (python/cpython#104372).
-    """
-    with suppress(OSError):
-        if (path := Path(program)).is_file():
-            with path.open("rb") as file:
-                file.read(1)
