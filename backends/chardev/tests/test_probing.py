@@ -11,7 +11,7 @@ from dpgateway_chardev import CharDevices
 from dpgateway_chardev.probing import Check, Prober, pause
 from dpgateway_chardev.settings import Probes
 
-from dpgateway import from_plain
+from dpgateway import Health, from_plain
 from dpgateway.testing import Recorder
 from tests.support.fuse import Directory, File, mounted
 from tests.support.listed import reasons
@@ -202,10 +202,22 @@ def test_failing_probe_backs_off():
     assert [pause(failures, 30.0) for failures in (0, 1, 2, 3, 6, 100)] == [30, 1, 2, 4, 30, 30]
 
 
-def test_reports_a_missing_program(dev, probed):
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["/no/such"], "No such file or directory"),
+        (["/bin/true", "a\0b"], "embedded null byte"),
+        (
+            ["/bin/true", "\ud800"],
+            "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed",
+        ),
+    ],
+)
+def test_reports_a_program_that_cannot_be_started(dev, probed, command, why):
+    """An attribute's text, too, may have zero bytes, as those of device trees do."""
     dev.node("a", 1)
-    why = "/no/such: /no/such can't be started: No such file or directory"
-    until(dev, probed(command=["/no/such"]), {"a": why})
+    reason = Health.unhealthy(f"{' '.join(command)}: {command[0]} can't be started: {why}").reason
+    until(dev, probed(command=command), {"a": reason})
 
 
 def test_more_devices_than_are_asked_at_once(dev, probed):

@@ -24,7 +24,7 @@ class ProbeChild:
     """A running command. Until it is over, its owner keeps it."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Waits until the program is loaded. Raises OSError."""
+        """Waits until the program is loaded. Raises OSError; ValueError if an argument has a zero byte, say."""
         # a file for its messages, because an unread pipe would block it; a session, so that kill() reaches its children
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         self.pidfd = -1
@@ -35,7 +35,7 @@ class ProbeChild:
                 command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=self._said, start_new_session=True,
             )  # fmt: skip
-        except OSError:
+        except (OSError, ValueError):
             self._said.close()
             raise
         try:

@@ -223,8 +223,8 @@ class Prober:
         child: ProbeChild | str
         try:
             child = ProbeChild(asked.check.command)
-        except OSError as error:
-            child = f"{program} can't be started: {error.strerror}"
+        except (OSError, ValueError) as error:
+            child = f"{program} can't be started: {getattr(error, 'strerror', error)}"
         with self._lock:
             if not self._closed:
                 asked.started(child)

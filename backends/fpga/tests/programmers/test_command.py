@@ -95,9 +95,12 @@ def test_a_tool_that_fails_is_quoted(make, tools, image):
         make(argv=("load",)).program(BOARD, image, print)
 
 
-def test_a_tool_that_is_absent_is_named(make, image):
-    with pytest.raises(Failed, match=r"^load can't be started: .*No such file") as failed:
-        make(argv=("load",)).program(BOARD, image, print)
+@pytest.mark.parametrize(
+    ("argv", "why"), [(("load",), r"\[Errno 2\] No such file"), (("/bin/true", "\0"), "embedded null byte")]
+)
+def test_a_tool_that_cannot_be_started_is_named(make, image, argv, why):
+    with pytest.raises(Failed, match=f"^{argv[0]} can't be started: {why}") as failed:
+        make(argv=argv).program(BOARD, image, print)
     assert failed.value.again, "nothing was touched"
 
 

@@ -101,7 +101,7 @@ class Processes:
                     argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=self._env,
                     pass_fds=tuple(keep), start_new_session=True,
                 )  # fmt: skip
-            except OSError as error:
+            except (OSError, ValueError) as error:  # an argument with a zero byte, say
                 raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
 
             # not by a pidfd: where no descriptor is left for one, nobody would know of the process
