@@ -12,6 +12,7 @@ from types import FrameType
 
 def main() -> object:
     """The command line. For `run`, installs signal handlers, which ``dpgateway.daemon.signals`` later replaces."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, each child would seem to have ended with 0
     if sys.argv[1:2] == ["run"]:
         for number in range(3):  # missing standard streams, before another file gets their descriptors
             try:

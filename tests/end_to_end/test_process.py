@@ -17,6 +17,7 @@ from dpgateway.status.readiness import DAMPED
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.gateway import COMMAND, Gateway
 from tests.support.http import ask
+from tests.support.node import Node
 from tests.support.waiting import until
 
 R, S = "example.com/thing", "example.com/other"
@@ -62,6 +63,23 @@ async def test_it_waits_for_the_kubelets_directory(process, directory):
     async with Kubelet("1.31", directory) as one:
         await offered(one)
     assert await process.end() == 0
+
+
+async def test_children_of_a_process_that_began_without_sigchld(process, directory):
+    """Their exit codes, which the kernel would drop, are the health of devices."""
+    health = {"command": ["/bin/false"]}
+    process.command = ("env", "--ignore-signal=CHLD", *COMMAND)
+    await process.start({"name": R, "driver": "chardev", "options": {"paths": ["/dev/null"], "health": health}})
+
+    async with Kubelet("1.31", directory) as one:
+        await one.wait_for(lambda: one.counts(R)[0] == 1)
+
+        async def asked():
+            (resource,) = (await Node(process.folder, process, one).json(R))["resources"]
+            return [one for one in resource["devices"] if one["reason"] != "/bin/false: nothing is known yet"]
+
+        assert [one["reason"] for one in await until(asked)] == ["/bin/false: exit code 1"]
+        assert await process.end() == 0
 
 
 @pytest.mark.parametrize("version", ERAS)
