@@ -180,7 +180,10 @@ def test_next_driver_joins_programming(function, hardware, held):
         first.prepare(first.devices()[:1])
     first.close()
     second = function("aes")
+    told = "nothing is known of it until its programming has ended"
+    assert reasons(second) == {"fpga-a": told}, "it may have been faulted before"
     held.open()
+    assert second.recorder.until(lambda: reasons(second) == {})
     second.prepare(second.devices()[:1])
     assert hardware.programmed == [("fpga-a", "aes")]
 

@@ -51,6 +51,8 @@ class Slot:
         self._looks_again = False
         """Whether another list was requested because the board appeared since the last look; requested once."""
         self._station.watch(self)
+        if self._station.job is not None:  # of the driver before a reload, whose journal hides an earlier fault
+            self._health = Health.unhealthy("nothing is known of it until its programming has ended")
 
     # the list
 
