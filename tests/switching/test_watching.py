@@ -299,9 +299,18 @@ class TestRefused:
         await rig.until(lambda it: getattr(it, fact).value)
 
     async def test_an_api_that_isnt_served(self, rig: Rig) -> None:
-        rig.simulated.faults += [("GET resourceslices", 404, {})] * 5
+        rig.simulated.unserved.add("resourceslices")
         await rig.until(lambda it: it.slices.value is False)
         assert "1.34 and later" in rig.facts.slices.text
+
+    async def test_an_older_server_has_a_page_for_it(self, rig: Rig) -> None:
+        rig.simulated.faults += [("GET resourceslices", 404, {"Content-Type": "text/plain", "Audit-Id": "1"})]
+        await rig.until(lambda it: it.slices.value is False)
+
+    async def test_a_balancers_page_is_no_refusal(self, rig: Rig) -> None:
+        rig.simulated.faults += [("GET resourceslices", 404, {"Content-Type": "text/plain"})]
+        await rig.until(lambda it: "404" in it.slices.text)
+        assert rig.facts.slices.value is None
 
 
 class TestFields:

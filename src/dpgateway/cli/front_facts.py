@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpgateway.cluster.account import Account
-from dpgateway.cluster.server import NOT_FOUND, ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind, UnservedApi
 from dpgateway.config import Configuration
 from dpgateway.dra.claims.files import LARGEST
 from dpgateway.dra.claims.records import Phase, record
@@ -64,7 +64,7 @@ async def _asked(server: ApiServer, configuration: Configuration, node: str) -> 
         classes = {name: why_not(some, name, resource_value(name), driver) if driver else "" for name in names}
         served = True
     except ClusterError as error:
-        served = False if error.status == NOT_FOUND else None
+        served = False if error.missing or isinstance(error, UnservedApi) else None
         if served is None and "list deviceclasses" not in denied:
             unasked.append(f"which classes there are: {error}")
     return FrontFacts("dra", driver, kubelet, classes, served, tuple(denied), tuple(unasked), runtime)

@@ -44,6 +44,8 @@ UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "Configurat
 NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
+AUDIT_ID = "Audit-Id"
+"""A header of each of the API server's answers (apiserver, pkg/endpoints/filters/audit_init.go)."""
 _ADDRESS = re.compile(r" for url '[^']*'")
 """Of the library's errors."""
 
@@ -78,10 +80,15 @@ class ClusterError(GatewayError):
         self, text: str, status: int = 0, after: float = 0.0, *, unclear: bool = False, missing: bool = False
     ) -> None:
         """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait. ``unclear``:
-        whether the request may have been done. ``missing``: whether it is the object that isn't there.
+        whether the request may have been done. ``missing``: whether it is the object that isn't there, of a list the
+        API.
         """
         super().__init__(text)
         self.status, self.after, self.unclear, self.missing = status, after, unclear, missing
+
+
+class UnservedApi(ClusterError):
+    """An older API server doesn't have the API, and says so as Go's HTTP server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +267,7 @@ class ApiServer:
         text = _ADDRESS.sub("", str(error))
         text = cut(text or "no answer", LONGEST_REASON)  # a timeout of the library has no text
         # The status is behind an error of the library, where an answer of a proxy fails, in place of the API server's.
-        status, after, reason = 0, 0.0, None
+        status, after, reason, unserved = 0, 0.0, None, False
         cause: BaseException | None = error
         while cause is not None and not status:
             response, found = getattr(cause, "response", None), getattr(cause, "status", None)
@@ -269,12 +276,14 @@ class ApiServer:
             if response is not None and status in TURNED_AWAY:
                 said = response.headers.get("retry-after", "")
                 after = min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
+            unserved = status == NOT_FOUND and reason is None and AUDIT_ID in getattr(response, "headers", ())
             cause = cause.__cause__ or cause.__context__
         if status == UNAUTHORIZED:
             text = f"the token in {self._account.token} isn't accepted: {text}"
         if status:
             missing = status == NOT_FOUND and reason == "NotFound"
-            return ClusterError(f"{where}: found status {status}: {text}", status, after, missing=missing)
+            make = UnservedApi if unserved else ClusterError
+            return make(f"{where}: found status {status}: {text}", status, after, missing=missing)
         kind = type(error).__name__
         return ClusterError(f"{where}: {kind}: {text}", unclear=kind not in UNSENT)
 

@@ -36,8 +36,8 @@ class WatchedObjects:
         """By name; None before the first list. While the server is away it stays as it was."""
         self.failure = Observable("")
         """Why the objects may have changed unseen; empty if they are up to date."""
-        self.status = 0
-        """The failure's status of HTTP; 0 without an answer."""
+        self.error: ClusterError | None = None
+        """The failure itself."""
         self._server, self._kind, self._fields, self._complaint = server, kind, fields, complaint
         self._failures, self._refused = 0, False
         """`_failures`: since a watch last worked. `_refused`: whether watches can be expected to fail although a list
@@ -69,7 +69,7 @@ class WatchedObjects:
                 # A version too old is the usual end of a watch, once; all else keeps the objects from being known, a
                 # list that takes longer than the server remembers its pages, too.
                 if error.status != GONE or listing is None or self._failures > 1:
-                    self.status = error.status
+                    self.error = error
                     self.failure.set(str(error))
                     self._complaint.say(str(error))
                 pause = backoff(self._failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
@@ -104,7 +104,7 @@ class WatchedObjects:
         self._up_to_date()
 
     def _up_to_date(self) -> None:
-        self.status = 0
+        self.error = None
         self.failure.set("")
         self._complaint.over()
 

@@ -4,7 +4,7 @@ Theory of operation. Nothing is polled: the Node and the DeviceClasses are watch
 Each change makes all facts anew, which is cheap, and notifies only if one differs.
 
 - A fact that was known stays as it was while the API server is away. Only a refusal (403), or an API that isn't served
-  (404), is an answer, and makes it false.
+  (a 404 of the server's own: a balancer has its pages, too), is an answer, and makes it false.
 - An object of an unexpected form changes no fact either: its error mustn't reach the publisher, or another notifier.
 - The Node has the runtime's version. Whether CDI is switched on, only the runtime knows. If it has to be asked and
   doesn't answer within MUTE, the answer counts as a no: a group on DRA would start containers without devices.
@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpgateway.cluster.server import FORBIDDEN, NOT_FOUND, ApiServer, Object, ObjectKind
+from dpgateway.cluster.server import FORBIDDEN, ApiServer, Object, ObjectKind, UnservedApi
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.obstacles import FIRST, suits
@@ -206,10 +206,10 @@ class WatchedFacts:
 
 def _refusal(watched: WatchedObjects, plural: str) -> str:
     """The API server's refusal to list these objects; empty if there is none."""
-    said = watched.failure.value
-    if said and watched.status == FORBIDDEN:
+    said = watched.error
+    if said is not None and said.status == FORBIDDEN:
         return f"{said}: expected the right to list and watch {plural}, which the chart's ClusterRole has"
-    if said and watched.status == NOT_FOUND:
+    if said is not None and (said.missing or isinstance(said, UnservedApi)):
         return f"{said}: expected an API server that has resource.k8s.io/v1, which are those of 1.34 and later"
     return ""
 

@@ -29,8 +29,8 @@ BOOKMARK = 60.0
 
 
 class SimulatedApiServer:
-    """Used from the event loop. Its faults: `down`, `hang_up`, `hang`, `faults`, `token`, `forbidden`, and those of its
-    store: `compact`, `wipe`, `off`.
+    """Used from the event loop. Its faults: `down`, `hang_up`, `hang`, `faults`, `token`, `forbidden`, `unserved`,
+    and those of its store: `compact`, `wipe`, `off`.
     """
 
     def __init__(self, store: Store | None = None) -> None:
@@ -47,6 +47,8 @@ class SimulatedApiServer:
         """Its certificate and key; None: without TLS. Of the next connections."""
         self.forbidden: set[tuple[str, str]] = set()
         """Verbs and plurals that are refused (403), such as ("list", "resourceclaims")."""
+        self.unserved: set[str] = set()
+        """Plurals of kinds that it doesn't have."""
         self.bookmark = BOOKMARK
         self._answering = asyncio.Event()
         self._answering.set()
@@ -148,7 +150,7 @@ class SimulatedApiServer:
             asked = one.body["spec"]["resourceAttributes"]
             allowed = (asked["verb"], asked["resource"]) not in self.forbidden
             return {**one.body, "metadata": {}, "status": {"allowed": allowed}}
-        if one.plural not in KINDS:
+        if one.plural not in KINDS or one.plural in self.unserved:
             raise ApiRefusal(404, "NotFound", "the server could not find the requested resource")
         if one.verb == "list":
             found = self.store.list(one.plural, one.namespace, one.fields)
