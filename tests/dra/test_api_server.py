@@ -600,6 +600,34 @@ async def test_watches_that_fail_are_begun_less_often(
     await simulated.down()
 
 
+@in_virtual_time
+async def test_watches_that_hang_are_a_failure_until_one_is_accepted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although each list between them succeeds."""
+    (tmp_path / "token").write_text("t")
+    raw, listed = RawServer(), json.dumps({"metadata": {"resourceVersion": "7"}, "items": []}).encode()
+    # Of each connection it answers the first request, which is a list, and no second one.
+    raw.answers, raw.hangs = [whole(listed)] * 4, True
+    listening = await asyncio.start_server(raw.connected, "127.0.0.1", 0)
+    account = Account(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, tmp_path / "token")
+    server = ApiServer(account, threads=Inline())
+    watched = WatchedObjects(server, NODE, {}, Complaint(bind("test")))
+    history = list[str]()
+    watched.failure.subscribe(lambda: history.append(watched.failure.value))
+    task = asyncio.create_task(watched.run())
+    await until(lambda: len(raw.asked) == 4)
+    assert all("no answer for 30 s" in text for text in history)
+    assert len(caplog.messages) == 1
+    # The list and the watch after it have a connection each.
+    raw.answers, raw.hangs = [whole(listed), CHUNKED + chunk(line("n2")) + b"0\r\n\r\n"] * 2, False
+    await watched.failure.wait_for(lambda text: not text)
+    task.cancel()
+    await asyncio.wait({task})
+    await server.close()
+    listening.close()
+
+
 async def test_a_list_whose_pages_are_forgotten_is_a_failure(watched: WatchedObjects, simulated: Simulated) -> None:
     await until(lambda: "GET nodes watch" in simulated.asked)
     simulated.faults.append(("GET nodes", 410, {}))

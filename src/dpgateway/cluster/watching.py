@@ -25,7 +25,7 @@ WATCHED = range(300, 600)
 """Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""
 
 SETTLING = 2.0
-"""Seconds after which a watch works: an accepted one says nothing until something changes."""
+"""Seconds after which a watch works, if it was accepted: then it says nothing until something changes."""
 
 
 class WatchedObjects:
@@ -43,17 +43,18 @@ class WatchedObjects:
         """`_failures`: since a watch last worked. `_refused`: whether watches can be expected to fail although a list
         succeeds, as from a server, or a proxy, that answers each list and no watch.
         """
+        self._settling: asyncio.TimerHandle | None = None
         self._deleted: deque[str] = deque(maxlen=MOST_DELETED)
         """The names of the objects deleted last."""
 
     async def run(self) -> None:
         """Never returns."""
         while True:
-            listing = settling = None
+            listing, accepted = None, self._accepted
             try:
                 listing = await self._server.list(self._kind, self._fields)
                 found = {one["metadata"]["name"]: one for one in listing.objects}
-                settling = asyncio.get_running_loop().call_later(SETTLING, self._works)
+                self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, accepted)
                 if not self._refused:  # else it would be up to date for a moment after each list
                     self._up_to_date()
                 self.objects.set(found)
@@ -63,8 +64,9 @@ class WatchedObjects:
                     self._changed(change, one)
             except ClusterError as error:
                 self._failures += 1
-                # A watch that was cut off, without a status, says nothing of the next one; two do.
-                is_refused = listing is not None and (error.status != 0 or self._failures > 1)
+                # An accepted watch that was cut off, without a status, says nothing of the next one; two do.
+                mute = error.status == 0 and self._accepted > accepted and self._failures == 1
+                is_refused = listing is not None and not mute
                 self._refused = self._refused or is_refused
                 # A version too old is the usual end of a watch, once; all else keeps the objects from being known, a
                 # list that takes longer than the server remembers its pages, too.
@@ -75,8 +77,8 @@ class WatchedObjects:
                 pause = backoff(self._failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
                 pause = max(pause, error.after)
             finally:
-                if settling is not None:
-                    settling.cancel()
+                if self._settling is not None:
+                    self._settling.cancel()
             await asyncio.sleep(pause)
 
     def wrote(self, one: Object) -> None:
@@ -97,6 +99,18 @@ class WatchedObjects:
             self.removed(name)
         elif name not in found or _version(found[name]) < _version(one):
             self.objects.set({**found, name: one})
+
+    @property
+    def _accepted(self) -> int:
+        """How many watches the server has accepted."""
+        return self._server.requests["watch", self._kind.plural, "200"]
+
+    def _settle(self, before: int) -> None:
+        """``before``: how many watches were accepted before this one."""
+        if self._accepted > before:
+            self._works()
+        else:
+            self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
 
     def _works(self) -> None:
         """The watch does."""
