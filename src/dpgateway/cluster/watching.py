@@ -43,6 +43,8 @@ class WatchedObjects:
         """`_failures`: since a watch last worked. `_refused`: whether watches can be expected to fail although a list
         succeeds, as from a server, or a proxy, that answers each list and no watch.
         """
+        self._accepted = "watch", kind.plural, "200"
+        """Where the server counts the watches that it has accepted."""
         self._settling: asyncio.TimerHandle | None = None
         self._deleted: deque[str] = deque(maxlen=MOST_DELETED)
         """The names of the objects deleted last."""
@@ -50,11 +52,11 @@ class WatchedObjects:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            listing, accepted = None, self._accepted
+            listing, before = None, self._server.requests[self._accepted]
             try:
                 listing = await self._server.list(self._kind, self._fields)
                 found = {one["metadata"]["name"]: one for one in listing.objects}
-                self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, accepted)
+                self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
                 if not self._refused:  # else it would be up to date for a moment after each list
                     self._up_to_date()
                 self.objects.set(found)
@@ -65,7 +67,7 @@ class WatchedObjects:
             except ClusterError as error:
                 self._failures += 1
                 # An accepted watch that was cut off, without a status, says nothing of the next one; two do.
-                mute = error.status == 0 and self._accepted > accepted and self._failures == 1
+                mute = error.status == 0 and self._server.requests[self._accepted] > before and self._failures == 1
                 is_refused = listing is not None and not mute
                 self._refused = self._refused or is_refused
                 # A version too old is the usual end of a watch, once; all else keeps the objects from being known, a
@@ -100,14 +102,9 @@ class WatchedObjects:
         elif name not in found or _version(found[name]) < _version(one):
             self.objects.set({**found, name: one})
 
-    @property
-    def _accepted(self) -> int:
-        """How many watches the server has accepted."""
-        return self._server.requests["watch", self._kind.plural, "200"]
-
     def _settle(self, before: int) -> None:
         """``before``: how many watches were accepted before this one."""
-        if self._accepted > before:
+        if self._server.requests[self._accepted] > before:
             self._works()
         else:
             self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
