@@ -423,7 +423,7 @@ async def test_a_kubelet_that_registers_ends_the_pause_after_refusals(refused: R
         await until(lambda: refused.devices == ["a", "b", "c"])
 
 
-@pytest.mark.parametrize("refused", [422], indirect=True)
+@pytest.mark.parametrize("refused", [403, 422], indirect=True)
 async def test_a_pool_that_is_refused_does_not_hold_up_what_can_wait(refused: Rig) -> None:
     with within(3 * SOONEST):
         new = contents(pool([Offered(Device("d"), "example.com/new", "d", frozenset({"d"}))], DRIVER, {}))
@@ -487,26 +487,32 @@ def want_two(rig: Rig, first: tuple[str, ...], second: tuple[str, ...], shares: 
     rig.publisher.wanted.set({name: contents(pool(some, DRIVER, {})) for name, some in offered.items()})
 
 
-async def test_a_pool_that_the_server_refuses_keeps_no_other_one_as_it_was(rig: Rig) -> None:
+REFUSALS = pytest.mark.parametrize("status", [400, 403, 409, 422])
+"""Of the server, of a webhook, or of an admission policy."""
+
+
+@REFUSALS
+async def test_a_pool_that_the_server_refuses_keeps_no_other_one_as_it_was(rig: Rig, status: int) -> None:
     rig.allowed.set(True)
     want_two(rig, ("a",), ("b", "c"))
     await rig.publisher.state.wait_for(lambda state: state.devices == 3)
     by_pool = {one["spec"]["pool"]["name"]: one for one in rig.store.list("resourceslices", "", OURS)}
     refused = by_pool["n1/example.com/first"]["metadata"]["name"]
-    rig.simulated.faults += [(f"PUT resourceslices {refused}", 422, {})] * 100
+    rig.simulated.faults += [(f"PUT resourceslices {refused}", status, {})] * 100
     want_two(rig, ("z",), ("b",))
     await rig.until(lambda: sorted(rig.devices) == ["a", "b"])
-    await rig.publisher.state.wait_for(lambda state: "422" in state.failure)
+    await rig.publisher.state.wait_for(lambda state: str(status) in state.failure)
 
 
-async def test_a_pool_whose_dry_run_is_refused_keeps_no_other_one_as_it_was(rig: Rig) -> None:
+@REFUSALS
+async def test_a_pool_whose_dry_run_is_refused_keeps_no_other_one_as_it_was(rig: Rig, status: int) -> None:
     rig.allowed.set(True)
     want_two(rig, ("a",), ("b", "c"))
     await rig.publisher.state.wait_for(lambda state: state.devices == 3)
-    rig.simulated.faults += [("POST resourceslices dry run", 422, {})] * 100
+    rig.simulated.faults += [("POST resourceslices dry run", status, {})] * 100
     want_two(rig, ("a", "z"), ("b",), shares=2)
     await rig.until(lambda: sorted(rig.devices) == ["a", "b"])
-    await rig.publisher.state.wait_for(lambda state: "422" in state.failure)
+    await rig.publisher.state.wait_for(lambda state: str(status) in state.failure)
     rig.simulated.faults.clear()
     await rig.until(lambda: sorted(rig.devices) == ["a", "b", "z"])
 

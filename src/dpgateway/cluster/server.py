@@ -51,8 +51,8 @@ _ADDRESS = re.compile(r" for url '[^']*'")
 
 SERVER_ERROR = 500
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 401, 403, 404, 409, 410, 422
-OF_ONE_OBJECT = frozenset({CONFLICT, INVALID})
-"""What the server says of an object, rather than of the account or itself."""
+OF_ALL = AWAY | {UNAUTHORIZED}
+"""Without a word on the object: all else may be said of one only, as by a webhook or a policy that refuses it."""
 
 Object = Mapping[str, Any]
 """An object of the API server, as JSON."""

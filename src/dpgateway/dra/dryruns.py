@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dpgateway.cluster.server import OF_ONE_OBJECT, ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.server import OF_ALL, ApiServer, ClusterError, ObjectKind
 from dpgateway.dra.owner import OwnerNode
 from dpgateway.dra.slices.changes import Identity, dropped, specimen
 from dpgateway.dra.slices.due import Wanted
@@ -54,7 +54,7 @@ class DryRuns:
             try:
                 lost = await self.dropped(name, some or ())
             except ClusterError as error:
-                if error.status not in OF_ONE_OBJECT:
+                if error.status in OF_ALL:
                     raise
                 pools[name], failed = None, failed or error
                 continue

@@ -15,7 +15,7 @@ own. What decides when:
   away what is in slices, so what must not be given any more, and a Node with a kubelet that has just registered, is
   tried again after SOONEST once there is news: something else has changed, or slices can be seen again. So a server
   that is down, with a thousand nodes, is asked sooner only by those where something happens, and each asks at most
-  once in SOONEST. Of a server that refuses one object (409, 422) and takes others any news will do.
+  once in SOONEST. Of a server that refuses one object (a webhook's 403) and takes others any news will do.
 - A gateway that starts leaves no device out of a pool as it finds it until SETTLING: at first it doesn't know whether
   the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
@@ -35,12 +35,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dpgateway.cluster.server import (
-    OF_ONE_OBJECT,
-    ApiServer,
-    ClusterError,
-    Object,
-)
+from dpgateway.cluster.server import OF_ALL, ApiServer, ClusterError, Object
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.dryruns import DryRuns
@@ -158,7 +153,7 @@ class Publisher:
             async with asyncio.timeout(pause - soonest):
                 while True:
                     version = await self._news.wait(version)
-                    of_one = error.status in OF_ONE_OBJECT or isinstance(error, AlteredSlice)
+                    of_one = error.status not in OF_ALL or isinstance(error, AlteredSlice)
                     if of_one or not self.owner.uid or self._is_urgent():
                         return
                     await asyncio.sleep(GATHERING)

@@ -11,15 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from dpgateway.cluster.server import (
-    CONFLICT,
-    OF_ONE_OBJECT,
-    SERVER_ERROR,
-    ApiServer,
-    ClusterError,
-    Object,
-    ObjectKind,
-)
+from dpgateway.cluster.server import CONFLICT, OF_ALL, SERVER_ERROR, ApiServer, ClusterError, Object, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.slices.changes import SliceChanges, is_as_written
 from dpgateway.kit.timestamp import timestamp
@@ -65,7 +57,7 @@ class SliceWriter:
                     return
                 self.pools.add(name)
             except ClusterError as error:
-                if error.status not in OF_ONE_OBJECT and not isinstance(error, AlteredSlice):
+                if error.status in OF_ALL and not isinstance(error, AlteredSlice):
                     raise
                 refused = refused or error
         self.written, self.written_at = time.monotonic(), timestamp()
