@@ -93,12 +93,15 @@ class Service:
             rows = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, rows),))
         self._server.add_generic_rpc_handlers(tuple(map(self._health.handlers, HEALTH_SERVICES.values())))
-        try:
-            self._server.add_insecure_port(str(self._address))
-        except RuntimeError as error:
-            raise KubeletError(f"can't serve on {self.socket}: {error}") from error
-        await uncancelled(self._server.start())  # as deviceplugin.server.serving
-        self.socket.chmod(0o600)
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.close, 0)
+            try:
+                self._server.add_insecure_port(str(self._address))
+            except RuntimeError as error:
+                raise KubeletError(f"can't serve on {self.socket}: {error}") from error
+            await uncancelled(self._server.start())  # as deviceplugin.server.serving
+            self.socket.chmod(0o600)
+            undo.pop_all()
 
     async def close(self, grace: float) -> None:
         """``grace``: seconds for calls under way."""

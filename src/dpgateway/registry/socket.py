@@ -32,6 +32,7 @@ import grpc.aio
 from dpgateway.errors import KubeletError, cut
 from dpgateway.kit import unix
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import uncancelled
 from dpgateway.registry.wire import pluginregistration_pb2 as wire
 
 FOLDER = "plugins_registry"
@@ -104,13 +105,16 @@ class RegistrationSocket:
         )
         calls = {"GetInfo": info, "NotifyRegistrationStatus": status}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
-        try:
-            self._server.add_insecure_port(str(self._address))
-            await self._server.start()
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            try:
+                self._server.add_insecure_port(str(self._address))
+            except RuntimeError as error:
+                raise KubeletError(f"can't serve on {hidden}: {error}") from error
+            await uncancelled(self._server.start())  # as deviceplugin.server.serving
             hidden.chmod(0o600)
             hidden.rename(self.path)
-        except RuntimeError as error:
-            raise KubeletError(f"can't serve on {hidden}: {error}") from error
+            undo.pop_all()
 
     def sweep(self) -> None:
         """Removes the sockets that killed gateways left: nobody listens there. Raises OSError."""
