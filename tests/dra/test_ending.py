@@ -198,12 +198,17 @@ async def failed(claims: NodeClaims, slow: SlowLanes, asked: Asked, meanwhile: C
     assert "no" in await one(await claims.prepare([asked]))
 
 
-async def test_what_a_failed_preparation_owes_is_not_lost_with_its_gateway(node: ClaimNode) -> None:
+async def test_what_a_failed_preparation_owes_is_not_lost_with_its_gateway(
+    node: ClaimNode, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its journal may not have that yet, or its resource may be on another front by then."""
+    caplog.set_level(logging.INFO)
     slow, asked = SlowLanes("prepare", "release"), node.allocate("c", "a")
     await failed(await node.gateway(ClaimedResource(slow, Device("a"))), slow, asked)
     assert node.records["c"]["phase"] == "ending"
     await another_ends(node)
+    await until(lambda: "released what drivers gave for claim default/c" in caplog.text)
+    assert "unprepared" not in caplog.text
 
 
 async def test_the_end_of_a_failed_preparation_is_not_logged_as_a_claims(

@@ -29,6 +29,8 @@ from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.tasks import retry
 from dpgateway.resource.front import Usage
 
+UNDONE = "released what drivers gave for"
+"""How the log puts the end of a preparation that failed."""
 LOOK = 1.0
 """Seconds between two looks whether a driver runs on another front."""
 
@@ -125,7 +127,7 @@ class ClaimEnds:
             await self._store.write(ending)
         except GatewayError as error:  # the next comparison writes it
             self._log.error("%s", error)
-        self._goes_on(ending, "released what drivers gave for")
+        self._goes_on(ending, UNDONE)
 
     def rest(self) -> None:
         """Another gateway goes on with what is under way here: the records are its own, and it reads the journals."""
@@ -138,7 +140,8 @@ class ClaimEnds:
         """
         for record in self._store.records.values():
             if record.phase is Phase.ENDING:
-                self._goes_on(record)
+                was_prepared = any(one.cdi for one in record.given)  # else it failed before that
+                self._goes_on(record, "unprepared" if was_prepared else UNDONE)
 
     def goes_on(self, uid: str) -> bool:
         """Whether the claim's end is under way."""
