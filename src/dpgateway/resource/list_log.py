@@ -36,7 +36,8 @@ MOST_LINES = 10
 MOST_HOLDERS = 3
 """Holders that a message names; the line's field has all."""
 
-_NUMBER = re.compile(r"\d[\d.]*")
+_NUMBER = re.compile(r"(?<![^\s(=])[-+]?\d+(\.\d+)?(?=[a-zA-Z%°]{0,3}(?![\w:/-]|\.\d))")
+"""A measured value, with or without a unit; a number in a name is none."""
 
 MINUTE = 60.0
 """Seconds over which falls are counted."""
