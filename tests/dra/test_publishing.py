@@ -376,6 +376,20 @@ async def test_what_others_write_during_a_dry_run_is_no_conflict(rig: Rig) -> No
     assert set(rig.publisher.writer.writes) == {"success"}
 
 
+async def test_what_is_withheld_during_a_question_is_not_published(rig: Rig) -> None:
+    rig.allowed.set(True)
+    await rig.watched.objects.wait(0)
+    rig.simulated.hang()
+    rig.want("a", "b")
+    await until(lambda: "GET nodes n1" in rig.simulated.asked)
+    rig.want("a")
+    published = set[str]()
+    rig.watched.objects.subscribe(lambda: published.update(rig.devices))
+    rig.simulated.resume()
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    assert published == {"a"}
+
+
 def writes(rig: Rig, since: int = 0) -> int:
     return sum(one.startswith("PUT") for one in rig.simulated.asked[since:])
 

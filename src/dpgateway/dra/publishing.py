@@ -177,7 +177,10 @@ class Publisher:
         """Writes what differs until nothing does. Raises ClusterError."""
         identified = False
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
-            version, some = self._changed.version, await self._dry_runs.publishable(self.wanted.value)
+            version, wanted = self._changed.version, self.wanted.value
+            some = await self._dry_runs.publishable(wanted)
+            if self.wanted.value is not wanted or not self._allowed.value:
+                continue  # it may have devices that mustn't be given any more
             seen = self._seen.objects.value
             todo, early = self._due(some.pools, seen, some.identity)
             pause = self._pause(todo.values(), seen) if todo else early
