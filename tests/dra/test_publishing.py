@@ -572,6 +572,20 @@ async def test_a_gateway_that_has_the_driver_back_begins_anew(rig: Rig) -> None:
     assert rig.devices == ["a", "b"]
 
 
+async def test_what_another_gateway_wrote_meanwhile_is_no_conflict(rig: Rig) -> None:
+    await rig.publish("a")
+    rig.want("a", "c", unhealthy="c")  # the server's features are known
+    await rig.has("a", "c")
+    await rig.stop()
+    (one,) = rig.store.list("resourceslices", "", OURS)
+    key = "resourceslices", "", one["metadata"]["name"]
+    rig.store.update(key, lambda it: it["spec"].update(devices=[{"name": "b"}]))
+    rig.want("a", "c", unhealthy="a")  # doesn't wait
+    rig.start()
+    await rig.has("a", "c")
+    assert set(rig.publisher.writer.writes) == {"success"}
+
+
 async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig) -> None:
     with slowly(SETTLING):
         next_one.want("b")

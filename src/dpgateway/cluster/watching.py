@@ -33,7 +33,7 @@ class WatchedObjects:
 
     def __init__(self, server: ApiServer, kind: ObjectKind, fields: Mapping[str, str], complaint: Complaint) -> None:
         self.objects: Observable[Mapping[str, Object] | None] = Observable(None)
-        """By name; None before the first list. While the server is away it stays as it was."""
+        """By name; None before the first list of a run. While the server is away it stays as it was."""
         self.failure = Observable("")
         """Why the objects may have changed unseen; empty if they are up to date."""
         self.error: ClusterError | None = None
@@ -51,6 +51,7 @@ class WatchedObjects:
 
     async def run(self) -> None:
         """Never returns."""
+        self.objects.set(None)  # from an earlier run, while another gateway may have written
         while True:
             listing, before = None, self._server.requests[self._accepted]
             try:
