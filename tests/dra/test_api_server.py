@@ -23,6 +23,7 @@ from dpgateway.dra.slices.layout import MOST_DEVICES
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from dpgateway_simulator.apiserver import Store
 from dpgateway_simulator.apiserver.admitting import LONGEST_STRING, MOST_ATTRIBUTES
 from tests.support.hung import hung_disk
 from tests.support.inline import Inline
@@ -559,6 +560,36 @@ async def test_a_forgotten_version_is_followed_by_a_list(watched: WatchedObjects
     simulated.hang_up()
     await watched.objects.wait_for(lambda found: "n2" not in (found or ()))
     assert simulated.asked.count("GET nodes") == 2
+
+
+class Overtaken(Store):
+    """The answer to a list may come after that to a later write."""
+
+    write: Callable[[], object] | None = None
+
+    def list(self, *selected: Any) -> Any:
+        found = super().list(*selected)
+        if self.write is not None:
+            asyncio.get_running_loop().call_soon(self.write)
+        return found
+
+
+@pytest.mark.parametrize("simulated", [Overtaken()], indirect=True)
+async def test_a_write_during_a_list_is_not_lost(watched: WatchedObjects, simulated: Simulated) -> None:
+    """Else what was created would be taken for deleted, and created once more."""
+    history = list[str]()
+
+    def write() -> None:
+        simulated.store.write = None  # type: ignore[attr-defined]
+        watched.wrote(simulated.store.update(("nodes", "", "n1"), lambda it: it.update(spec={"podCIDR": "10.0.0.0"})))
+        watched.wrote(simulated.store.create("nodes", "", {"metadata": {"name": "n2"}}))
+        watched.objects.subscribe(lambda: history.append(f"{len(watched.objects.value or ())} {watched.objects.value}"))
+
+    simulated.store.write = write  # type: ignore[attr-defined]
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.hang_up()
+    await until(lambda: simulated.asked.count("GET nodes watch") == 2)
+    assert all(text.startswith("2") and "podCIDR" in text for text in history)
 
 
 @pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {}), (500, {}), (410, {})])

@@ -46,6 +46,8 @@ class WatchedObjects:
         self._accepted = "watch", kind.plural, "200"
         """Where the server counts the watches that it has accepted."""
         self._settling: asyncio.TimerHandle | None = None
+        self._wrote: dict[str, Object] | None = None
+        """Our own writes since a list began, by name: its answer may not have them."""
         self._deleted: deque[str] = deque(maxlen=MOST_DELETED)
         """The names of the objects deleted last."""
 
@@ -54,9 +56,14 @@ class WatchedObjects:
         self.objects.set(None)  # from an earlier run, while another gateway may have written
         while True:
             listing, before = None, self._server.requests[self._accepted]
+            self._wrote = {}
             try:
                 listing = await self._server.list(self._kind, self._fields)
                 found = {one["metadata"]["name"]: one for one in listing.objects}
+                for name, one in self._wrote.items():
+                    if name not in self._deleted and (name not in found or _version(found[name]) < _version(one)):
+                        found[name] = one
+                self._wrote = None
                 self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
                 if not self._refused:  # else it would be up to date for a moment after each list
                     self._up_to_date()
@@ -88,6 +95,8 @@ class WatchedObjects:
         """The server's answer to a write of our own, which the watch may not have shown yet."""
         # A deletion may be seen before the answer to the creation: then the object never comes back.
         if self.objects.value is not None and one["metadata"]["name"] not in self._deleted:
+            if self._wrote is not None:
+                self._wrote[one["metadata"]["name"]] = one
             self._changed("MODIFIED", one)
 
     def removed(self, name: str) -> None:
