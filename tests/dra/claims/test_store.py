@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.front import Unreleased
 from tests.dra.claim_node import BOOT, LOG, ClaimedResource, lanes
 from tests.support.resources import NAME
+from tests.support.waiting import until
 
 OTHER = "example.com/other"
 BOARD = Device("a", hardware=("board",))
@@ -174,6 +177,29 @@ async def test_a_look_at_what_claims_hold_makes_no_folder(starting: ClaimStore, 
     """On a disk that is full, or read-only, the resources of the device plugin would never be served."""
     (tmp_path / "dra").write_text("in the way")
     await starting.peek()
+    assert left.value == {}
+
+
+async def test_a_look_at_records_that_are_loaded_meanwhile_changes_nothing(
+    store: ClaimStore, starting: ClaimStore, left: Left
+) -> None:
+    """It has those of before: a device would be withheld that is free, or given away that a claim has since."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def journal(_: str) -> dict[str, Unreleased]:
+        if not began.is_set():
+            began.set()
+            goes_on.wait(60)
+        return {}
+
+    await store.write(claim())
+    starting.journal = journal
+    looking = asyncio.create_task(starting.peek())
+    await until(began.is_set)
+    await starting.load()
+    await starting.forget(claim())
+    goes_on.set()
+    await looking
     assert left.value == {}
 
 

@@ -80,10 +80,11 @@ class ClaimStore:
         if not self.doubts.loaded:
             found, _ = await self.disk.run(self.disk.files.look)
             await self._remember(found)
-            names = frozenset[str]().union(*[one.resources for one in found]) - self.expected
-            empty = ClaimHoldings(boot=self._boot)
-            left = {name: replace(empty, resource=name).told(found, recalled=True) for name in names}
-            self._leave(left, found)
+            if not self.doubts.loaded:  # else newer ones are known by now
+                names = frozenset[str]().union(*[one.resources for one in found]) - self.expected
+                empty = ClaimHoldings(boot=self._boot)
+                left = {name: replace(empty, resource=name).told(found, recalled=True) for name in names}
+                self._leave(left, found)
         self.doubts.look_at_others()
 
     async def load(self) -> None:
