@@ -69,6 +69,18 @@ async def test_devices_and_who_holds_them(kubelet, hardware):
         assert (await node("dpgateway_devices_free"), await node("dpgateway_devices_held")) == (1, 1)
 
 
+async def test_hardware_in_use_under_another_name_is_no_fault(kubelet, hardware):
+    hardware.found.append(Device("c", Health.unhealthy("broken")))
+    configs = [configured(name=name, driver_class=hardware.driver(), pool="p") for name in (R, S)]
+    async with Node(kubelet.directory, *configs).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == kubelet.counts(S) == (3, 2))
+        assert await node("dpgateway_devices", resource=S, health="taken") is None
+        await kubelet.admit("encoder", {"main": {R: 1}})
+        await until(lambda: node.shows(1, "dpgateway_devices", resource=S, health="taken"))
+        assert await node("dpgateway_devices", resource=S, health="unhealthy") == 1
+        assert await node("dpgateway_devices", resource=S, health="healthy") == 1
+
+
 async def test_rpcs_and_driver_calls(kubelet, hardware):
     async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
         await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))

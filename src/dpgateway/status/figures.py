@@ -47,6 +47,8 @@ class ResourceFigures:
     listed: Moment | None = None
     """When its driver last listed its devices."""
     counts: Counts = Counts()  # noqa: RUF009  it is frozen
+    taken: int = 0
+    """Ids that are Unhealthy only because their hardware is in use under another name."""
     holders: Mapping[HolderLabels, int] = field(default_factory=dict)
     """Numbers of ids, by holder."""
     updates: int = 0
@@ -117,6 +119,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
     holdings = plugin.resource.inventory.usage.value
     holder = {id_: _holder(one, id_) for one in (*others, holdings) for id_ in one.last_known}
     used, ledger, calls = frozenset(holder), plugin.resource.inventory.ledger, plugin.resource.driver.calls
+    listed = plugin.resource.inventory.list.value or {}
     return ResourceFigures(
         name,
         driver,
@@ -124,7 +127,8 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         plugin.attempts,
         bool(plugin.resource.failure),
         moment(plugin.resource.driver.state.value.listed),
-        counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
+        counts(listed, used, ledger.lost),
+        sum([offer.taken for offer in listed.values()]),
         Counter(holder.values()),
         plugin.resource.inventory.list.version,
         plugin.resource.list_log.falls,

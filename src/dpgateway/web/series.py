@@ -157,7 +157,11 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_devices",
         "gauge",
         "Ids on the resource's list.",
-        lambda it: [(("healthy",), it.counts.healthy), (("unhealthy",), it.counts.unhealthy)],
+        lambda it: [
+            (("healthy",), it.counts.healthy),
+            (("unhealthy",), it.counts.unhealthy - it.taken),
+            *([(("taken",), it.taken)] if it.taken else []),
+        ],
         ("health",),
     ),
     Row("dpgateway_devices_held", "gauge", "Ids that containers may use.", lambda it: it.counts.held),
