@@ -28,6 +28,7 @@ def test_every_example_is_tested_and_on_the_page_that_leads_here():
     assert sorted(file.stem for file in FILES) == sorted(EXAMPLES)
     page = (ROOT / "docs/how-to/replace-a-plugin.md").read_text()
     assert sorted(re.findall(r"\(\.\./\.\./examples/([\w-]+)\.yaml\)", page)) == sorted(EXAMPLES)
+    assert f": {len(EXAMPLES)} examples." in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
