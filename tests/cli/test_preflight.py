@@ -83,7 +83,7 @@ def test_loss_with_advice(node):
     lines = node.says(code=1).splitlines()
     assert lines[-3].startswith(f"loss: {R}: containers hold gone, which driver fake doesn't list; ")
     assert lines[-2].startswith("    what to do: ")
-    assert lines[-1] == "1 of these 1 would be a loss"
+    assert lines[-1] == "findings that would be a loss: 1 of 1"
 
 
 SPANS = [("1.8", "1.8"), ("1.9", "1.10"), ("1.11", "1.19"), ("1.20", "1.37")]
@@ -340,7 +340,7 @@ def test_without_an_upgrade_it_is_about_this_node(node):
     assert told["to"] is None
     assert [one["code"] for one in told["findings"]] == ["kubelet-absent", "id-unlisted", "runtime-absent"]
     lines = node.says("--from=1.31", code=1).splitlines()
-    assert (lines[0], lines[-1]) == ("this node's kubelet: 1.31 (--from)", "2 of these 3 must be mended")
+    assert (lines[0], lines[-1]) == ("this node's kubelet: 1.31 (--from)", "findings that must be mended: 2 of 3")
 
 
 async def test_nothing_is_in_the_way_of_a_gateway(line, short_path, containerd):

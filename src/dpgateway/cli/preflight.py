@@ -216,14 +216,14 @@ def _who(holders: tuple[str, ...]) -> str:
 def _print_verdict(node: NodeFacts, findings: tuple[Finding, ...]) -> None:
     count = Counter(one.level for one in findings)
     here = {
-        "loss": f"{count['loss']} of these {len(findings)} must be mended",
-        "waits": f"the change of the front waits for {count['waits']} of these {len(findings)}",
+        "loss": f"findings that must be mended: {count['loss']} of {len(findings)}",
+        "waits": f"findings that the change of the front waits for: {count['waits']} of {len(findings)}",
         "unknown": f"whether the gateway can do its work can't be told: {count['unknown']} unknown",
         "safe": "nothing is in the gateway's way on this node",
     }
     end = {
-        "loss": f"{count['loss']} of these {len(findings)} would be a loss",
-        "waits": f"the change of the front waits for {count['waits']} of these {len(findings)}",
+        "loss": f"findings that would be a loss: {count['loss']} of {len(findings)}",
+        "waits": f"findings that the change of the front waits for: {count['waits']} of {len(findings)}",
         "unknown": f"whether something would be lost can't be told: {count['unknown']} unknown",
         "safe": f"nothing would be lost with kubelet {node.facts.to}",
     }
