@@ -80,7 +80,7 @@ def test_every_option_is_in_the_readme():
     made = options()
     defaults = {one.name: getattr(made, one.name) for one in dataclasses.fields(made)} | {"paths": ()}
     assert [name for name, _ in table] == list(defaults)
-    written = {name: {"()": "[]"}.get(str(default), str(default)) for name, default in defaults.items()}
+    written = {name: {"()": "[]", "None": "null"}.get(str(default), str(default)) for name, default in defaults.items()}
     written["nodes"] = "{devnode}"
     assert all(text == written[name] for name, text in table if text)
 
