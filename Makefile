@@ -52,9 +52,9 @@ lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, gene
 .PHONY: test-kubelets
 test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases (needs root and Go)
 	@$(BIN)/python -m tests.real_kubelet.build
-	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 4 --dist loadgroup -k 'not (test_soak and real)' tests/real_kubelet tests/scenarios
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 4 --dist loadgroup --ignore=tests/scenarios/test_soak.py tests/real_kubelet tests/scenarios
 	@echo "restarts of real kubelets, one after another, because they are measured"
-	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -k real tests/scenarios/test_soak.py
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 
 WALK ?= --minutes 10
 .PHONY: walk

@@ -1,7 +1,7 @@
-"""Every scenario runs against simulated kubelets of two eras.
+"""Every scenario runs against simulated kubelets of two eras, as make test does it.
 
-With DPGATEWAY_REAL_KUBELETS=1 it runs against all nine real releases, and the simulated ones of two more eras; some
-run against a whole node.
+With DPGATEWAY_REAL_KUBELETS=1 it runs against all nine real releases instead; some run against a whole node. That the
+simulated kubelets are as the real ones is what tests/real_kubelet/test_facts.py compares, fact by fact.
 """
 
 import shutil
@@ -17,16 +17,11 @@ from tests.scenarios.engines import REAL, Make, Real, Simulated
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Kubelet
 
-ENGINES: dict[str, Make] = {"simulated": Simulated, "real": Real} if REAL else {"simulated": Simulated}
 # The oldest forgets most, and the newest panics where others forgive; tests/end_to_end has pods of the others. Each
 # release costs a quarter of a minute.
 ERAS = RELEASES if REAL else ("1.8", "1.37")
-BESIDE_REAL = "1.9", "1.31"
-"""The simulated releases then: one of each API that make test leaves out. That the others are as the real ones is what
-tests/real_kubelet/test_facts.py compares, fact by fact.
-"""
 ONLY_REAL = "examples", "fpga", "functions", "handover_kills", "handover_refused", "node", "node_swapped"
-collect_ignore = [] if REAL else [f"test_{name}.py" for name in ONLY_REAL]
+collect_ignore = ["walking/test_oracle.py"] if REAL else [f"test_{name}.py" for name in ONLY_REAL]
 HARMLESS = "Loaded running loop", "Using AsyncIOEngine"  # grpcio's own, at level debug
 
 HERE = Path(__file__).resolve().parent
@@ -49,19 +44,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{what}, kubelet {release}: {told}")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What make test has run, or what behaves as another release does, isn't simulated beside the real kubelets."""
-    again = {item for item in items if REAL and _is_simulated_again(item)}
-    config.hook.pytest_deselected(items=tuple(again))
-    items[:] = [item for item in items if item not in again]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if REAL and item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LIMIT))
-
-
-def _is_simulated_again(item: pytest.Item) -> bool:
-    chosen = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return chosen.get("make") == "simulated" and chosen.get("kubelet", BESIDE_REAL[0]) not in BESIDE_REAL
 
 
 @pytest.fixture
@@ -72,11 +58,11 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.fixture(params=ENGINES)
-def make(request: pytest.FixtureRequest) -> Make:
-    if request.param == "real" and (missing := missing_to_run()):
+@pytest.fixture
+def make() -> Make:
+    if REAL and (missing := missing_to_run()):
         pytest.fail("real kubelets can't run here: " + "; ".join(missing), pytrace=False)
-    return ENGINES[request.param]
+    return Real if REAL else Simulated
 
 
 @pytest.fixture(params=ERAS)

@@ -12,7 +12,7 @@ import dpgateway_simulator
 from tests.real_kubelet.device_manager import DeviceManager
 
 REAL = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
-"""Whether scenarios run against real kubelets too, and all releases."""
+"""Whether scenarios run against real kubelets, of all releases, and not against simulated ones."""
 Counted = Callable[[Mapping[str, Any]], bool]
 Reply = Mapping[str, Any]
 RUNS = 0.02

@@ -62,7 +62,6 @@ def _in_order(text: str) -> str:
 
 @pytest.mark.parametrize("names", rounds(), ids=lambda names: names[0])
 @pytest.mark.parametrize("kubelet", ["1.8", "1.10", "1.37"], indirect=True)
-@pytest.mark.parametrize("make", ["real"], indirect=True)
 async def test_a_container_gets_what_the_example_says(
     kubelet: Kubelet, gateway: Gateway, folder: Path, names: Sequence[str]
 ) -> None:

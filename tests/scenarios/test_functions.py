@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.scenarios.engines import Real
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet
 from tests.scenarios.test_pools import CLEANING
@@ -54,9 +53,8 @@ async def test_another_function_after_the_first(kubelet: Kubelet, gateway: Gatew
     assert not refused["ok"], refused
     assert runs(folder, RESOURCE)
     await kubelet.remove("p1")
-    if isinstance(kubelet.engine, Real):
-        await asyncio.sleep(CLEANING)
-        first.rmdir()
+    await asyncio.sleep(CLEANING)
+    first.rmdir()
     await kubelet.wait_for_devices(1, resource=OTHER)
     admitted = await kubelet.admit("p3", {"c": {OTHER: 1}})
     assert admitted["ok"], admitted

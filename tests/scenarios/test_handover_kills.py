@@ -31,11 +31,8 @@ OWN = [".lock", ".next", ".sock"]
 stream goes on without it, and the next registration makes another one.
 """
 
-pytestmark = [
-    pytest.mark.parametrize("make", ["real"], indirect=True),
-    # 1.10 closes the old connection at the new registration; in 1.31 the end of the old stream ends the new one
-    pytest.mark.parametrize("kubelet", ["1.10", "1.31", "1.37"], indirect=True),
-]
+# 1.10 closes the old connection at the new registration; in 1.31 the end of the old stream ends the new one
+pytestmark = pytest.mark.parametrize("kubelet", ["1.10", "1.31", "1.37"], indirect=True)
 
 
 @pytest.fixture

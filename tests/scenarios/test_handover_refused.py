@@ -11,10 +11,7 @@ from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet
 from tests.support.waiting import until
 
-pytestmark = [
-    pytest.mark.parametrize("make", ["real"], indirect=True),
-    pytest.mark.parametrize("kubelet", ["1.37"], indirect=True),
-]
+pytestmark = pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
 
 
 def simulated(**more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.engines import REAL, Real
+from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 
@@ -42,7 +42,7 @@ async def test_a_pod_of_another_name_is_refused(kubelet: Kubelet, gateway: Gatew
     refused = await kubelet.admit("p2", ANOTHER)
     assert not refused["ok"], refused
     await kubelet.remove("p1")
-    if isinstance(kubelet.engine, Real):
+    if REAL:
         await asyncio.sleep(CLEANING)
         first.rmdir()
     # a gateway that had not seen the pod's directory by then looks again after STARTED (node/pods.py), or 30 s

@@ -315,7 +315,7 @@ async def settle(node: Node) -> None:
 
 @pytest.mark.timeout(1500 if REAL else 240)  # two hundred lives of some seconds each, on a busy machine
 def test_a_node_lives_at_random(make: Make) -> None:
-    lives = 200 if make is Real else 50 if REAL else 4
+    lives = 200 if REAL else 4
     number = os.environ.get("DPGATEWAY_SEED")
     machine = type("Node", (Node,), {"make": staticmethod(make), "settle": settle})
     chosen = settings(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.real_kubelet.programs import RELEASES
-from tests.scenarios.engines import REAL, Real
+from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import COUNTED, SAME, Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet
 from tests.support.waiting import until
@@ -75,8 +75,7 @@ async def test_who_is_as_before_does_not_notice(
 ) -> None:
     gateway.command, gateway.log_level, gateway.resources = COUNTED, "info", resources({})
     await kubelet.start()
-    real = isinstance(kubelet.engine, Real)
-    count = RELOADS["newest" if real and kubelet.release == RELEASES[-1] else "real" if real else "simulated"]
+    count = RELOADS["simulated" if not REAL else "newest" if kubelet.release == RELEASES[-1] else "real"]
     await gateway.start()
     await offered(kubelet)
     before = await gateway.state()  # while it watches the file, which it doesn't while that changes all the time
@@ -104,7 +103,7 @@ async def test_who_is_as_before_does_not_notice(
 
     await until(as_before, SETTLING, pause=0.1, found=lambda: (before, after, gateway.log[-1]))
     assert after["KiB"] - before["KiB"] < MOST_GROWTH, (before, after)
-    if real:
+    if REAL:
         record("reloads", kubelet.release, reloads=count, pods=admitting.result(), before=before, after=after)
 
 

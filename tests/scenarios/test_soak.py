@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.real_kubelet.programs import RELEASES
-from tests.scenarios.engines import REAL, Real
+from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import COUNTED, SAME, Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 from tests.support.waiting import until
@@ -33,12 +33,8 @@ def gateway(gateway: Gateway) -> Gateway:
     return gateway
 
 
-async def test_many_kubelets(
-    kubelet: Kubelet, served: Gateway, request: pytest.FixtureRequest, record: Callable[..., None]
-) -> None:
-    real = request.node.callspec.params["make"] == "real"
-    newest = real and kubelet.release == RELEASES[-1]
-    count = RESTARTS["newest" if newest else "real" if real else "simulated"]
+async def test_many_kubelets(kubelet: Kubelet, served: Gateway, record: Callable[..., None]) -> None:
+    count = RESTARTS["simulated" if not REAL else "newest" if kubelet.release == RELEASES[-1] else "real"]
     held = devices(await kubelet.admit("p1", {"c": {RESOURCE: 1}}))
     before = await served.state()
     times = []
@@ -61,7 +57,7 @@ async def test_many_kubelets(
     assert after["KiB"] - before["KiB"] < MOST_GROWTH, (before, after)
     assert after["pool"] - before["pool"] <= MOST_POOL, (before, after)
     assert devices(await kubelet.admit("p2", {"c": {RESOURCE: 1}})) == {"node-0", "node-1"} - held
-    if real:
+    if REAL:
         listed = sorted(one[1] * 1000 for one in times)
         record(
             "restarts",
@@ -74,9 +70,7 @@ async def test_many_kubelets(
         )
 
 
-async def test_64_resources_return(
-    kubelet: Kubelet, gateway: Gateway, request: pytest.FixtureRequest, record: Callable[..., None]
-) -> None:
+async def test_64_resources_return(kubelet: Kubelet, gateway: Gateway, record: Callable[..., None]) -> None:
     """Every resource is allocatable again after a restart; measured from the moment that kubelet.sock is served."""
     names = [f"example.com/thing-{n}" for n in range(64)]
     options = {"count": 4}
@@ -84,11 +78,10 @@ async def test_64_resources_return(
     await kubelet.start()
     await gateway.start()
     times = []
-    real = isinstance(kubelet.engine, Real)
-    for _ in range(10 if real else 3):
+    for _ in range(10 if REAL else 3):
         began = time.monotonic()
         await kubelet.engine.wait_for(lambda seen: all(seen["allocatable"].get(n) == 4 for n in names), 60)
         times.append((time.monotonic() - began) * 1000)
         await kubelet.restart()
-    if real:
+    if REAL:
         record(f"{len(names)} resources", kubelet.release, p50=statistics.median(times[1:]), worst=max(times[1:]))

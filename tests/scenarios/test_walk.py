@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.scenarios.engines import Make, Real
+from tests.scenarios.engines import REAL, Make
 from tests.scenarios.walking.walk import Walk
 
 SEEDS = 1, 2
@@ -13,10 +13,9 @@ SEEDS = 1, 2
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_walk_finds_nothing(make: Make, seed: int) -> None:
-    real = make is Real
     said: list[str] = []
     walk = Walk(int(os.environ.get("DPGATEWAY_SEED", seed)), make, "1.37", said.append)
-    walked = await walk.run(60 if real else 25, settles=False)
+    walked = await walk.run(60 if REAL else 25, settles=False)
     print("\n".join(said))  # noqa: T201  pytest shows it when the walk failed
     assert not walked.violations, walked.told
     assert walked.counts["containers started"]
