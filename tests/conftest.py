@@ -14,6 +14,16 @@ from tests.support.logs import Records
 from tests.support.order import spread
 from tests.support.waiting import Gate
 
+HERE = Path(__file__).resolve().parent
+ON_DEMAND = "browser", "cluster", "image", "monitoring", "real_kubelet", "systemd"
+"""Folders whose tests need more than Python: they run with a path in their folder on pytest's command line."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    folder = next((HERE / name for name in ON_DEMAND if collection_path.is_relative_to(HERE / name)), None)
+    named = (Path(arg.partition("::")[0]).resolve() for arg in config.args)
+    return None if folder is None or any(path.is_relative_to(folder) for path in named) else True
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

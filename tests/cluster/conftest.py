@@ -26,11 +26,6 @@ LABELS = ("example.com/kind", "example.com/gateway")
 NODES = {"new": ("1.37", True), "middle": ("1.34", False), "old": ("1.31", True)}
 
 
-def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    named = (Path(arg.partition("::")[0]).resolve() for arg in config.args)
-    return None if any(path.is_relative_to(HERE) for path in named) else True
-
-
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist groups what is marked by then
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -17,11 +17,6 @@ LIMIT = 600
 """Seconds for one test. The first one makes the image of both architectures: 100 s with seven others on two cores."""
 
 
-def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    named = (Path(arg.partition("::")[0]).resolve() for arg in config.args)
-    return None if any(path.is_relative_to(HERE) for path in named) else True
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):

@@ -12,14 +12,6 @@ import pytest
 from dpgateway_simulator import Kubelet
 from tests.support.gateway import Gateway
 
-HERE = Path(__file__).resolve().parent
-
-
-def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    named = (Path(arg.partition("::")[0]).resolve() for arg in config.args)
-    return None if any(path.is_relative_to(HERE) for path in named) else True
-
-
 R = "example.com/thing"
 THING = {"name": R, "driver": "simulated", "options": {"count": 100, "prepare": True}}
 
