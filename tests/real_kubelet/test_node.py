@@ -19,8 +19,8 @@ ONE = {"c": {RESOURCE: 1}}
 
 
 @pytest.fixture
-async def node(folder: Path) -> AsyncIterator[Node]:
-    async with Node(folder / "node") as node:
+async def node(short_path: Path) -> AsyncIterator[Node]:
+    async with Node(short_path / "node") as node:
         yield node
 
 

@@ -1,5 +1,7 @@
 """What a plugin is asked, when, and what of its answers is used."""
 
+from typing import Any
+
 from tests.real_kubelet.facts.case import DASH, ONE, PANICS, TWO, Case, calls, devices
 from tests.real_kubelet.facts.registering import fail
 from tests.real_kubelet.plugin import Plugin
@@ -146,22 +148,25 @@ async def after_empty_answer(case: Case) -> str:
 
 async def annotations(case: Case) -> str:
     """Annotations of an answer"""
-    return await _used(case, "annotations")
+    return _used((await _given(case))["annotations"].get("devices.example.com"), "d0,d1")
 
 
 async def cdi(case: Case) -> str:
     """CDI devices of an answer"""
-    return await _used(case, "cdi_devices")
+    return _used((await _given(case))["cdi_devices"], ["example.com/thing=d1"])
 
 
-async def _used(case: Case, part: str) -> str:
+async def _given(case: Case) -> dict[str, Any]:
     await case.kubelet.start()
     plugin = await case.plugin(register=False)
     plugin.cdi = {"d1": "example.com/thing=d1"}
     await plugin.register()
     await case.listed(plugin)
-    reply = await case.kubelet.admit("p1", TWO)
-    return "used" if reply["containers"][0]["options"][part] else "ignored"
+    return dict((await case.kubelet.admit("p1", TWO))["containers"][0]["options"])
+
+
+def _used(given: object, answered: object) -> str:
+    return "used" if given == answered else str(given) if given else "ignored"
 
 
 FACTS = (

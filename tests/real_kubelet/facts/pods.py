@@ -68,7 +68,9 @@ async def topology(case: Case) -> str:
     plugin.numa = {"d0": [0], "d1": [1]}
     await plugin.register()
     await case.listed(plugin)
-    return await case.admit("p1", TWO)
+    outcome = await case.admit("p1", TWO)
+    assert (await case.admit("p2") == "accepted") == (outcome != "accepted"), "what is refused stays free"
+    return outcome
 
 
 FACTS = (too_many, none_healthy, zero_none_healthy, unknown, after_end, init, sidecar, topology)
