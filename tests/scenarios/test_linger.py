@@ -17,6 +17,8 @@ from tests.support.waiting import until
 
 OTHER = {"name": "example.com/other", "driver": "simulated", "options": {"count": 2}}
 LONG = "10m"
+# What ends a gateway here no kubelet sees; what it sees of an end is in test_registration.py.
+ONE_RELEASE = pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
 
 
 @pytest.fixture
@@ -91,6 +93,7 @@ async def test_it_takes_nothing_from_its_successor(
     assert not any("handed over" in line for line in newer.log)
 
 
+@ONE_RELEASE
 async def test_a_second_signal_ends_it_at_once(older: Gateway) -> None:
     await lingers(older)
     tell_to_end(older)
@@ -98,6 +101,7 @@ async def test_a_second_signal_ends_it_at_once(older: Gateway) -> None:
     assert await ended(older) == 0
 
 
+@ONE_RELEASE
 async def test_it_ends_when_its_time_is_over(kubelet: Kubelet, gateway: Gateway) -> None:
     gateway.environment["DPGATEWAY_LINGER"] = "3s"  # longer than an end may take
     await kubelet.start()
@@ -109,6 +113,7 @@ async def test_it_ends_when_its_time_is_over(kubelet: Kubelet, gateway: Gateway)
     assert gateway.names() == []
 
 
+@ONE_RELEASE
 async def test_a_file_that_says_that_none_follows_ends_it(kubelet: Kubelet, older: Gateway) -> None:
     (kubelet.directory / FOLDER / LAST).touch()
     tell_to_end(older)
@@ -116,7 +121,7 @@ async def test_a_file_that_says_that_none_follows_ends_it(kubelet: Kubelet, olde
     assert await ended(older) == 0
 
 
-@pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
+@ONE_RELEASE
 async def test_one_that_sees_no_pod_of_another_gateway_ends_soon(
     kubelet: Kubelet, patient: Gateway, folder: Path
 ) -> None:
@@ -131,6 +136,7 @@ async def test_one_that_sees_no_pod_of_another_gateway_ends_soon(
     assert await ended(patient) == 0
 
 
+@ONE_RELEASE
 async def test_what_a_file_said_of_an_earlier_gateway(kubelet: Kubelet, gateway: Gateway) -> None:
     await kubelet.start()
     last = kubelet.directory / FOLDER / LAST
@@ -141,6 +147,7 @@ async def test_what_a_file_said_of_an_earlier_gateway(kubelet: Kubelet, gateway:
     assert await gateway.end() == 0
 
 
+@ONE_RELEASE
 async def test_one_that_serves_nothing_ends_at_once(older: Gateway, newer: Gateway) -> None:
     """As the new gateway of a rollout that is rolled back."""
     newer.environment["DPGATEWAY_LINGER"] = LONG
