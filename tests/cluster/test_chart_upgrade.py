@@ -14,7 +14,9 @@ from ruamel.yaml import YAML
 
 from tests.cluster.installed import FOLDER
 from tests.cluster.machine.cluster import free_net
-from tests.cluster.machine.control import Control
+from tests.cluster.machine.control import MERGE, Control
+
+pytestmark = pytest.mark.xdist_group("an API server")  # it is started once
 
 DRIVER, NAMESPACE = "dra.example.com", "hardware"
 DRA = {"enabled": True, "driver": DRIVER}
@@ -26,7 +28,6 @@ NODES = {
     "runtime": ("v1.37.1", "containerd://1.6.20"),
 }
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-MERGE = "application/merge-patch+json"
 
 
 class Plane:
