@@ -263,6 +263,7 @@ class Node(Box):
             "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
             "nodeStatusUpdateFrequency": "1s",  # by default a new count is in the node object within 10 s
+            "nodeStatusReportFrequency": "5m",  # the default, unless the one above is set: one without any change
             "syncFrequency": "5s",  # a changed ConfigMap is in its pods within that, and not within 1 min
         }
 
