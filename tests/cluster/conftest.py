@@ -83,5 +83,5 @@ def chart(cluster: Cluster, release: Chart) -> Iterator[Chart]:
     for node in cluster.nodes.values():
         if not node.is_open:
             node.up()
-    cluster.kubectl("label", "nodes", "--all", *(f"{label}-" for label in LABELS))
+    cluster.label(dict.fromkeys(LABELS))
     cluster.until_gone(cluster.delete())

@@ -46,7 +46,7 @@ def test_containers_get_the_same_from_a_runtime_that_knows_cdi_and_from_one_that
         cluster.wait_for_pod(f"user-{name}")
         inside = ("exec", f"user-{name}", "--")
         cluster.kubectl(*inside, "dd", f"if={DEVICE}", "of=/dev/null", "count=1")
-        assert "GIVEN=by the gateway" in cluster.kubectl(*inside, "env").splitlines()
+        assert cluster.environment(f"user-{name}")["GIVEN"] == "by the gateway"
         assert cluster.kubectl(*inside, "cat", "/node-etc/machine-id") == node.run("cat", "/etc/machine-id")
         mounts = [line.split() for line in cluster.kubectl(*inside, "cat", "/proc/mounts").splitlines()]
         assert [options.split(",")[0] for _, at, _, options, *_ in mounts if at == "/node-etc"] == ["ro"]

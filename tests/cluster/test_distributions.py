@@ -69,13 +69,6 @@ def release(cluster):
     return Chart(cluster)
 
 
-def given(cluster, name, prefix):
-    """The devices that the pod's container has, once it runs."""
-    cluster.wait_for_pod(name)
-    said = cluster.kubectl("exec", name, "--", "env").splitlines()
-    return {line for line in said if line.startswith(f"{prefix}_")}
-
-
 def holders(chart, node):
     """The names of the pods that have a device by the device plugin; None for one that the kubelet doesn't name."""
     (found,) = [one for one in chart.status(node)["resources"] if one["name"] == PLAIN]
@@ -99,8 +92,8 @@ def test_pods_get_their_devices_by_both_fronts_and_nothing_stays(cluster, chart)
         ):
             cluster.create(one)
     for node in cluster.nodes:
-        assert len(given(cluster, f"plain-{node}", "PLAIN")) == 1
-        by_dra = [given(cluster, f"{name}-{node}", "THING") for name in ("thing", "claiming")]
+        assert len(cluster.given(f"plain-{node}", "PLAIN")) == 1
+        by_dra = [cluster.given(f"{name}-{node}", "THING") for name in ("thing", "claiming")]
         assert len(set.union(*by_dra)) == COUNT
         until("holder", partial(has_holders, chart, node, f"plain-{node}"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.dra.node import CLAIMS
 from tests.cluster.installed import NAMESPACE, pod, simulated
 from tests.cluster.machine.box import ClusterError, until
 
@@ -40,9 +41,7 @@ def wanting(name, node):
 
 
 def device_of(cluster, name):
-    cluster.wait_for_pod(name)
-    environment = cluster.kubectl("exec", name, "--", "env").splitlines()
-    (device,) = [line for line in environment if line.startswith("THING_")]
+    (device,) = cluster.given(name, "THING")
     return device
 
 
@@ -60,7 +59,7 @@ def failures(cluster):
 def installed(cluster, chart):
     for node in cluster.nodes:
         front = "dra" if node == NODE else "deviceplugin"
-        cluster.kubectl("label", "node", node, f"example.com/kind={front}")
+        cluster.label({"example.com/kind": front}, node)
     chart.install(VALUES)
     until("slices", lambda: len(published(cluster)) == COUNT)
     for node in set(cluster.nodes) - {NODE}:
@@ -76,8 +75,7 @@ def test_the_same_pods_get_their_devices_by_either_front(cluster, installed):
             cluster.create(wanting(name, node))
     for some in names.values():
         assert len({device_of(cluster, name) for name in some}) == COUNT
-    claims = cluster.kubectl("get", "resourceclaims", "--output=name").split()
-    assert len(claims) == COUNT
+    assert len(cluster.control.api("GET", CLAIMS)["items"]) == COUNT
 
     # The account may write the slices of its own node alone: the policy refuses another one's.
     account = f"system:serviceaccount:{NAMESPACE}:dpgateway"

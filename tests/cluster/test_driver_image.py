@@ -15,7 +15,7 @@ def test_a_new_drivers_package_is_added_to_the_image_and_its_profile_serves_it(c
     make = [sys.executable, "-m", "tools.image", f"--driver={package}", f"--name={NAME}", str(archive)]
     subprocess.run(make, check=True)
     cluster.nodes["old"].load(archive)
-    cluster.kubectl("label", "node", "old", "--overwrite", "example.com/kind=dongles")
+    cluster.label({"example.com/kind": "dongles"}, "old")
     dongles = {
         "nodeSelector": {"example.com/kind": "dongles"},
         "image": {"tag": "dongle"},

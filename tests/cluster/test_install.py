@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from tests.cluster.dra.churn import Oracle, wanting
-from tests.cluster.dra.node import WAITS
 from tests.cluster.installed import FOLDER, pod, simulated
 from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.cluster import WAITS
 
 THING, ZERO = "example.com/thing", "example.com/zero"
 BOTH = [simulated(THING, 2), {"name": ZERO, "driver": "chardev", "options": {"paths": ["/dev/zero"]}}]

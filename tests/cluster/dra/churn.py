@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.box import ClusterError, is_first, until
 from tests.cluster.machine.cluster import PODS
 from tests.real_kubelet.node.image import IMAGE
 
@@ -161,8 +161,7 @@ class Oracle:
     """
 
     def __init__(self, node, prefix, *, files=True, faults=()):
-        # Under cgroup v1 each hierarchy has them, but the one of v2 beside it.
-        self._cgroup = next(one for one in node.cgroups if one.parent.name in {"cgroup", "pids"})
+        self._cgroup = node.cgroup
         self._prefix, self._files, self._over = prefix, files, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.faults, self.looks, self.longest, self.most = [*faults], 0, 0.0, 0
@@ -182,7 +181,7 @@ class Oracle:
         found = {}
         for folder, _, _ in os.walk(self._cgroup):
             with suppress(OSError, ValueError, StopIteration):
-                pid = next(filter(_is_first, map(int, (Path(folder) / "cgroup.procs").read_text().split())))
+                pid = next(filter(is_first, map(int, (Path(folder) / "cgroup.procs").read_text().split())))
                 began = _began(pid)
                 if (ids := self._ids(pid, began)) is not None:
                     found[pid, began] = ids
@@ -233,12 +232,6 @@ class Oracle:
     def _fault(self, text):
         if text not in self.faults and len(self.faults) < MOST_FAULTS:
             self.faults.append(text)
-
-
-def _is_first(pid):
-    """Whether it is its container's first process: a shell doesn't pass all variables on."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return status.partition("NSpid:")[2].partition("\n")[0].split()[-1:] == ["1"]
 
 
 def _stat(pid):

@@ -8,7 +8,8 @@ import time
 from dpgateway_simulator.wire.k8s.io.kubelet.pkg.apis.dra.v1 import Claim
 from dpgateway_simulator.wire.plugin_calls import PluginCalls
 from tests.cluster.machine.box import ClusterError, until
-from tests.cluster.machine.cluster import PODS
+from tests.cluster.machine.cluster import PODS, WAITS
+from tests.cluster.machine.control import MERGE
 from tests.real_kubelet.node.image import IMAGE
 from tests.support.gateway import COMMAND
 
@@ -33,8 +34,6 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
 EARLY = "no relationship found between node"
 """What the API server says to a kubelet of a claim whose pod it doesn't know to be there."""
-WAITS = ["sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done"]
-"""A container's command; it ends once it has a file."""
 
 
 def class_of(resource):
@@ -233,16 +232,9 @@ class DraNode:
         """The healthy devices of each resource."""
         return {resource: len(self.healthy(resource)) for resource in COUNTS}
 
-    def environment(self, name, of="c", namespace="default"):
-        """The variables of a container, once its pod runs."""
-        self.cluster.wait_for_pod(name, namespace)
-        said = self.cluster.kubectl("exec", "--namespace", namespace, name, f"--container={of}", "--", "env")
-        return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
-
-    def given(self, name, of="c", prefix="CLAIMED", namespace="default"):
+    def given(self, name, of="c", prefix="CLAIMED"):
         """The ids that a container has, once its pod runs."""
-        found = self.environment(name, of, namespace)
-        return {key.removeprefix(f"{prefix}_") for key in found if key.startswith(f"{prefix}_")}
+        return self.cluster.given(name, prefix, of)
 
     def health(self, name):
         """The health, and the message, of each device that the pod's container has."""
@@ -252,7 +244,7 @@ class DraNode:
     def touch(self, name):
         """Changes a pod, so that its kubelet looks at it at once: else it does a minute after a failure."""
         patch = {"metadata": {"annotations": {"example.com/touched": str(time.monotonic())}}}
-        self.cluster.control.api("PATCH", f"{PODS}/{name}", patch, "application/merge-patch+json")
+        self.cluster.control.api("PATCH", f"{PODS}/{name}", patch, MERGE)
 
     def events(self, name):
         """The reasons and messages of a pod's events."""

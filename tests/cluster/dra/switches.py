@@ -27,7 +27,6 @@ from functools import partial
 from tests.cluster.dra.churn import WANTS, Churn, Oracle, wanting
 from tests.cluster.dra.node import (
     CLASSES,
-    WAITS,
     DraNode,
     account,
     class_of,
@@ -35,7 +34,7 @@ from tests.cluster.dra.node import (
     pod,
 )
 from tests.cluster.machine.box import ClusterError, until
-from tests.cluster.machine.cluster import PODS, Cluster
+from tests.cluster.machine.cluster import PODS, WAITS, Cluster
 
 THING, PREFIX = "example.com/thing", "THING"
 DEVICES = 48

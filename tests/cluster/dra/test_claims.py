@@ -144,7 +144,7 @@ def test_a_claim_chooses_a_board_s_function(cluster, dra):
         made = with_function(claim(f"{name}-on-{dra.name}", request(AES)), function)
         cluster.control.api("POST", CLAIMS, made)
     cluster.create(claiming("right", dra.name, claim=f"right-on-{dra.name}"))
-    assert dra.environment("right")["FPGA_BITSTREAM"] == CHOSEN
+    assert cluster.environment("right")["FPGA_BITSTREAM"] == CHOSEN
     cluster.until_gone(cluster.delete("right"))
     cluster.create(claiming("wrong", dra.name, claim=f"wrong-on-{dra.name}"))
     dra.until_told("wrong", "unknown")

@@ -3,8 +3,9 @@
 from functools import partial
 
 from tests.cluster.dra.churn import Oracle, wanting
-from tests.cluster.dra.node import CLAIMED, IDS, WAITS, pod
+from tests.cluster.dra.node import CLAIMED, IDS, pod
 from tests.cluster.machine.box import until
+from tests.cluster.machine.cluster import WAITS
 
 
 def test_a_resource_goes_to_the_device_plugin_and_back_under_pods(cluster, dra):
@@ -71,7 +72,7 @@ def unscheduled(cluster, name):
 
 def restart(cluster, name):
     """Ends the pod's container; returns when another one runs."""
-    cluster.kubectl("exec", name, "--", "touch", "/tmp/end")
+    cluster.end(name)
 
     def restarted():
         (one,) = cluster.pod(name)["status"]["containerStatuses"]

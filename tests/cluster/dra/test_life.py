@@ -29,7 +29,7 @@ def test_pods_get_the_devices_of_each_driver_and_keep_them_when_a_container_rest
     cluster.kubectl("exec", "fpga", "--", "dd", "if=/dev/board", "of=/dev/null", "count=1")
     assert json.loads((dra.folder / "boards" / "b0.json").read_text())["state"] == "loaded"
 
-    cluster.kubectl("exec", "simulated", "--", "touch", "/tmp/end")
+    cluster.end("simulated")
     until("restart", lambda: cluster.pod("simulated")["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert dra.given("simulated") == before
 

@@ -53,6 +53,12 @@ def child(pid: int) -> int:
     return int(found[0])
 
 
+def is_first(pid: int) -> bool:
+    """Whether it is its container's first process: a shell doesn't pass all variables on."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return status.partition("NSpid:")[2].partition("\n")[0].split()[-1:] == ["1"]
+
+
 class Box:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name

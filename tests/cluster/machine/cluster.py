@@ -1,5 +1,6 @@
 """A real, small Kubernetes cluster on this machine: a control plane, and nodes with kubelets of chosen releases."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,12 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.machine.box import ClusterError, run, until
-from tests.cluster.machine.control import Control
+from tests.cluster.machine.box import ClusterError, is_first, run, until
+from tests.cluster.machine.control import MERGE, Control
 from tests.cluster.machine.node import KUBEADM, Node, Paths
 from tests.real_kubelet.node.image import write_image
 
 PODS = "/api/v1/namespaces/default/pods"
+
+WAIT = "mkfifo /tmp/end; read code </tmp/end; exit $code"
+WAITS = ["sh", "-c", WAIT]
+"""A container's command. It ignores SIGTERM, as the first process, and ends once it is told its exit code."""
 
 NETS = tuple(f"10.{number}" for number in range(88, 100))
 """The first two numbers of every address of a cluster."""
@@ -96,6 +101,11 @@ class Cluster:
         for node in self.nodes.values():
             until(f"end of the pods on {node.name}", partial(node.has_none_of, uids))
 
+    def label(self, labels: Mapping[str, str | None], *nodes: str) -> None:
+        """Labels these nodes, or all; None takes a label away."""
+        for name in nodes or self.nodes:
+            self.control.api("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}}, MERGE)
+
     def pod(self, name: str, namespace: str = "default") -> Any:
         return self.control.api("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
 
@@ -104,15 +114,47 @@ class Cluster:
         seen: dict[str, Any] = {}
 
         def there() -> bool:
-            seen.update((self.pod(name, namespace) or {}).get("status", {}))
-            ready = all(one.get("ready") for one in seen.get("containerStatuses", []))
-            return seen.get("phase") == phase and (phase != "Running" or ready)
+            seen.update(self.pod(name, namespace) or {})
+            status = seen.get("status", {})
+            ready = all(one.get("ready") for one in status.get("containerStatuses", []))
+            return bool(status.get("phase") == phase and (phase != "Running" or ready))
 
         try:
             until(f"pod {name} {phase}", there)
         except ClusterError as error:
-            raise ClusterError(f"{error}; last seen: {json.dumps(seen)}") from None
-        return self.pod(name, namespace)
+            raise ClusterError(f"{error}; last seen: {json.dumps(seen.get('status'))}") from None
+        return seen
+
+    def process(self, name: str, of: str = "") -> Path:
+        """The first process of a container, in /proc, once its pod runs. `of`: its name, where the pod has more."""
+        found = self.wait_for_pod(name)
+        statuses = found["status"]["containerStatuses"]
+        (id_,) = (one["containerID"].rpartition("/")[2] for one in statuses if one["name"] == (of or one["name"]))
+
+        def first() -> Path | None:
+            with contextlib.suppress(OSError, StopIteration):  # one of its processes has just ended
+                procs = next(self.nodes[found["spec"]["nodeName"]].cgroup.rglob(f"{id_}/cgroup.procs"))
+                one = Path("/proc", str(next(filter(is_first, map(int, procs.read_text().split())))))
+                return None if (one / "comm").read_text().startswith("runc") else one  # before it is the container's
+            return None
+
+        return until(f"process of {name}", first)
+
+    def environment(self, name: str, of: str = "") -> dict[str, str]:
+        """The variables of a container's first process, once its pod runs; kubectl exec would take a second."""
+        words = (self.process(name, of) / "environ").read_bytes().decode(errors="replace").split("\0")
+        return dict(one.split("=", 1) for one in words if "=" in one)
+
+    def end(self, name: str, code: int = 0) -> None:
+        """Ends the container of a pod, whose command is WAITS."""
+        file = self.process(name) / "root/tmp/end"
+        until(f"a command of {name} that waits", file.exists)
+        file.write_text(f"{code}\n")
+
+    def given(self, name: str, prefix: str, of: str = "") -> set[str]:
+        """What a container's variables with this prefix say that it has, once its pod runs."""
+        found = self.environment(name, of)
+        return {key.removeprefix(f"{prefix}_") for key in found if key.startswith(f"{prefix}_")}
 
 
 def free_net() -> tuple[socket.socket, str]:

@@ -274,6 +274,11 @@ class Node(Box):
             if (top / "cgroup.procs").exists():
                 yield top / self._cgroup
 
+    @property
+    def cgroup(self) -> Path:
+        """One of them that has all its processes: under v1 the one of v2 has none."""
+        return next(one for one in self.cgroups if one.parent.name in {"cgroup", "pids"})
+
 
 def _remove_cgroup(folder: Path) -> None:
     """From the innermost on. A process that has just ended keeps its cgroup busy for a moment."""
