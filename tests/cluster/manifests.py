@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cluster.build import KUBE
 from tests.cluster.machine.box import run
+from tools.dist import CHART
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "deploy" / "kubernetes" / "dpgateway.yaml"
@@ -15,21 +16,21 @@ HEAD = (
 HELMS_OWN = re.compile(r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE)
 
 
-def template(*options: object) -> str:
+def template(*options: object, chart: Path = CHART) -> str:
     """What helm makes of the chart, without a cluster."""
-    return _helm("template", *options)
+    return _helm("template", chart, *options)
 
 
 def notes(*options: object) -> str:
     """What helm would say after an installation, without a cluster."""
-    return _helm("install", "--dry-run=client", *options).partition("\nNOTES:\n")[2]
+    return _helm("install", CHART, "--dry-run=client", *options).partition("\nNOTES:\n")[2]
 
 
-def _helm(verb: str, *options: object) -> str:
+def _helm(verb: str, chart: Path, *options: object) -> str:
     with tempfile.TemporaryDirectory(prefix="helm-") as where:
         helm = Path(where) / "helm"
         helm.symlink_to(KUBE.binary())
-        return run(helm, verb, "dpgateway", ROOT / "deploy/helm/dpgateway", "--namespace=dpgateway", *options)
+        return run(helm, verb, "dpgateway", chart, "--namespace=dpgateway", *options)
 
 
 def rendered() -> str:

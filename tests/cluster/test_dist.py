@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.dist import CHART, package_chart, sums
+from tests.cluster.manifests import template
+from tools.dist import package_chart, sums
 from tools.packages import OWN, ROOT, build
+
+pytestmark = pytest.mark.xdist_group("the files of a release")  # they are made once
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +45,7 @@ def test_an_empty_environment_gets_a_gateway_that_works(dist, tmp_path, kind):
     assert [name in said for name in ("chardev", "fpga", "simulated")] == [True] * 3
 
 
-def test_the_packed_chart_is_the_chart(dist, tmp_path, cluster):
+def test_the_packed_chart_is_the_chart(dist):
     with tarfile.open(dist / "dpgateway-chart.tgz") as tar:
         assert all(one.isfile() for one in tar.getmembers())
-    plain = cluster.helm("template", "one", CHART)
-    assert cluster.helm("template", "one", dist / "dpgateway-chart.tgz") == plain
+    assert template(chart=dist / "dpgateway-chart.tgz") == template()

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.cluster.installed import FOLDER, simulated
+from tests.cluster.installed import simulated
 from tests.cluster.machine.box import ClusterError, until
-from tests.cluster.manifests import FILE, rendered
+from tests.cluster.manifests import FILE, rendered, template
 
 THING = "example.com/thing"
 META = {"name": "dpgateway", "namespace": "dpgateway"}
@@ -54,16 +54,16 @@ def test_they_are_installed_with_kubectl_alone_and_taken_away_again(cluster, cha
     ],
     ids=["duration", "shares", "preference", "name", "key", "mount"],
 )
-def test_helm_itself_refuses_what_the_gateway_would_refuse(cluster, changes, named):
+def test_helm_itself_refuses_what_the_gateway_would_refuse(changes, named):
     values = json.dumps([RIGHT | changes])
     with pytest.raises(ClusterError, match=f"/config/resources/0.*{named}"):
-        cluster.helm("template", "one", FOLDER, f"--set-json=config.resources={values}")
+        template(f"--set-json=config.resources={values}")
 
 
 @pytest.mark.parametrize(("listen", "host"), [("127.0.0.1:9481", "127.0.0.1"), ("[::1]:9481", "::1")])
-def test_in_the_hosts_network_the_pages_may_be_on_its_loopback_where_probes_go(cluster, listen, host):
-    words = ("template", "one", FOLDER, f"--set-string=config.web.listen={listen}")
+def test_in_the_hosts_network_the_pages_may_be_on_its_loopback_where_probes_go(listen, host):
+    listens = f"--set-string=config.web.listen={listen}"
     with pytest.raises(ClusterError, match=r"config\.web\.listen of gateway.* or hostNetwork: true"):
-        cluster.helm(*words)
+        template(listens)
     probe = f'httpGet: {{path: /healthz, port: 9481, host: "{host}"}}'
-    assert probe in cluster.helm(*words, "--set=hostNetwork=true")
+    assert probe in template(listens, "--set=hostNetwork=true")

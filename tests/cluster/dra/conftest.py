@@ -14,7 +14,7 @@ NODES = {"new": ("1.37", True), "first": ("1.36", True)}
 """Kubelets that know extended resources by DRA: 1.36 was the first."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     made = Cluster(NODES)
     made.up()
@@ -22,7 +22,7 @@ def cluster() -> Iterator[Cluster]:
     made.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def nodes(cluster: Cluster) -> dict[str, DraNode]:
     """The nodes, and a gateway on each; each resource has a class."""
     api, token = cluster.control.api, account(cluster)
