@@ -2,9 +2,9 @@
 
 import re
 import subprocess
+import sys
 import tarfile
 import venv
-from pathlib import Path
 
 import pytest
 
@@ -35,12 +35,13 @@ def test_there_are_a_wheel_and_a_source_archive_of_each_package_and_their_sums(d
 
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
 def test_an_empty_environment_gets_a_gateway_that_works(dist, tmp_path, kind):
-    venv.create(tmp_path / "empty", with_pip=True)
+    venv.create(tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     archives = sorted(map(str, dist.glob(kind)))
-    options = ("-q", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"))
-    subprocess.run([python, "-m", "pip", "install", *options, *archives], check=True, cwd=tmp_path)
-    gateway = Path(python).with_name("dpgateway")
+    options = ("-q", "--disable-pip-version-check", "--no-compile", "-c", str(ROOT / "constraints.txt"))
+    pip = (sys.executable, "-m", "pip", "--python", python, "install")
+    subprocess.run([*pip, *options, *archives], check=True, cwd=tmp_path)
+    gateway = python.with_name("dpgateway")
     said = subprocess.run([gateway, "drivers"], check=True, cwd=tmp_path, capture_output=True, text=True).stdout
     assert [name in said for name in ("chardev", "fpga", "simulated")] == [True] * 3
 
