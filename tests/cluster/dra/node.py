@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import time
+from collections import defaultdict
 
 from dpgateway_simulator.wire.k8s.io.kubelet.pkg.apis.dra.v1 import Claim
 from dpgateway_simulator.wire.plugin_calls import PluginCalls
@@ -213,12 +214,19 @@ class DraNode:
 
     def devices(self, resource):
         """The published devices of a resource, by their ids."""
-        found = [device for one in self.slices for device in one["spec"].get("devices", ())]
-        texts = [(one, {key: value.get("string") for key, value in one["attributes"].items()}) for one in found]
-        return {said["id"]: one for one, said in texts if said["resource"] == resource}
+        return dict(self._published[resource])
+
+    @property
+    def _published(self):
+        """The ids and devices of each resource."""
+        found = defaultdict(list)
+        for device in (device for one in self.slices for device in one["spec"].get("devices", ())):
+            said = {key: value.get("string") for key, value in device["attributes"].items()}
+            found[said["resource"]].append((said["id"], device))
+        return found
 
     def healthy(self, resource):
-        return {id_ for id_, one in self.devices(resource).items() if "taints" not in one}
+        return {id_ for id_, one in self._published[resource] if "taints" not in one}
 
     def until_published(self):
         """Until all devices are in slices."""
@@ -230,7 +238,8 @@ class DraNode:
     @property
     def counts(self):
         """The healthy devices of each resource."""
-        return {resource: len(self.healthy(resource)) for resource in COUNTS}
+        found = self._published
+        return {resource: sum("taints" not in one for _, one in found[resource]) for resource in COUNTS}
 
     def given(self, name, of="c", prefix="CLAIMED"):
         """The ids that a container has, once its pod runs."""
