@@ -27,6 +27,8 @@ class Chart:
         self._cluster = cluster
         self._values: Mapping[str, Any] | None = None
         """Of the chart that is installed."""
+        self._before: Mapping[str, Any] | None = None
+        """Of the one before it."""
         self._earlier = False
         """Whether an earlier test installed it."""
 
@@ -46,13 +48,18 @@ class Chart:
         """Installs or upgrades, with exactly these values, and waits as `--wait` does. Returns what helm prints."""
         if self._earlier:
             self.clear()
-        self._values = {}  # until it is done, nobody knows
+        self._before, self._values = self._values, {}  # until it is done, nobody knows
         file = self._cluster.folder / "values.json"
         file.write_text(json.dumps(values))
         where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=240s")
         said = self._cluster.helm("upgrade", "--install", RELEASE, FOLDER, *where, f"--values={file}", *options)
         self._values = values
         return said
+
+    def roll_back(self) -> None:
+        """To the values before the last ones, which failed."""
+        self._cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=240s")
+        self._values = self._before
 
     def test(self) -> str:
         return self._cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--timeout=240s")

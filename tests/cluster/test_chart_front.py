@@ -5,8 +5,10 @@ from functools import partial
 
 import pytest
 
+from tests.cluster.dra.node import CLAIMS
 from tests.cluster.installed import pod, simulated
 from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.cluster import PODS
 
 THING, DRIVER = "example.com/thing", "dra.example.com"
 COUNT = 4
@@ -28,12 +30,13 @@ def wanting(cluster, name, node):
 
 def devices(cluster, *names):
     """What the environment of each of these pods says."""
-    found = set()
-    for name in names:
-        cluster.wait_for_pod(name)
-        environment = cluster.kubectl("exec", name, "--", "env").splitlines()
-        found |= {line for line in environment if line.startswith("THING_")}
-    return found
+    return {device for name in names for device in cluster.given(name, "THING")}
+
+
+def containers(cluster):
+    """The ids of all containers that run."""
+    statuses = [one["status"].get("containerStatuses", ()) for one in cluster.control.api("GET", PODS)["items"]]
+    return {one["containerID"] for each in statuses for one in each if one["ready"]}
 
 
 def published(cluster):
@@ -77,21 +80,24 @@ def test_a_node_moves_once_dra_is_enabled_and_back_with_its_kubelet(cluster, cha
         assert len(devices(cluster, f"before-{node}")) == 1
     chart.test()
 
+    gateways, held = chart.restarts(), containers(cluster)
     said = chart.install(VALUES)
     assert {line.rpartition(": ")[2] for line in said.splitlines() if line.startswith("  kubelet v1.37")} == {"DRA"}
     until("move", lambda: state(chart, MOVES) == "dra" and published(cluster) == COUNT - 1, LONG)
     for node in cluster.nodes:
         front = "dra" if node == MOVES else "plugin"
         until(f"front of {node}", partial(is_on, chart, node, front))
+        assert chart.restarts()[node] != gateways[node]
         wanting(cluster, f"after-{node}", node)
+    assert containers(cluster) >= held
     for node in cluster.nodes:
         assert len(devices(cluster, f"before-{node}", f"after-{node}")) == 2
-    (claim,) = cluster.kubectl("get", "resourceclaims", "--output=name").split()
+    (claim,) = cluster.control.api("GET", CLAIMS)["items"]
     chart.test()
 
     # Without gateways the pod of that claim couldn't end.
     for end in ({"cleanUp": True}, BEFORE | {"dra": {}}):
-        with pytest.raises(ClusterError, match=f"default/{claim.partition('/')[2]}; expected none"):
+        with pytest.raises(ClusterError, match=f"default/{claim['metadata']['name']}; expected none"):
             chart.install(VALUES | end)
     with pytest.raises(ClusterError):
         chart.run(MOVES, "dpgateway", "preflight", "--to=1.34")
@@ -108,6 +114,6 @@ def test_a_node_moves_once_dra_is_enabled_and_back_with_its_kubelet(cluster, cha
     until("end of the pod by DRA", lambda: refused()["status"]["phase"] == "Failed", LONG)
     assert refused()["status"]["reason"] == f"OutOf{THING}"
     cluster.until_gone(cluster.delete(f"after-{MOVES}"))
-    until("end of the claim", lambda: not cluster.kubectl("get", "resourceclaims", "--output=name"))
+    until("end of the claim", lambda: not cluster.control.api("GET", CLAIMS)["items"])
     chart.install(BEFORE)
     assert len(devices(cluster, f"before-{MOVES}", "back")) == 2

@@ -22,9 +22,7 @@ def test_each_node_offers_its_devices_and_pods_get_them(cluster, chart):
         chart.until_offered(node, ZERO, 1)
         cluster.create(pod(f"user-{node}", node, {THING: 1, ZERO: 1}))
     for node in cluster.nodes:
-        cluster.wait_for_pod(f"user-{node}")
-        environment = cluster.kubectl("exec", f"user-{node}", "--", "env")
-        assert [line for line in environment.splitlines() if line.startswith("THING_")] != []
+        assert cluster.given(f"user-{node}", "THING") != set()
         cluster.kubectl("exec", f"user-{node}", "--", "dd", "if=/dev/zero", "of=/dev/null", "count=1")
         said = json.loads(chart.run(node, "dpgateway", "status", "--output", "json"))
         holders = {one["name"]: one["devices"] for one in said["resources"]}
@@ -55,17 +53,26 @@ def until_refused(chart, node, key):
     until(f"refusal on {node}", lambda: key in str(chart.status(node)["reloads"]["refusal"]))
 
 
-def test_a_profile_moves_a_node_from_one_set_of_resources_to_another(cluster, chart):
+def test_a_node_moves_to_a_profile_and_to_another_one_and_the_others_keep_their_devices(cluster, chart):
+    # Nobody takes over what the node's new gateway hasn't: the old one serves it on for as long as it lingers.
+    values = {"lingerSeconds": 5, "config": {"resources": [simulated(THING, 1)]}}
+    chart.install(values)
     few, many = ({"config": {"resources": [simulated(name, 1)]}} for name in ("example.com/few", "example.com/many"))
     profiles = {
         "few": few | {"nodeSelector": {"example.com/kind": "few"}},
         "many": many | {"nodeSelector": {"example.com/kind": "many"}},
     }
-    for node in cluster.nodes:
-        cluster.kubectl("label", "node", node, "example.com/kind=few")
-    chart.install({"profiles": profiles})
+    cluster.label({"example.com/kind": "few"}, "new")
+    chart.install(values | {"profiles": profiles})
     chart.until_offered("new", "example.com/few", 1)
-    cluster.kubectl("label", "node", "new", "--overwrite", "example.com/kind=many")
+    chart.until_offered("new", THING, 0)
+    for node in ("middle", "old"):
+        chart.until_offered(node, THING, 1)
+        assert not cluster.nodes[node].allocatable("example.com/few")  # 0 for five minutes after an earlier test
+    cluster.label({"example.com/kind": "few"}, "middle", "old")
+    for node in ("middle", "old"):
+        chart.until_offered(node, "example.com/few", 1)
+    cluster.label({"example.com/kind": "many"}, "new")
     chart.until_offered("new", "example.com/many", 1)
     chart.until_offered("middle", "example.com/few", 1)
     assert {node: one["metadata"]["labels"]["app.kubernetes.io/component"] for node, one in chart.pods().items()} == {
@@ -73,20 +80,6 @@ def test_a_profile_moves_a_node_from_one_set_of_resources_to_another(cluster, ch
         "middle": "few",
         "old": "few",
     }
-
-
-def test_the_first_profile_leaves_the_other_nodes_their_devices(cluster, chart):
-    # Nobody takes over what the node's new gateway hasn't: the old one serves it on for as long as it lingers.
-    first = {"lingerSeconds": 5, "config": {"resources": [simulated(THING, 1)]}}
-    chart.install(first)
-    few = {"nodeSelector": {"example.com/kind": "few"}, "config": {"resources": [simulated("example.com/few", 1)]}}
-    cluster.kubectl("label", "node", "new", "example.com/kind=few")
-    chart.install(first | {"profiles": {"few": few}})
-    chart.until_offered("new", "example.com/few", 1)
-    chart.until_offered("new", THING, 0)
-    for node in ("middle", "old"):
-        chart.until_offered(node, THING, 1)
-        assert not cluster.nodes[node].allocatable("example.com/few")  # 0 for five minutes after an earlier test
 
 
 def test_helm_says_why_the_gateways_pods_would_be_refused(cluster, chart):
@@ -101,22 +94,6 @@ def test_helm_says_why_the_gateways_pods_would_be_refused(cluster, chart):
         cluster.kubectl("delete", "namespace", "narrow")
 
 
-def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
-    values = {"config": {"resources": [simulated(THING, 2)]}}
-    chart.ensure(values)
-    for node in cluster.nodes:
-        chart.until_offered(node, THING, 2)
-        cluster.create(pod(f"user-{node}", node, {THING: 1}))
-    held = {node: cluster.wait_for_pod(f"user-{node}")["status"]["containerStatuses"] for node in cluster.nodes}
-    before = chart.restarts()
-    chart.install(values | {"podAnnotations": {"example.com/rolled": "out"}})
-    for node in cluster.nodes:
-        assert chart.restarts()[node] != before[node]
-        cluster.create(pod(f"later-{node}", node, {THING: 1}))
-        cluster.wait_for_pod(f"later-{node}")
-        assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]
-
-
 def test_a_device_of_a_pod_that_was_deleted_by_force_waits_for_its_end(cluster, chart):
     """The kubelet takes it back at once, and the pod has 2 s to end. The gateway sees no runtime."""
     values = {"config": {"resources": [simulated(THING, 1)]}}
@@ -129,20 +106,31 @@ def test_a_device_of_a_pod_that_was_deleted_by_force_waits_for_its_end(cluster, 
         cluster.wait_for_pod(f"first-{node}")
         cluster.create(wanting(f"next-{node}", node=node, resource=THING, command=WAITS))
         cluster.delete(f"first-{node}")
+    for node in cluster.nodes:
         cluster.wait_for_pod(f"next-{node}")
     for oracle in oracles:
         oracle.stop()
     assert [oracle.faults for oracle in oracles] == [[], [], []]
 
 
-def test_in_the_hosts_network_a_gateway_takes_over_from_the_one_that_has_the_port(cluster, chart):
+def test_in_the_hosts_network_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
+    """The old gateway has the port."""
     web = {"listen": "127.0.0.1:9480"}
     values = {"hostNetwork": True, "config": {"web": web, "resources": [simulated(THING, 2)]}}
     chart.install(values)
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 2)
+        cluster.create(pod(f"user-{node}", node, {THING: 1}))
+    held = {node: cluster.wait_for_pod(f"user-{node}")["status"]["containerStatuses"] for node in cluster.nodes}
     before = chart.uids()
     chart.install(values | {"podAnnotations": {"example.com/rolled": "out"}})
     after = chart.uids()
     assert not before & after
+    for node in cluster.nodes:
+        cluster.create(pod(f"later-{node}", node, {THING: 1}))
+        cluster.wait_for_pod(f"later-{node}")
+        assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]
+    cluster.until_gone(cluster.delete())
     with pytest.raises(ClusterError, match=r"not ready|deadline"):
         chart.install(values | {"env": [{"name": "DPGATEWAY_CONFIG", "value": "/nowhere"}]}, "--timeout=15s")
     assert after < chart.uids()

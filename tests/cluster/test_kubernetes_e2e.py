@@ -3,12 +3,15 @@ of three releases. docs/design/kubernetes-e2e.md says which case is which test.
 """
 
 import json
+import signal
 from functools import partial
 
 import pytest
 
-from tests.cluster.installed import NAMESPACE, RELEASE, pod, simulated
+from tests.cluster.installed import NAMESPACE, pod, simulated
 from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.cluster import WAIT
+from tests.cluster.machine.node import Node
 
 THING = "example.com/thing"
 HEALTH = "example.com/health"
@@ -16,23 +19,27 @@ HEALTH = "example.com/health"
 VALUES = {"config": {"resources": [simulated(THING, 2)]}}
 SAY = "tr '\\0' '\\n' </proc/1/environ | grep ^THING_; echo said"
 """A shell drops variables with a `-` in their names, so they aren't in its own environment."""
-UNTIL_TOLD = f"{SAY}; until [ -e /end ]; do sleep 0.1; done; exit $(cat /end)"
-"""A container writes its devices into its log, and ends once there is a file with its exit code."""
+UNTIL_TOLD = f"{SAY}; {WAIT}"
+"""A container writes its devices into its log, and ends once it is told its exit code."""
 FAULTS = "/var/lib/dpgateway/faults.json"
 
 
 @pytest.fixture
 def offered(cluster, chart):
     """On each node there are two devices."""
-    chart.ensure(VALUES)
-    for node in cluster.nodes:
-        chart.until_offered(node, THING, 2)
+    offer(cluster, chart, VALUES)
 
 
 @pytest.fixture
 def used(cluster, offered):
     """On each node a pod has one of them: the devices, and the container's id."""
     return start(cluster, "user")
+
+
+def offer(cluster, chart, values):
+    chart.ensure(values)
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 2)
 
 
 def start(cluster, name, command=UNTIL_TOLD, *, resource=THING, count=1, phase="Running", **more):
@@ -63,27 +70,15 @@ def devices(cluster, name, container="c"):
     return {line.partition("=")[0] for line in until(f"words of {name}", said) if line.startswith("THING_")}
 
 
-def end(cluster, name, code=0):
-    cluster.kubectl("exec", name, "--container=c", "--", "sh", "-c", f"echo {code} >/.end && mv /.end /end")
+def started_again(cluster, name, times):
+    (status,) = cluster.pod(name)["status"]["containerStatuses"]
+    return status["restartCount"] == times and status["ready"]
 
 
-def end_and_start_again(cluster, name, times):
-    """The kubelet starts the container anew."""
-
-    def started():
-        (status,) = cluster.pod(name)["status"]["containerStatuses"]
-        return status["restartCount"] == times and status["ready"]
-
-    end(cluster, name)
-    until(f"start {times} of {name}", started)
-
-
-def restart_kubelets(cluster, chart=None, between=lambda: None):
-    for node in cluster.nodes.values():
-        node.stop_kubelet()
+def restart_kubelets(cluster, chart=None, between=lambda: None, number=signal.SIGTERM):
+    cluster.on_each(lambda node: node.stop_kubelet(number))
     between()
-    for node in cluster.nodes.values():
-        node.start_kubelet(node.release)
+    cluster.on_each(lambda node: node.start_kubelet(node.release))
     for name in cluster.nodes if chart else ():
         chart.until_served(name)
 
@@ -103,11 +98,16 @@ def holds(chart, node, name):
 
 def test_a_container_that_starts_again_has_its_device(cluster, chart, used):
     for times in (1, 2):
+        for node in cluster.nodes:
+            cluster.end(f"user-{node}")
         for node, (had_before, _) in used.items():
-            end_and_start_again(cluster, f"user-{node}", times)
+            until("another start", partial(started_again, cluster, f"user-{node}", times))
             assert devices(cluster, f"user-{node}") == had_before
         if times == 1:
-            restart_kubelets(cluster, chart)
+            before = {node: had(cluster, f"user-{node}") for node in cluster.nodes}
+            restart_kubelets(cluster, chart, number=signal.SIGKILL)
+            start(cluster, "later")
+            assert {node: had(cluster, f"user-{node}") for node in cluster.nodes} == before
     for node in cluster.nodes:
         until("holder", partial(holds, chart, node, f"user-{node}"))
 
@@ -121,24 +121,6 @@ def test_pods_keep_their_devices_when_the_gateway_and_the_kubelet_are_restarted(
         assert had(cluster, f"user-{node}") == used[node]
         assert had(cluster, f"second-{node}") == second[node]
         assert not used[node][0] & second[node][0]
-
-
-def test_a_pod_that_has_succeeded_frees_its_device_and_stays_so_without_a_gateway(cluster, chart, offered):
-    start(cluster, "done", SAY, phase="Succeeded", restartPolicy="Never")
-    both = start(cluster, "both", count=2, restartPolicy="Never")
-    assert [len(found) for found, _ in both.values()] == [2] * len(cluster.nodes)
-    for node in cluster.nodes:
-        until("other holder", partial(holds, chart, node, f"both-{node}"))
-        assert not holds(chart, node, f"done-{node}")
-    chart.uninstall()
-    for node in cluster.nodes:
-        chart.until_offered(node, THING, 0)
-    restart_kubelets(cluster)
-    for node in cluster.nodes:
-        cluster.create(pod(f"later-{node}", node))
-        cluster.wait_for_pod(f"later-{node}")  # so the kubelet has looked at the pods that there were
-        assert cluster.pod(f"done-{node}")["status"]["phase"] == "Succeeded"
-        assert had(cluster, f"both-{node}") == both[node]
 
 
 def test_the_device_of_a_pod_that_is_deleted_while_the_kubelet_is_down_is_free(cluster, chart, used):
@@ -165,27 +147,6 @@ def test_a_restartable_init_container_has_the_device_of_the_init_container(clust
         assert first == beside != app
 
 
-def test_after_a_boot_a_pod_that_comes_before_the_gateway_fails_and_the_next_one_has_a_device(cluster, chart, used):
-    """The node has its pods from the API server, but not yet a gateway: it is for nodes with a label."""
-    cluster.kubectl("label", "nodes", "--all", "--overwrite", "example.com/gateway=yes")
-    chart.install(VALUES | {"nodeSelector": {"example.com/gateway": "yes"}})
-    for node in cluster.nodes.values():
-        node.power_off()
-    cluster.kubectl("label", "nodes", "--all", "--overwrite", "example.com/gateway=no")
-    until("end of the gateways", lambda: not chart.pods())
-    for node in cluster.nodes.values():
-        node.up()
-    for node in cluster.nodes:
-        failed = cluster.wait_for_pod(f"user-{node}", phase="Failed")["status"]
-        assert failed["reason"] == "UnexpectedAdmissionError"
-    cluster.kubectl("label", "nodes", "--all", "--overwrite", "example.com/gateway=yes")
-    until("gateways", lambda: len(chart.pods()) == len(cluster.nodes))
-    for node in cluster.nodes:
-        chart.until_served(node)
-    both = start(cluster, "both", count=2)
-    assert [len(found) for found, _ in both.values()] == [2] * len(cluster.nodes)
-
-
 def test_a_gateway_that_never_gets_ready_takes_nothing_over_and_is_rolled_back(cluster, chart, used):
     before = chart.uids()
     broken = {"env": [{"name": "DPGATEWAY_CONFIG", "value": "/nowhere/config.yaml"}]}
@@ -193,11 +154,49 @@ def test_a_gateway_that_never_gets_ready_takes_nothing_over_and_is_rolled_back(c
         chart.install(VALUES | broken, "--timeout=15s")
     start(cluster, "meanwhile")
     cluster.until_gone(cluster.delete(*(f"meanwhile-{node}" for node in cluster.nodes)))
-    cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=240s")
+    chart.roll_back()
     until("the gateways of before", lambda: chart.uids() == before)
     start(cluster, "after")
     for node in cluster.nodes:
         assert had(cluster, f"user-{node}") == used[node]
+
+
+def test_a_pod_that_has_succeeded_frees_its_device_and_stays_so_without_a_gateway(cluster, chart, offered):
+    start(cluster, "done", SAY, phase="Succeeded", restartPolicy="Never")
+    both = start(cluster, "both", count=2, restartPolicy="Never")
+    assert [len(found) for found, _ in both.values()] == [2] * len(cluster.nodes)
+    for node in cluster.nodes:
+        until("other holder", partial(holds, chart, node, f"both-{node}"))
+        assert not holds(chart, node, f"done-{node}")
+    chart.uninstall()
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 0)
+    restart_kubelets(cluster)
+    for node in cluster.nodes:
+        cluster.create(pod(f"later-{node}", node))
+        cluster.wait_for_pod(f"later-{node}")  # so the kubelet has looked at the pods that there were
+        assert cluster.pod(f"done-{node}")["status"]["phase"] == "Succeeded"
+        assert had(cluster, f"both-{node}") == both[node]
+
+
+def test_after_a_boot_a_pod_that_comes_before_the_gateway_fails_and_the_next_one_has_a_device(cluster, chart):
+    """The node has its pods from the API server, but not yet a gateway: it is for nodes with a label."""
+    cluster.label({"example.com/gateway": "yes"})
+    offer(cluster, chart, VALUES | {"nodeSelector": {"example.com/gateway": "yes"}})
+    start(cluster, "user")
+    cluster.on_each(Node.power_off)
+    cluster.label({"example.com/gateway": "no"})
+    until("end of the gateways", lambda: not chart.pods())
+    cluster.on_each(Node.up)
+    for node in cluster.nodes:
+        failed = cluster.wait_for_pod(f"user-{node}", phase="Failed")["status"]
+        assert failed["reason"] == "UnexpectedAdmissionError"
+    cluster.label({"example.com/gateway": "yes"})
+    until("gateways", lambda: len(chart.pods()) == len(cluster.nodes))
+    for node in cluster.nodes:
+        chart.until_served(node)
+    both = start(cluster, "both", count=2)
+    assert [len(found) for found, _ in both.values()] == [2] * len(cluster.nodes)
 
 
 def test_a_pods_status_says_how_its_device_is(cluster, chart):
@@ -220,7 +219,7 @@ def test_a_pods_status_says_how_its_device_is(cluster, chart):
         chart.until_offered(node, HEALTH, 1)
     fault(cluster, {"faults": [{"unhealthy": "overheated"}]})
     until_said(cluster, "Unhealthy")
-    end(cluster, "user-new", code=1)
+    cluster.end("user-new", code=1)
     cluster.wait_for_pod("user-new", phase="Failed")
     until_said(cluster, "Unhealthy")
 
