@@ -3,6 +3,7 @@ path in this folder on pytest's command line. Then nothing is skipped: what is m
 """
 
 import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,7 +47,12 @@ def everything_there() -> None:
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The archive of the image with all drivers, for both architectures, as a release has it. Workers share one."""
+    """The archive of the image with all drivers, for both architectures, as a release has it. Workers share one, and
+    in .ci/run it is that of tests/image.
+    """
+    if folder := os.environ.get("DPGATEWAY_DIST"):
+        (archive,) = Path(folder).glob("dpgateway-image-*.tar")
+        return archive
     base = tmp_path_factory.getbasetemp()
     archive = (base if worker_id == "master" else base.parent) / "dpgateway.tar"
     drivers = [f"--driver={name}" for name in ("chardev", "fpga", "simulated")]

@@ -3,6 +3,7 @@
 Then nothing is skipped: what is missing fails every test, and says so.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,7 @@ def everything_there() -> None:
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The image among the files of a release, with all drivers, for both architectures."""
-    folder = tmp_path_factory.mktemp("dist")
+    folder = Path(os.environ.get("DPGATEWAY_DIST") or tmp_path_factory.mktemp("dist"))
     subprocess.run([sys.executable, "-m", "tools.dist", str(folder)], cwd=ROOT, check=True)
     (path,) = folder.glob("dpgateway-image-*.tar")
     return Archive(path)
