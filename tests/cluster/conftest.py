@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.build import missing_to_run
 from tests.cluster.installed import Chart
 from tests.cluster.machine.cluster import Cluster
+from tests.real_kubelet.build import GARBAGE
 from tools.image.rootfs import MACHINES
 
 HERE = Path(__file__).resolve().parent
@@ -41,6 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def everything_there() -> None:
+    os.environ.setdefault("GOGC", GARBAGE)
     if missing := missing_to_run():
         pytest.fail("no cluster can run here: " + "; ".join(missing), pytrace=False)
 
