@@ -26,6 +26,7 @@ def profile(front):
 
 
 VALUES: dict[str, Any] = {
+    "checkConfig": False,  # once is enough: before the last change
     "dra": {"enabled": True, "driver": DRIVER},
     "events": {"enabled": True},
     "profiles": {front: profile(front) for front in ("dra", "deviceplugin")},
@@ -125,7 +126,7 @@ def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
 def test_nothing_is_offered_before_it_is_uninstalled(cluster, installed):
     cluster.create(wanting("stays", NODE))
     device_of(cluster, "stays")
-    installed.install(VALUES | {"dra": VALUES["dra"] | {"withdraw": True}})
+    installed.install(VALUES | {"checkConfig": True, "dra": VALUES["dra"] | {"withdraw": True}})
     until("no device in slices", lambda: not published(cluster))
     cluster.until_gone(cluster.delete("stays"))
     installed.uninstall()

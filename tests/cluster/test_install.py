@@ -96,7 +96,7 @@ def test_helm_says_why_the_gateways_pods_would_be_refused(cluster, chart):
 
 def test_a_device_of_a_pod_that_was_deleted_by_force_waits_for_its_end(cluster, chart):
     """The kubelet takes it back at once, and the pod has 2 s to end. The gateway sees no runtime."""
-    values = {"config": {"resources": [simulated(THING, 1)]}}
+    values = {"checkConfig": False, "config": {"resources": [simulated(THING, 1)]}}
     chart.ensure(values)
     oracles = [Oracle(node, "THING", files=False).start() for node in cluster.nodes.values()]
     for node in cluster.nodes:
@@ -123,7 +123,7 @@ def test_in_the_hosts_network_another_image_takes_over_while_pods_keep_their_dev
         cluster.create(pod(f"user-{node}", node, {THING: 1}))
     held = {node: cluster.wait_for_pod(f"user-{node}")["status"]["containerStatuses"] for node in cluster.nodes}
     before = chart.uids()
-    chart.install(values | {"podAnnotations": {"example.com/rolled": "out"}})
+    chart.install(values | {"checkConfig": False, "podAnnotations": {"example.com/rolled": "out"}})
     after = chart.uids()
     assert not before & after
     for node in cluster.nodes:
@@ -131,8 +131,9 @@ def test_in_the_hosts_network_another_image_takes_over_while_pods_keep_their_dev
         cluster.wait_for_pod(f"later-{node}")
         assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]
     cluster.until_gone(cluster.delete())
+    broken = {"checkConfig": False, "env": [{"name": "DPGATEWAY_CONFIG", "value": "/nowhere"}]}
     with pytest.raises(ClusterError, match=r"not ready|deadline"):
-        chart.install(values | {"env": [{"name": "DPGATEWAY_CONFIG", "value": "/nowhere"}]}, "--timeout=15s")
+        chart.install(values | broken, "--timeout=15s")
     assert after < chart.uids()
     for name, node in cluster.nodes.items():
         until("pages", partial(says_ready, node))

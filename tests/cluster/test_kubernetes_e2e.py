@@ -16,7 +16,7 @@ from tests.cluster.machine.node import Node
 THING = "example.com/thing"
 HEALTH = "example.com/health"
 """No other test uses it: what the kubelet's checkpoint still names stays listed, and would be counted."""
-VALUES = {"config": {"resources": [simulated(THING, 2)]}}
+VALUES = {"checkConfig": False, "config": {"resources": [simulated(THING, 2)]}}  # test_install checks it
 SAY = "tr '\\0' '\\n' </proc/1/environ | grep ^THING_; echo said"
 """A shell drops variables with a `-` in their names, so they aren't in its own environment."""
 UNTIL_TOLD = f"{SAY}; {WAIT}"
@@ -168,7 +168,7 @@ def test_a_pod_that_has_succeeded_frees_its_device_and_stays_so_without_a_gatewa
     for node in cluster.nodes:
         until("other holder", partial(holds, chart, node, f"both-{node}"))
         assert not holds(chart, node, f"done-{node}")
-    chart.uninstall()
+    chart.clear()
     for node in cluster.nodes:
         chart.until_offered(node, THING, 0)
     restart_kubelets(cluster)
@@ -203,7 +203,7 @@ def test_a_pods_status_says_how_its_device_is(cluster, chart):
     """The newest kubelet says so (ResourceHealthStatus, beta in 1.36); each node counts what is Healthy."""
     resource = simulated(HEALTH, 1)
     resource["options"]["control_file"] = FAULTS
-    chart.install({"config": {"resources": [resource]}})
+    chart.install({"checkConfig": False, "config": {"resources": [resource]}})
     for node in cluster.nodes:
         chart.until_offered(node, HEALTH, 1)
     start(cluster, "user", resource=HEALTH, restartPolicy="Never")

@@ -39,7 +39,8 @@ def test_they_are_installed_with_kubectl_alone_and_taken_away_again(cluster, cha
         cluster.kubectl("rollout", "status", "daemonset/dpgateway", "--namespace=dpgateway", "--timeout=240s")
         until("resources", lambda: all(node.allocatable(THING) == 2 for node in cluster.nodes.values()))
     finally:
-        cluster.kubectl("delete", "-k", overlay, "--wait")
+        with chart.none_follows():
+            cluster.kubectl("delete", "-k", overlay, "--wait")
 
 
 @pytest.mark.parametrize(

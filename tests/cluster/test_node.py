@@ -8,7 +8,7 @@ from tests.cluster.installed import NAMESPACE, pod, simulated
 from tests.cluster.machine.box import until
 
 THING = "example.com/thing"
-VALUES = {"config": {"resources": [simulated(THING, 2)]}}
+VALUES = {"checkConfig": False, "config": {"resources": [simulated(THING, 2)]}}  # test_install checks it
 
 
 @pytest.fixture
