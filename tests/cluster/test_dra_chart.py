@@ -2,20 +2,18 @@
 
 import json
 import threading
-from collections import Counter
 from typing import Any
 
 import pytest
 
-from tests.cluster.dra.node import CLAIMS
-from tests.cluster.installed import NAMESPACE, pod, simulated
+from tests.cluster.dra.node import CLAIMS, DRIVER, pod, published
+from tests.cluster.installed import NAMESPACE, simulated
 from tests.cluster.machine.box import ClusterError, until
 
-THING, DRIVER = "example.com/thing", "dra.example.com"
+THING = "example.com/thing"
 NODE = "new"
 """It gets devices by DRA, the others by the device plugin."""
 COUNT = 4
-SLICES = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3D{DRIVER}"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 FAILURES = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError", "FailedCreatePodSandBox"}
 
@@ -33,22 +31,9 @@ VALUES: dict[str, Any] = {
 }
 
 
-def wanting(name, node):
-    """A pod that the scheduler sends to the node, whatever front that has."""
-    made = pod(name, node, {THING: 1})
-    del made["spec"]["nodeName"]
-    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-    return made
-
-
 def device_of(cluster, name):
     (device,) = cluster.given(name, "THING")
     return device
-
-
-def published(cluster):
-    slices = cluster.control.api("GET", SLICES)["items"]
-    return Counter(device["name"] for one in slices for device in one["spec"].get("devices", ()))
 
 
 def failures(cluster):
@@ -73,7 +58,7 @@ def test_the_same_pods_get_their_devices_by_either_front(cluster, installed):
     names = {node: [f"{node}-{number}" for number in range(COUNT)] for node in cluster.nodes}
     for node, some in names.items():
         for name in some:
-            cluster.create(wanting(name, node))
+            cluster.create(pod(name, node, {THING: 1}))
     for some in names.values():
         assert len({device_of(cluster, name) for name in some}) == COUNT
     assert len(cluster.control.api("GET", CLAIMS)["items"]) == COUNT
@@ -91,7 +76,7 @@ def test_the_same_pods_get_their_devices_by_either_front(cluster, installed):
 
 
 def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
-    cluster.create(wanting("stays", NODE))
+    cluster.create(pod("stays", NODE, {THING: 1}))
     held = device_of(cluster, "stays")
     over, refused = threading.Event(), []
 
@@ -99,7 +84,7 @@ def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
         number = 0
         while not over.is_set():
             name = f"churn-{who}-{(number := number + 1)}"
-            cluster.create(wanting(name, NODE))
+            cluster.create(pod(name, NODE, {THING: 1}))
             try:
                 cluster.wait_for_pod(name)
             except ClusterError as error:
@@ -124,7 +109,7 @@ def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
 
 
 def test_nothing_is_offered_before_it_is_uninstalled(cluster, installed):
-    cluster.create(wanting("stays", NODE))
+    cluster.create(pod("stays", NODE, {THING: 1}))
     device_of(cluster, "stays")
     installed.install(VALUES | {"checkConfig": True, "dra": VALUES["dra"] | {"withdraw": True}})
     until("no device in slices", lambda: not published(cluster))

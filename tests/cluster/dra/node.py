@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from dpgateway_simulator.wire.k8s.io.kubelet.pkg.apis.dra.v1 import Claim
 from dpgateway_simulator.wire.plugin_calls import PluginCalls
@@ -29,7 +29,8 @@ GROUP = "/apis/resource.k8s.io/v1"
 CLASSES, RULES = f"{GROUP}/deviceclasses", f"{GROUP}/devicetaintrules"
 CLAIMS, TEMPLATES = (f"{GROUP}/namespaces/default/{name}" for name in ("resourceclaims", "resourceclaimtemplates"))
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
-SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}%2Cspec.nodeName%3D"
+ALL_SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}"
+SLICES = f"{ALL_SLICES}%2Cspec.nodeName%3D"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
@@ -88,6 +89,12 @@ def with_function(made, id_):
 def has_id(id_):
     """CEL."""
     return f'device.attributes["{DRIVER}"].id == "{id_}"'
+
+
+def published(cluster):
+    """How often the driver's slices have each device, by its name."""
+    slices = cluster.control.api("GET", ALL_SLICES)["items"]
+    return Counter(device["name"] for one in slices for device in one["spec"].get("devices", ()))
 
 
 def uids(objects):
