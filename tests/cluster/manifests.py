@@ -1,8 +1,13 @@
 """deploy/kubernetes, rendered from the chart: python -m tests.cluster.manifests writes it."""
 
+import json
 import re
 import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
 
 from tests.cluster.build import KUBE
 from tests.cluster.machine.box import run
@@ -16,21 +21,29 @@ HEAD = (
 HELMS_OWN = re.compile(r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE)
 
 
-def template(*options: object, chart: Path = CHART) -> str:
-    """What helm makes of the chart, without a cluster."""
-    return _helm("template", chart, *options)
+def template(*options: object, chart: Path = CHART, values: object = None) -> str:
+    """What helm makes of the chart with these values, without a cluster."""
+    return _helm("template", chart, json.dumps(values or {}), *options)
 
 
-def notes(*options: object) -> str:
+def objects(*options: object, **values: object) -> dict[tuple[str, str], Any]:
+    """The objects in that, by kind and name."""
+    found = YAML(typ="safe", pure=True).load_all(template(*options, values=values))
+    return {(one["kind"], one["metadata"]["name"]): one for one in found if one}
+
+
+def notes(values: object) -> str:
     """What helm would say after an installation, without a cluster."""
-    return _helm("install", CHART, "--dry-run=client", *options).partition("\nNOTES:\n")[2]
+    return _helm("install", CHART, json.dumps(values), "--dry-run=client").partition("\nNOTES:\n")[2]
 
 
-def _helm(verb: str, chart: Path, *options: object) -> str:
+@cache
+def _helm(verb: str, chart: Path, values: str, *options: object) -> str:
     with tempfile.TemporaryDirectory(prefix="helm-") as where:
         helm = Path(where) / "helm"
         helm.symlink_to(KUBE.binary())
-        return run(helm, verb, "dpgateway", chart, "--namespace=dpgateway", *options)
+        words = (verb, "dpgateway", chart, "--namespace=dpgateway", "--values=-", *options)
+        return run(helm, *words, input=values)
 
 
 def rendered() -> str:

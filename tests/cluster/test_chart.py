@@ -6,24 +6,18 @@ import re
 import pytest
 from ruamel.yaml import YAML
 
+from tests.cluster import manifests
 from tests.cluster.machine.box import ClusterError
-from tests.cluster.manifests import FILE, template
+from tests.cluster.manifests import FILE
 
 BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
 DESKS = {"nodeSelector": {"example.com/kind": "desks", "example.com/room": "1"}}
 
 
 @pytest.fixture
-def render(tmp_path):
+def render():
     """All objects of the chart with these values."""
-
-    def rendered(*options, **values):
-        file = tmp_path / "values.json"
-        file.write_text(json.dumps(values))
-        found = YAML(typ="safe", pure=True).load_all(template(f"--values={file}", *options))
-        return {(one["kind"], one["metadata"]["name"]): one for one in found if one}
-
-    return rendered
+    return manifests.objects
 
 
 def spec(objects, name="dpgateway"):

@@ -12,8 +12,8 @@ from dpgateway.cli.front_facts import RIGHTS
 from dpgateway.cluster.account import IN_POD
 from dpgateway.dra.slices.names import label
 from dpgateway.registry.socket import FOLDER
+from tests.cluster import manifests
 from tests.cluster.machine.box import ClusterError
-from tests.cluster.manifests import notes, template
 from tests.support.gateway import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,14 +26,11 @@ BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
 
 
 @pytest.fixture
-def render(tmp_path):
+def render():
     """All objects of the chart with these values, and DRA enabled."""
 
     def rendered(*options, resources=(THING,), dra=DRA, config=None, **values):
-        file = tmp_path / "values.json"
-        file.write_text(json.dumps({"dra": dra, "config": {"resources": resources, **(config or {})}, **values}))
-        found = YAML(typ="safe", pure=True).load_all(template(f"--values={file}", *options))
-        return {(one["kind"], one["metadata"]["name"]): one for one in found if one}
+        return manifests.objects(*options, dra=dra, config={"resources": resources, **(config or {})}, **values)
 
     return rendered
 
@@ -149,25 +146,20 @@ class TestFronts:
 
 
 class TestNotes:
-    @pytest.fixture
-    def said(self, tmp_path):
-        def said(dra, *resources):
-            file = tmp_path / "values.json"
-            file.write_text(json.dumps({"dra": dra, "config": {"resources": resources}}))
-            return notes(f"--values={file}")
-
-        return said
-
-    def test_each_resource_has_its_front(self, said):
+    def test_each_resource_has_its_front(self):
         lines = [line.strip() for line in said(DRA, THING, PLUGIN, PLAIN).splitlines()]
         assert f"{THING['name']} of gateway: by DRA alone" in lines
         assert f"{PLUGIN['name']} of gateway: by the device plugin" in lines
         assert f"{PLAIN['name']} of gateway: auto, as its node can" in lines
 
-    def test_they_say_what_comes_before_an_uninstall(self, said):
+    def test_they_say_what_comes_before_an_uninstall(self):
         assert "Before you uninstall: --set dra.withdraw=true" in said(DRA, PLAIN)
         assert "Nothing is offered by DRA any more" in said(DRA | {"withdraw": True}, PLAIN)
         assert "DRA" not in said({}, PLAIN)
+
+
+def said(dra, *resources):
+    return manifests.notes({"dra": dra, "config": {"resources": resources}})
 
 
 class TestClasses:
