@@ -235,7 +235,7 @@ async def test_a_checkpoint_is_waited_for(run, short_path):
 
 async def test_who_takes_over_prepares_what_the_kubelet_asks_no_start_for(run):
     """As the older gateway has told it, because claims had devices then."""
-    prepared = []
+    prepared = list[Device]()
     older = run(driver := scripted(prepare=prepared.extend))
     client, left = await older.client(), older.common.pools.left
     for claims in ({NAME: Holdings().noted({}, 0.0, 0.0)}, {}):
