@@ -16,7 +16,10 @@ LONG = 180.0
 """Seconds for a change of front: it takes half a minute, and a busy machine takes its time."""
 MOVES = "new"
 """The one node that can do DRA: of the others one has an older containerd, too."""
-BEFORE = {"config": {"resources": [simulated(THING, COUNT)]}}
+BEFORE = {
+    "updateStrategy": {"rollingUpdate": {"maxSurge": "100%"}},  # all nodes at once
+    "config": {"resources": [simulated(THING, COUNT)]},
+}
 VALUES = BEFORE | {"dra": {"enabled": True, "driver": DRIVER}}
 
 
