@@ -46,3 +46,14 @@ def dra(nodes: dict[str, DraNode], request: pytest.FixtureRequest) -> Iterator[D
     one.ready()
     yield one
     one.restore()
+
+
+@pytest.fixture
+def both(nodes: dict[str, DraNode]) -> Iterator[list[DraNode]]:
+    """Both nodes, for what takes a kubelet long."""
+    for one in nodes.values():
+        one.ready()
+    yield list(nodes.values())
+    gone: set[str] = set()
+    for one in nodes.values():
+        gone = one.restore(gone)

@@ -184,8 +184,10 @@ class DraNode:
             self._fronts = fronts
             self._write()
 
-    def restore(self):
-        """All runs again, and what a test made is deleted; :meth:`ready` waits until nothing is left of it."""
+    def restore(self, gone=()):
+        """All runs again, and what a test made is deleted; :meth:`ready` waits until nothing is left of it. Returns the
+        uids of that. `gone`: those that were deleted for another node, too.
+        """
         if self.node.runs("next"):
             self.node.end("next")
         if not self.node.runs("gateway"):
@@ -196,10 +198,11 @@ class DraNode:
         for path in (TEMPLATES, RULES, QUOTAS):
             for one in api("GET", path)["items"]:
                 api("DELETE", f"{path}/{one['metadata']['name']}")
-        self._gone |= self.cluster.delete()
+        self._gone |= self.cluster.delete() | set(gone)
         for one in api("GET", CLAIMS)["items"]:
             api("DELETE", f"{CLAIMS}/{one['metadata']['name']}")
             self._gone.add(one["metadata"]["uid"])
+        return set(self._gone)
 
     def ready(self):
         """Waits until all devices are published, and nothing is left of an earlier test."""

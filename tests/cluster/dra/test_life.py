@@ -44,19 +44,22 @@ def test_a_device_is_given_again_once_the_pod_that_had_it_has_ended(cluster, dra
     assert dra.given("later") == given["a"]
 
 
-def test_a_claim_ends_once_nothing_of_its_pod_runs(cluster, dra):
+def test_a_claim_ends_once_nothing_of_its_pod_runs(cluster, both):
     """Devices of pods that were deleted by force are given away before a kubelet asks for the end of their claims, as
     it does once a minute.
     """
-    cluster.create(pod("one", dra.name, {CLAIMED: 1}))
-    had = dra.given("one")
-    assert "its pod still runs (one)" in dra.unprepare("one")
-    for id_ in IDS[1:]:
-        cluster.create(pod(f"other-{id_}", dra.name, {CLAIMED: 1}))
-        assert dra.given(f"other-{id_}").isdisjoint(had)
-    cluster.create(pod("later", dra.name, {CLAIMED: 1}))
-    cluster.delete("one")
-    assert dra.given("later") == had
+    had = {}
+    for dra in both:
+        cluster.create(pod(one := f"one-{dra.name}", dra.name, {CLAIMED: 1}))
+        had[dra] = dra.given(one)
+        assert f"its pod still runs ({one})" in dra.unprepare(one)
+        for id_ in IDS[1:]:
+            cluster.create(pod(other := f"other-{id_}-{dra.name}", dra.name, {CLAIMED: 1}))
+            assert dra.given(other).isdisjoint(had[dra])
+        cluster.create(pod(f"later-{dra.name}", dra.name, {CLAIMED: 1}))
+        cluster.delete(one)
+    for dra in both:
+        assert dra.given(f"later-{dra.name}") == had[dra]
 
 
 def test_a_killed_gateway_s_successor_goes_on(cluster, dra):
@@ -109,19 +112,22 @@ def test_a_kubelet_that_was_killed_has_the_slices_back_and_starts_what_was_made_
     assert dra.given("before") == had
 
 
-def test_the_claim_of_a_pod_that_was_deleted_while_its_kubelet_was_away_ends(cluster, dra):
+def test_the_claim_of_a_pod_that_was_deleted_while_its_kubelet_was_away_ends(cluster, both):
     """The kubelet asks for its end 60 s after its start."""
-    cluster.create(pod("old", dra.name, {CLAIMED: 3}))
-    assert dra.given("old") == set(IDS)
-    dra.node.stop_kubelet(signal.SIGKILL)
-    cluster.delete("old")
-    cluster.create(pod("next", dra.name, {CLAIMED: 3}))
-    until("node of the pod", lambda: "nodeName" in cluster.pod("next")["spec"])
-    ended = dra.log.count("because nobody else does")
-    dra.node.start_kubelet(dra.node.release)
-    until("end of the claim", lambda: dra.log.count("because nobody else does") > ended, 40)
-    dra.touch("next")  # the kubelet may have asked for it before it knew the driver
-    assert dra.given("next") == set(IDS)
+    for dra in both:
+        cluster.create(pod(old := f"old-{dra.name}", dra.name, {CLAIMED: 3}))
+        assert dra.given(old) == set(IDS)
+        dra.node.stop_kubelet(signal.SIGKILL)
+        cluster.delete(old)
+        cluster.create(pod(f"next-{dra.name}", dra.name, {CLAIMED: 3}))
+    until("nodes of the pods", lambda: all("nodeName" in cluster.pod(f"next-{dra.name}")["spec"] for dra in both))
+    ended = {dra: dra.log.count("because nobody else does") for dra in both}
+    for dra in both:
+        dra.node.start_kubelet(dra.node.release)
+    until("ends", lambda: all(dra.log.count("because nobody else does") > ended[dra] for dra in both), 40)
+    for dra in both:
+        dra.touch(f"next-{dra.name}")  # the kubelet may have asked for it before it knew the driver
+        assert dra.given(f"next-{dra.name}") == set(IDS)
 
 
 def test_a_node_that_lost_its_power_starts_the_same_pods_with_the_same_devices(cluster, dra):
