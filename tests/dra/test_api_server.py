@@ -402,6 +402,14 @@ async def test_a_balancers_404_says_nothing_of_the_object(raw: RawServer, of_raw
     assert await of_raw().get(NODE, "n1", patience=30.0)
 
 
+async def test_a_server_without_the_api_says_nothing_of_the_object(server: ApiServer, simulated: Simulated) -> None:
+    """It gives the reason of an object that isn't there, but names none."""
+    simulated.unserved.add("nodes")
+    assert (await refused(server.get(NODE, "n1"))).status == 404
+    simulated.unserved.clear()
+    assert await server.get(NODE, "n2") is None
+
+
 async def test_an_answer_that_is_too_large_is_refused(raw: RawServer, of_raw: Any) -> None:
     raw.answers.append(whole(b'{"a": "' + b"x" * LARGEST + b'"}'))
     assert str(LARGEST) in str(await refused(of_raw().get(NODE, "n1")))

@@ -64,7 +64,7 @@ async def _asked(server: ApiServer, configuration: Configuration, node: str) -> 
         classes = {name: why_not(some, name, resource_value(name), driver) if driver else "" for name in names}
         served = True
     except ClusterError as error:
-        served = False if error.missing or isinstance(error, UnservedApi) else None
+        served = False if isinstance(error, UnservedApi) else None
         if served is None and "list deviceclasses" not in denied:
             unasked.append(f"which classes there are: {error}")
     return FrontFacts("dra", driver, kubelet, classes, served, tuple(denied), tuple(unasked), runtime)

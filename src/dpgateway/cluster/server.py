@@ -80,15 +80,14 @@ class ClusterError(GatewayError):
         self, text: str, status: int = 0, after: float = 0.0, *, unclear: bool = False, missing: bool = False
     ) -> None:
         """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait. ``unclear``:
-        whether the request may have been done. ``missing``: whether it is the object that isn't there, of a list the
-        API.
+        whether the request may have been done. ``missing``: whether it is the object that isn't there.
         """
         super().__init__(text)
         self.status, self.after, self.unclear, self.missing = status, after, unclear, missing
 
 
 class UnservedApi(ClusterError):
-    """An older API server doesn't have the API, and says so as Go's HTTP server does."""
+    """The API server itself doesn't have the API (apiserver, pkg/util/notfoundhandler; older ones have a page)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,22 +266,22 @@ class ApiServer:
         text = _ADDRESS.sub("", str(error))
         text = cut(text or "no answer", LONGEST_REASON)  # a timeout of the library has no text
         # The status is behind an error of the library, where an answer of a proxy fails, in place of the API server's.
-        status, after, reason, unserved = 0, 0.0, None, False
+        status, after, reason, name, is_own = 0, 0.0, None, None, False
         cause: BaseException | None = error
         while cause is not None and not status:
             response, found = getattr(cause, "response", None), getattr(cause, "status", None)
             status = getattr(found, "code", None) or getattr(response, "status_code", None) or 0
-            reason = getattr(found, "reason", None)
+            reason, name = getattr(found, "reason", None), getattr(getattr(found, "details", None), "name", None)
             if response is not None and status in TURNED_AWAY:
                 said = response.headers.get("retry-after", "")
                 after = min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
-            unserved = status == NOT_FOUND and reason is None and AUDIT_ID in getattr(response, "headers", ())
+            is_own = reason == "NotFound" or AUDIT_ID in getattr(response, "headers", ())
             cause = cause.__cause__ or cause.__context__
         if status == UNAUTHORIZED:
             text = f"the token in {self._account.token} isn't accepted: {text}"
         if status:
-            missing = status == NOT_FOUND and reason == "NotFound"
-            make = UnservedApi if unserved else ClusterError
+            missing = status == NOT_FOUND and reason == "NotFound" and bool(name)
+            make = UnservedApi if status == NOT_FOUND and is_own and not missing else ClusterError
             return make(f"{where}: found status {status}: {text}", status, after, missing=missing)
         kind = type(error).__name__
         return ClusterError(f"{where}: {kind}: {text}", unclear=kind not in UNSENT)

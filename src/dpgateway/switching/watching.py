@@ -209,7 +209,7 @@ def _refusal(watched: WatchedObjects, plural: str) -> str:
     said = watched.error
     if said is not None and said.status == FORBIDDEN:
         return f"{said}: expected the right to list and watch {plural}, which the chart's ClusterRole has"
-    if said is not None and (said.missing or isinstance(said, UnservedApi)):
+    if isinstance(said, UnservedApi):
         return f"{said}: expected an API server that has resource.k8s.io/v1, which are those of 1.34 and later"
     return ""
 

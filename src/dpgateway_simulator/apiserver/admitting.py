@@ -30,9 +30,10 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 class ApiRefusal(Exception):
     """The server refuses a request, with a status of HTTP and a reason of Kubernetes."""
 
-    def __init__(self, code: int, reason: str, text: str) -> None:
+    def __init__(self, code: int, reason: str, text: str, name: str = "") -> None:
+        """``name``: of the object that isn't there."""
         super().__init__(text)
-        self.code, self.reason = code, reason
+        self.code, self.reason, self.name = code, reason, name
 
 
 def admitted(plural: str, given: Object, off: set[str]) -> Object:

@@ -97,5 +97,6 @@ def status_of(error: ApiRefusal) -> Object:
         "status": "Failure",
         "message": str(error),
         "reason": error.reason,
+        **({"details": {"name": error.name}} if error.name else {}),
         "code": error.code,
     }

@@ -52,7 +52,7 @@ class Store:
 
     def get(self, key: Key) -> Object:
         if key not in self.objects:
-            raise ApiRefusal(404, "NotFound", f'{key[0]} "{key[2]}" not found')
+            raise ApiRefusal(404, "NotFound", f'{key[0]} "{key[2]}" not found', key[2])
         return self.objects[key]
 
     def list(self, plural: str, namespace: str = "", fields: Mapping[str, str] | None = None) -> list[Object]:
