@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from dpgateway.cluster.account import Account
-from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.errors import ClusterError
+from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.transport import LARGEST, LONGEST_LINE
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.slices.layout import MOST_DEVICES
@@ -681,7 +682,8 @@ def test_a_missing_client_says_what_to_install(tmp_path: Path) -> None:
 import asyncio, sys
 from pathlib import Path
 from dpgateway.cluster.account import Account
-from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.errors import ClusterError
+from dpgateway.cluster.server import ApiServer, ObjectKind
 sys.modules["lightkube"] = None
 server = ApiServer(Account("http://127.0.0.1:1", None, Path({str(tmp_path / "token")!r})))
 try:

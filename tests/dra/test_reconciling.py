@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from dpgateway import Device
-from dpgateway.cluster.server import ApiServer, ClusterError
+from dpgateway.cluster.errors import ClusterError
+from dpgateway.cluster.server import ApiServer
 from dpgateway.dra.claims.choosing import OfferedElsewhere
 from dpgateway.dra.claims.files import ClaimFiles
 from dpgateway.dra.claims.reading import Asked

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway.cluster.server import ClusterError
+from dpgateway.cluster.errors import ClusterError
 from dpgateway.dra.claims.holdings import ClaimHoldings
 from dpgateway.dra.claims.records import Phase
 from dpgateway.errors import OnOtherFront

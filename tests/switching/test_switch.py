@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpgateway.cluster.server import ClusterError
+from dpgateway.cluster.errors import ClusterError
 from dpgateway.errors import GatewayError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpgateway.cluster.account import Account
-from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind, UnservedApi
+from dpgateway.cluster.errors import ClusterError, UnservedApi
+from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.config import Configuration
 from dpgateway.dra.claims.files import LARGEST
 from dpgateway.dra.claims.records import Phase, record

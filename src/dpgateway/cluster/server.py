@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,7 +20,8 @@ from typing import Any
 
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.client import RenewedClient
-from dpgateway.errors import GatewayError, cut
+from dpgateway.cluster.errors import AWAY, SERVER_ERROR, ClusterError, refusal
+from dpgateway.errors import GatewayError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
@@ -30,29 +30,11 @@ DEADLINE = 30.0
 """Seconds for an answer."""
 PAGE, SLICES = 500, 50
 """Objects of one answer to a list; of slices fewer, because one may have 0.3 MB: 64 devices with 32 attributes each."""
-LONGEST_REASON = 1000
-TURNED_AWAY = frozenset({429, 502, 503, 504})
-"""With a Retry-After these mean that the request wasn't begun (client-go, rest/with_retry.go)."""
-LONGEST_AFTER = 60.0
-"""Seconds of a Retry-After."""
-AWAY = TURNED_AWAY | {0, 404, 500}
-"""404 if it isn't the API server that says it: a balancer without a server may."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two requests to a server that is away."""
-UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ConfigurationError"})
-"""Errors before a request is sent."""
 NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
-AUDIT_ID = "Audit-Id"
-"""A header of each of the API server's answers (apiserver, pkg/endpoints/filters/audit_init.go)."""
-_ADDRESS = re.compile(r" for url '[^']*'")
-"""Of the library's errors."""
-
-SERVER_ERROR = 500
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 401, 403, 404, 409, 410, 422
-OF_ALL = AWAY | {UNAUTHORIZED}
-"""Without a word on the object: all else may be said of one only, as by a webhook or a policy that refuses it."""
 
 Object = Mapping[str, Any]
 """An object of the API server, as JSON."""
@@ -71,23 +53,6 @@ class ObjectKind(Enum):
     @property
     def plural(self) -> str:
         return self.value[3]
-
-
-class ClusterError(GatewayError):
-    """The API server refused a request, or didn't answer."""
-
-    def __init__(
-        self, text: str, status: int = 0, after: float = 0.0, *, unclear: bool = False, missing: bool = False
-    ) -> None:
-        """``status``: of HTTP; 0 if there was no answer. ``after``: seconds that the server asks to wait. ``unclear``:
-        whether the request may have been done. ``missing``: whether it is the object that isn't there.
-        """
-        super().__init__(text)
-        self.status, self.after, self.unclear, self.missing = status, after, unclear, missing
-
-
-class UnservedApi(ClusterError):
-    """The API server itself doesn't have the API (apiserver, pkg/util/notfoundhandler; older ones have a page)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +208,7 @@ class ApiServer:
                 self._heard(late := ClusterError(f"{where}: no answer for {self._deadline:g} s", unclear=True))
                 raise late from None
             except Exception as error:  # the library, httpx2 and ssl each have errors of their own
-                refused = self._refused(where, error)
+                refused = refusal(where, error, self._account.token)
                 self._heard(refused)
                 pause = refused.after * random.uniform(1.0, 1.5)  # noqa: S311
                 if watch or not refused.after or asyncio.get_running_loop().time() + pause >= end:
@@ -260,31 +225,6 @@ class ApiServer:
         else:
             since = self.away.value[1] if self.away.value is not None else time.monotonic()
             self.away.set((str(error), since))
-
-    def _refused(self, where: str, error: Exception) -> ClusterError:
-        # The address of a watch differs each time, and a refusal that persists is one problem.
-        text = _ADDRESS.sub("", str(error))
-        text = cut(text or "no answer", LONGEST_REASON)  # a timeout of the library has no text
-        # The status is behind an error of the library, where an answer of a proxy fails, in place of the API server's.
-        status, after, reason, name, is_own = 0, 0.0, None, None, False
-        cause: BaseException | None = error
-        while cause is not None and not status:
-            response, found = getattr(cause, "response", None), getattr(cause, "status", None)
-            status = getattr(found, "code", None) or getattr(response, "status_code", None) or 0
-            reason, name = getattr(found, "reason", None), getattr(getattr(found, "details", None), "name", None)
-            if response is not None and status in TURNED_AWAY:
-                said = response.headers.get("retry-after", "")
-                after = min(float(said), LONGEST_AFTER) if said.isdecimal() else 0.0
-            is_own = reason == "NotFound" or AUDIT_ID in getattr(response, "headers", ())
-            cause = cause.__cause__ or cause.__context__
-        if status == UNAUTHORIZED:
-            text = f"the token in {self._account.token} isn't accepted: {text}"
-        if status:
-            missing = status == NOT_FOUND and reason == "NotFound" and bool(name)
-            make = UnservedApi if status == NOT_FOUND and is_own and not missing else ClusterError
-            return make(f"{where}: found status {status}: {text}", status, after, missing=missing)
-        kind = type(error).__name__
-        return ClusterError(f"{where}: {kind}: {text}", unclear=kind not in UNSENT)
 
 
 @cache  # the library refuses a second class for a kind

@@ -13,7 +13,8 @@ import random
 from collections import deque
 from collections.abc import Mapping
 
-from dpgateway.cluster.server import GONE, ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.errors import GONE, ClusterError
+from dpgateway.cluster.server import ApiServer, Object, ObjectKind
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff

@@ -21,7 +21,8 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from dpgateway.cluster.server import ClusterError, ObjectKind
+from dpgateway.cluster.errors import ClusterError
+from dpgateway.cluster.server import ObjectKind
 from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.claims.staleness import NodeEvidence, given_up, over, unlisted, unused
 from dpgateway.dra.preparing import NodeClaims

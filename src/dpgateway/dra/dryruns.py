@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dpgateway.cluster.server import OF_ALL, ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.errors import OF_ALL, ClusterError
+from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.dra.owner import OwnerNode
 from dpgateway.dra.slices.changes import Identity, dropped, specimen
 from dpgateway.dra.slices.due import Wanted

@@ -13,7 +13,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from dpgateway.cluster.server import ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.errors import ClusterError
+from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.dra.obstacles import obstacle
 from dpgateway.dra.slices.changes import Identity
 from dpgateway.node.runtime import CdiSupport

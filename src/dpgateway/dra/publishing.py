@@ -35,7 +35,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dpgateway.cluster.server import OF_ALL, ApiServer, ClusterError, Object
+from dpgateway.cluster.errors import OF_ALL, ClusterError
+from dpgateway.cluster.server import ApiServer, Object
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.dryruns import DryRuns

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from dpgateway.cluster.server import UNAUTHORIZED, ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.errors import UNAUTHORIZED, ClusterError
+from dpgateway.cluster.server import ApiServer, Object, ObjectKind
 from dpgateway.dra.claims.choosing import NotYet, chosen, same
 from dpgateway.dra.claims.reading import Allocated, Asked
 from dpgateway.dra.claims.records import ClaimRecord, Given

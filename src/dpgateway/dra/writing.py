@@ -11,7 +11,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from dpgateway.cluster.server import CONFLICT, OF_ALL, SERVER_ERROR, ApiServer, ClusterError, Object, ObjectKind
+from dpgateway.cluster.errors import CONFLICT, OF_ALL, SERVER_ERROR, ClusterError
+from dpgateway.cluster.server import ApiServer, Object, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.slices.changes import SliceChanges, is_as_written
 from dpgateway.kit.timestamp import timestamp

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpgateway.cluster.account import Account
-from dpgateway.cluster.server import CONFLICT, FORBIDDEN, NOT_FOUND, ApiServer, ClusterError, ObjectKind
+from dpgateway.cluster.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ClusterError
+from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.config import Configuration
 from dpgateway.errors import GatewayError
 from dpgateway.events.book import EventBook, Pace

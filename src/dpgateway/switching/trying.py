@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping
 
-from dpgateway.cluster.server import FORBIDDEN, INVALID, ClusterError
+from dpgateway.cluster.errors import FORBIDDEN, INVALID, ClusterError
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.publishing import Publisher

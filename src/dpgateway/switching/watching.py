@@ -18,7 +18,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpgateway.cluster.server import FORBIDDEN, ApiServer, Object, ObjectKind, UnservedApi
+from dpgateway.cluster.errors import FORBIDDEN, UnservedApi
+from dpgateway.cluster.server import ApiServer, Object, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.obstacles import FIRST, suits
