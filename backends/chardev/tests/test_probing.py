@@ -214,7 +214,6 @@ def test_failing_probe_backs_off():
     ],
 )
 def test_reports_a_program_that_cannot_be_started(dev, probed, command, why):
-    """An attribute's text, too, may have zero bytes, as those of device trees do."""
     dev.node("a", 1)
     reason = Health.unhealthy(f"{' '.join(command)}: {command[0]} can't be started: {why}").reason
     until(dev, probed(command=command), {"a": reason})
