@@ -158,6 +158,27 @@ def test_leaves_unkillable_probes_behind(dev, probed, tmp_path):
         os.sched_yield()
 
 
+def test_a_device_that_comes_again_waits_for_its_last_probe(dev, probed, tmp_path):
+    """Else a device that comes and goes could fill the node with processes that nothing ends."""
+    hanging, what = Hanging(), f"/bin/sh -c exec < $0 {tmp_path}/fuse/file"
+    (tmp_path / "fuse").mkdir()
+    with mounted(Directory(file=hanging), tmp_path / "fuse"):
+        dev.node("a", 1)
+        driver = probed(command=["/bin/sh", "-c", "exec < $0", f"{tmp_path}/fuse/file"], deadline="60s")
+        assert reasons(driver) == {"a": f"{what}: nothing is known yet"}
+        while not hanging.waiting:
+            os.sched_yield()
+        for _ in range(3):
+            (dev.path / "a").unlink()
+            assert reasons(driver) == {}
+            dev.node("a", 1)
+            assert reasons(driver) == {"a": f"{what}: an earlier one was killed, and hasn't ended"}
+        hanging.over.set()
+        until(dev, driver, {"a": None})
+        assert len(hanging.waiting) == 2
+        driver.close()
+
+
 def test_a_program_that_hangs_while_loaded_holds_up_nothing(dev, probed, tmp_path):
     hanging, fuse = Hanging(), tmp_path / "fuse"
     fuse.mkdir()

@@ -4,7 +4,8 @@ even a killed process from exiting.
 Theory. One thread per prober polls the children's pidfds and an eventfd. Each check is in one of these states: resting
 until ``due``; running until its deadline, also ``due``; or hung, which is killed and not yet ended. A killed child may
 stay in the kernel for ever: then its check isn't run again, counts no longer as running, and holds up nothing. Children
-of checks that are no longer wanted are killed and moved to ``_left`` until they end.
+of checks that are no longer wanted are killed and moved to ``_left`` until they end; if such a check is wanted again,
+it waits for that, so that a device that comes and goes has one child at most.
 
 A child is started on a thread of its own, without the lock: subprocess waits until the program is loaded, which may
 hang, too, on a file system that doesn't answer. A check runs from the beginning of its start.
@@ -138,8 +139,8 @@ class Prober:
         """The wanted checks, keyed by device id and check."""
         self._of: dict[str, list[_Asked]] = {}
         """The same, keyed by device id."""
-        self._left: list[_Asked] = []
-        """Killed children of checks that are no longer wanted."""
+        self._left: dict[tuple[str, Check], _Asked] = {}
+        """Checks that are no longer wanted, whose killed children haven't ended."""
         self._closed = False
         self._wake = -1
         self._thread: threading.Thread | None = None
@@ -152,13 +153,16 @@ class Prober:
                 return
             before, self._asked = self._asked, {}
             for key in dict.fromkeys(wanted):  # two nodes of a device may have the same check
-                self._asked[key] = before.pop(key) if key in before else _Asked(key[1])
+                if key in self._left:
+                    self._asked[key] = self._left.pop(key)
+                    self._asked[key].reason = f"{key[1].what}: an earlier one was killed, and hasn't ended"
+                else:
+                    self._asked[key] = before.pop(key) if key in before else _Asked(key[1])
             self._of = {id_: [self._asked[id_, check] for check in several] for id_, several in checks.items()}
-            gone = before.values()
             # a killed child may hang, so it is kept until it ends
-            for asked in gone:
+            for asked in before.values():
                 asked.kill()
-            self._left += [asked for asked in gone if asked.runs]
+            self._left |= {key: asked for key, asked in before.items() if asked.runs}
             # the thread starts with the first check, so that a resource without probes has none
             if wanted and self._thread is None:
                 self._wake = os.eventfd(0)
@@ -237,7 +241,7 @@ class Prober:
     @property
     def _children(self) -> Iterator[_Asked]:
         yield from self._asked.values()
-        yield from self._left
+        yield from self._left.values()
 
     def _step(self, now: float) -> tuple[bool, float | None]:
         """Does all that is due: reaps, kills and starts children. Returns whether a result changed, and the seconds
@@ -246,9 +250,8 @@ class Prober:
         before = [asked.reason for asked in self._asked.values()]
 
         # children that ended come first, because they make places for others
-        for asked in [asked for asked in self._left if asked.ended]:
-            asked.end()
-            self._left.remove(asked)
+        for key in [key for key, asked in self._left.items() if asked.ended]:
+            self._left.pop(key).end()
         for asked in self._asked.values():
             if asked.ended:
                 asked.rest(asked.end(), self._every)
