@@ -74,6 +74,7 @@ def test_boards_are_listed_and_given(options, start):
         Device("fpga-b", hardware=("fpga fpga-b",)),
         Device("fpga-c", hardware=("fpga fpga-c",)),
     ]
+    assert not options.state_dir.exists(), "preflight and others change nothing"
     allocation = driver.allocate(driver.devices()[:2])
     assert [node.host_path for node in allocation.device_nodes] == ["/dev/fpga-a", "/dev/fpga-a-dma", "/dev/fpga-b"]
     assert dict(allocation.env) == {"FPGA_BITSTREAM": "crypto-v3", "FPGA_BOARDS": "fpga-a,fpga-b"}
