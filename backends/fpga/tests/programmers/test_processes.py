@@ -45,7 +45,10 @@ def test_all_that_hang_are_remembered():
             processes.run(board, ["sleep", "60"], progress)
         errors.append(failed.value)
 
-    read(lambda _: errors or read(print))
+    while len(errors) < 2:  # on a busy machine the first one may be left before it asks for progress
+        while errors:
+            kill(errors.pop())
+        read(lambda _: errors or read(print))
     second, first = errors
     kill(first)
     assert processes.left(board)
