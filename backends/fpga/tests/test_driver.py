@@ -67,6 +67,16 @@ def test_any_error_fails_the_board(options, start_with, error):
     assert [device.health.ok for device in driver.devices()] == [True, False, True]
 
 
+def test_a_fault_of_many_words_is_remembered(options, start_with):
+    def act(board):
+        raise Failed("\N{ELECTRIC PLUG}" * 20_000)
+
+    driver = start_with(options, Programmer(act))
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    assert driver.devices()[0].health.reason.startswith("programming crypto-v3 failed: ")
+
+
 def test_boards_are_listed_and_given(options, start):
     driver = start(options)
     assert list(driver.devices()) == [

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,8 @@ from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LARGEST = 64 * 1024
+_LONGEST = 2000
+"""Limit of characters of a reason, each of which takes at most 12 bytes."""
 _ENTRY = 4096
 """Bytes of the disk that an entry takes."""
 
@@ -76,7 +78,8 @@ class BoardJournal:
 
     def write(self, board: str, entry: BoardRecord) -> None:
         """Writes an entry durably. Raises DriverError, OSError, which leave the old entry in place."""
-        content = json.dumps(asdict(entry)).encode()
+        # an entry that is too long isn't read again, and its fault would be forgotten
+        content = json.dumps(asdict(replace(entry, reason=entry.reason[:_LONGEST]))).encode()
         with self._directory() as directory:
             write_file(f"{board}.json", content, 0o600, directory)
 
