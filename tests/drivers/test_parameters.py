@@ -28,7 +28,8 @@ class SomeOptions:
     kept: bool = field(default=False, metadata={"help": "x", "per_claim": False})
 
     def __post_init__(self):
-        refuse([f"baud: expected more than 0, found {self.baud}"] if self.baud <= 0 else [])
+        wrong = [f"baud: expected more than 0, found {self.baud}"] if self.baud <= 0 else []
+        refuse([*wrong, f"names: expected at most 2, found {count}"] if (count := len(self.names)) > 2 else wrong)
 
 
 OPTIONS = SomeOptions(Path("/x"), kept=True)
@@ -67,6 +68,7 @@ def test_the_rest_is_the_resources(given, changed):
         ({"limits": {"most": "x"}}, 'limits.most: found "x", expected an integer'),
         ({"baud": -1}, "baud: found -1, expected more than 0"),
         ({"baud": "x", "mode": 1}, "; mode: found 1"),
+        ({"baud": 0, "names": ["x"] * 3}, "baud: found 0, expected more than 0; names: found 3, expected at most 2"),
     ],
 )
 def test_an_error_names_key_found_and_expected(given, text):

@@ -154,7 +154,7 @@ class _Reader:
         try:
             return kind(**given)
         except Exception as error:
-            for cause in _causes(error):
+            for cause in causes(error):
                 if wrong is None and not isinstance(cause, ValueError | TypeError):
                     raise cause from error
                 text = str(cause) or type(cause).__name__
@@ -170,9 +170,10 @@ def _kinds(kind: type) -> dict[str, Kind]:
     return get_type_hints(kind)
 
 
-def _causes(error: Exception) -> Iterator[Exception]:
+def causes(error: Exception) -> Iterator[Exception]:
+    """The exceptions of a group, or the one that isn't a group."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
-            yield from _causes(inner)
+            yield from causes(inner)
     else:
         yield error

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from dpgateway.config.problems import Problem, Wrong, did_you_mean
 from dpgateway.config.source import refusal, unplaced
-from dpgateway.config.strict import typed
+from dpgateway.config.strict import causes, typed
 
 
 def per_claim(options: Any) -> tuple[str, ...]:  # noqa: ANN401  a driver's Options, or an object of it
@@ -40,6 +40,6 @@ def with_parameters(options: Any, parameters: Mapping[str, Any]) -> Any:  # noqa
     if not problems:
         try:
             return replace(options, **values)
-        except (ValueError, TypeError) as error:
-            problems.append(refusal(str(error) or type(error).__name__, written))
+        except (ValueError, TypeError, ExceptionGroup) as error:  # a group of several: dpgateway.refuse
+            problems += [refusal(str(one) or type(one).__name__, written) for one in causes(error)]
     raise ValueError("; ".join(map(str, problems)))
