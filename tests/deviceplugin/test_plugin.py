@@ -362,6 +362,33 @@ async def test_a_resource_that_is_taken_back_leaves_the_journal_alone(run, short
     lock.end()
 
 
+async def test_an_allocate_under_way_fails_if_the_resource_is_taken_back(run, short_path, gate):
+    """The other gateway wouldn't know of it before it gives the hardware away under another name of the pool."""
+    slow, lock, asked = gate(Allocation()), Ownership(short_path, NAME), asyncio.Queue[Peer]()
+    await lock.acquire()
+    listener = Listener(lock.next, asked.put_nowait)
+    one = run(scripted(allocate=slow))
+    older = await asked.get()
+    await older.receive()
+    older.send(f"{TAKE} v1beta1", lock.lend())
+    assert await older.receive() == SERVES
+    older.send(REGISTER)
+    client = await one.client()
+    call = client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
+    await slow.entered()
+    older.send(BACK)
+    lock.take_back()
+    await until(lambda: one.plugin.taken_back)
+    slow.open()
+    _, text = await status(call)
+    assert text == f"resource {NAME}: another gateway serves it"
+    assert not one.holdings.by_resource[NAME].value.granted
+    await client.close()
+    older.close()
+    listener.close()
+    lock.end()
+
+
 @pytest.mark.parametrize("then", ["takes it back", "lets it register", "ends"])
 async def test_what_is_free_is_released_once_the_older_gateway_decides_nothing(run, short_path, then):
     """Until then that one may take the resource back, and give the device to another container."""

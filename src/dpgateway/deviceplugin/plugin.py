@@ -171,6 +171,7 @@ class Plugin:
         except TakenBack as error:
             level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
             self._log.log(level, "%s", error)
+            resource.granting.end("another gateway serves it")
             resource.journal.leave()  # while this one drains, that gateway grants
             resource.releases.rest()
             resource.ownership.release()

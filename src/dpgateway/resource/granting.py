@@ -83,6 +83,8 @@ class Granting:
         self._exclusion = inventory.exclusion
         self._in_vain = float("-inf")
         """When a grant last waited in vain for the end of a claim, in seconds of the clock."""
+        self._over = ""
+        """Why nothing is granted any more, not even by grants under way; empty while devices are."""
         self._logged: set[tuple[int, str]] = set()
         """The messages that :meth:`log_once` has logged, with the version of the configuration."""
 
@@ -141,6 +143,10 @@ class Granting:
         self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation
 
+    def end(self, why: str) -> None:
+        """Another gateway grants the resource from now on, and won't hear of what this one does: grants fail."""
+        self._over = why
+
     async def _claims_end(self, ids: tuple[str, ...]) -> None:
         """Waits for ids that the kubelet takes for free because the scheduler counts the pods of their claims: a pod of
         these leaves its sum before its claim ends.
@@ -194,6 +200,8 @@ class Granting:
         because the kubelet allocates one of theirs.
         """
         # Each refusal names its reason, because people read it in the pod's events.
+        if self._over:
+            raise self._refused(self._over)
         found = self._ledger.resolve(ids, self._clock.monotonic(), again)
         if isinstance(found, Refusal):
             raise self._refused(f"device {found.id} is {found.reason}")
