@@ -19,7 +19,7 @@ from dpgateway.cluster.server import ApiServer
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.dra.claims.reading import EXTENDED
 from dpgateway.dra.front import FRONT, Cluster, DraFront, NodeState
-from dpgateway.dra.handover import ASKING
+from dpgateway.dra.handover import ASK, ASKING, TAKE
 from dpgateway.dra.health import VANISHED
 from dpgateway.dra.instance import LOOK
 from dpgateway.dra.plugin import DraPlugin
@@ -31,6 +31,7 @@ from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.kit.channel import Channel
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.seqpacket import Peer
 from dpgateway.kit.threads import Threads
 from dpgateway.registry.socket import FOLDER
 from dpgateway.registry.wire import pluginregistration_pb2 as registration
@@ -566,6 +567,35 @@ async def test_it_registers_again_while_a_newer_gateway_asks_in_vain(
     hangs.set()
     await asyncio.wait([hanging])
     hurry(0.05)
+
+
+async def test_a_newer_gateway_asks_while_it_registers_again(node: Node, make: Any) -> None:
+    """The kubelet's calls wait from then on, for the newer one, or until that has ended."""
+    hangs, newer = threading.Event(), list[Peer]()
+    instance = make(scripted(prepare=lambda _: hangs.wait(60)), timeouts={"prepare": 1000}).front.instance
+    await node.offered()
+    hanging = asyncio.create_task(node.prepare(node.allocate("c", "a")))
+    await until(lambda: list((node.root / "state" / "dra" / "claims").glob("*.json")))
+
+    def ask() -> None:
+        if instance.answer.value is None and not newer:
+            hurry(1)
+            newer.append(Peer.dial(instance.ownership.next))
+            newer[0].send(ASK)
+
+    instance.answer.subscribe(ask)
+    (old,) = node.sockets
+    old.unlink()
+    hurry(50)
+    await until(lambda: node.sockets not in ([], [old]))
+    waits = asyncio.create_task(node.prepare(node.allocate("d", "b")))
+    await turns()
+    hangs.set()
+    await hanging
+    assert await newer[0].receive() == TAKE
+    assert not waits.done()
+    newer[0].close()
+    await waits
 
 
 async def test_the_slices_stay_when_the_gateway_ends(node: Node, make: Any) -> None:

@@ -94,7 +94,7 @@ class DriverInstance:
     async def serve(self) -> None:
         """Serves, and registers. Raises KubeletError, OSError."""
         # What the kubelet can't find any more ends, and with the service its registration: that names the service.
-        service = self._service
+        service, before = self._service, self._handover.asked.is_set()
         if not all(path.exists() for path in self._sockets):
             await self._leave()
         if service is not None and not service.socket.exists():
@@ -104,8 +104,10 @@ class DriverInstance:
             made = Service(self._root, self._driver, self._claims, self._health, _log)
             await made.open()
             self._service = made
-        self._claims.waits.ask(asked=False)
-        self._service.answering.set(HERE)
+        # A newer gateway may have asked meanwhile: what is held back for it stays so.
+        asked = self._handover.asked.is_set() and not before
+        self._claims.waits.ask(asked=asked)
+        self._service.answering.set(NOBODY if asked else HERE)
         self._handover.serves(self._service.socket)
         if self._registration is None:
             what = RegisteredPlugin(TYPE, self._driver, self._service.socket, VERSIONS)
@@ -158,7 +160,7 @@ class DriverInstance:
             if self._handover.asked.is_set():
                 return  # what is held back for a newer gateway stays so
             await self.serve()
-            if self._handover.listens:
+            if self._handover.listens and not self._handover.asked.is_set():
                 self._handover.listen()
         except (KubeletError, OSError) as error:
             self.failed(error)
