@@ -11,6 +11,7 @@ from tests.cluster.machine.box import ClusterError
 from tests.cluster.manifests import FILE
 
 BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
+THING = {"name": "example.com/thing", "driver": "simulated"}
 DESKS = {"nodeSelector": {"example.com/kind": "desks", "example.com/room": "1"}}
 
 
@@ -137,6 +138,17 @@ def test_prometheus_may_drop_series(render):
     objects = render(podMonitor={"enabled": True, "metricRelabelings": [rule]})
     (endpoint,) = objects["PodMonitor", "dpgateway"]["spec"]["podMetricsEndpoints"]
     assert endpoint["metricRelabelings"] == [rule]
+
+
+def test_the_clean_up_runs_where_the_gateways_did(render):
+    """Their runtime sees the node's locks, and a quota for memory wants limits."""
+    limits = {"limits": {"memory": "200Mi"}}
+    boards = BOARDS | {"runtimeClassName": "runc", "resources": limits}
+    pod = spec(render(profiles={"boards": boards}, cleanUp=True), "dpgateway-boards-clean-up")
+    assert pod["runtimeClassName"] == "runc"
+    assert [one["resources"]["limits"] for one in (*pod["initContainers"], *pod["containers"])] == 2 * [
+        limits["limits"]
+    ]
 
 
 class TestPrometheus:
@@ -301,8 +313,13 @@ def constraints(render, **values):
     [
         ({"image": {"repository": "registry.example.com/dpgateway:0.1.0"}}, "/image/repository"),
         ({"profiles": {"gateway": BOARDS}}, "invalid propertyName 'gateway'"),
+        (
+            {"config": {"resources": [THING | {"cdi": "always"}]}},
+            "example.com/thing has cdi: always, expected cdiSpecs",
+        ),
+        ({"config": {"resources": [THING], "defaults": {"cdi": "always"}}}, "expected cdiSpecs: true"),
     ],
-    ids=["tag in the repository", "name of no profile"],
+    ids=["tag in the repository", "name of no profile", "specs that no runtime sees", "by default"],
 )
 def test_what_helm_refuses_at_once(render, values, found):
     with pytest.raises(ClusterError, match=found):

@@ -16,7 +16,7 @@
 {{- $names | toJson -}}
 {{- end -}}
 
-{{- /* Fails if the values of DRA and of events don't fit together, or the cluster. */ -}}
+{{- /* Fails if the values of DRA, of events and of CDI specs don't fit together, or the cluster. */ -}}
 {{- define "dpgateway.checkDra" -}}
 {{- $dra := .Values.dra -}}
 {{- if and $dra.enabled (not $dra.driver) -}}
@@ -55,6 +55,14 @@
 {{- end -}}
 {{- if and (dig "cluster" "events" false $values.config) (not $.Values.events.enabled) -}}
 {{- fail (printf "config.cluster.events of %s: found true, expected events.enabled: true, because a gateway needs rights for it" $component) -}}
+{{- end -}}
+{{- if not (include "dpgateway.cdiSpecs" $values) -}}
+{{- $usual := dig "defaults" "cdi" "auto" $values.config -}}
+{{- range $values.config.resources -}}
+{{- if eq (default $usual .cdi) "always" -}}
+{{- fail (printf "config.resources of %s: %s has cdi: always, expected cdiSpecs: true, because the runtime sees no spec that a gateway writes within its container" $component .name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and $dra.enabled $always -}}
 {{- include "dpgateway.checkNodes" (dict "component" $component "values" $values "name" (first $always)) -}}

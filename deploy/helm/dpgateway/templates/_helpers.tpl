@@ -122,6 +122,9 @@ each term names, for each profile, one label that the node hasn't. */ -}}
 {{- define "dpgateway.small" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- with .runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
 {{- with .imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
