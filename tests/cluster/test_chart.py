@@ -142,13 +142,11 @@ def test_prometheus_may_drop_series(render):
 
 def test_the_clean_up_runs_where_the_gateways_did(render):
     """Their runtime sees the node's locks, and a quota for memory wants limits."""
-    limits = {"limits": {"memory": "200Mi"}}
-    boards = BOARDS | {"runtimeClassName": "runc", "resources": limits}
+    limits = {"memory": "200Mi"}
+    boards = BOARDS | {"runtimeClassName": "runc", "resources": {"limits": limits}}
     pod = spec(render(profiles={"boards": boards}, cleanUp=True), "dpgateway-boards-clean-up")
     assert pod["runtimeClassName"] == "runc"
-    assert [one["resources"]["limits"] for one in (*pod["initContainers"], *pod["containers"])] == 2 * [
-        limits["limits"]
-    ]
+    assert [one["resources"]["limits"] for one in pod["initContainers"] + pod["containers"]] == [limits, limits]
 
 
 class TestPrometheus:
@@ -318,8 +316,19 @@ def constraints(render, **values):
             "example.com/thing has cdi: always, expected cdiSpecs",
         ),
         ({"config": {"resources": [THING], "defaults": {"cdi": "always"}}}, "expected cdiSpecs: true"),
+        ({"tolerations": None, "securityContext": None}, "missing properties 'tolerations', 'securityContext'"),
+        ({"config": {"web": None}}, "at '/config': missing property 'web'"),
+        ({"kubeletDir": "/var/lib/kubelet/"}, "at '/kubeletDir'"),
     ],
-    ids=["tag in the repository", "name of no profile", "specs that no runtime sees", "by default"],
+    ids=[
+        "tag in the repository",
+        "name of no profile",
+        "specs that no runtime sees",
+        "by default",
+        "empty",
+        "no pages",
+        "slash",
+    ],
 )
 def test_what_helm_refuses_at_once(render, values, found):
     with pytest.raises(ClusterError, match=found):
