@@ -7,6 +7,7 @@ import pytest
 from dpgateway.resource.published import (
     ApiServerStatus,
     ClaimStatus,
+    DraFigures,
     DraStatus,
     GivenStatus,
     PoolStatus,
@@ -17,6 +18,7 @@ from dpgateway.resource.standing import Failure, Standing
 from dpgateway.status import dra_troubles
 from dpgateway.status.dra_troubles import of_dra, of_moved
 from dpgateway.status.troubles import LOOK_AT_KUBELET, ONE_GATEWAY
+from dpgateway.web.dra_series import DRA
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:02:00Z"
 NAME = "example.com/a"
@@ -196,9 +198,17 @@ def test_a_front_that_changes_too_often():
     assert found(switched("plugin", flaps=True)) == [("warning", NAME, "it is so", dra_troubles.FLAPS)]
 
 
+def registered(dra):
+    """What the metric says, on which an alert looks."""
+    (row,) = [one for one in DRA if one.name == "dpgateway_dra_registered"]
+    return [number for _, number in row.samples(DraFigures(dra))]
+
+
 def test_a_node_that_stays_on_the_device_plugin_needs_no_registration():
     without = {"registration": replace(UNREGISTERED, failure="no handler registered for plugin type: X")}
     assert found(replace(switched("plugin"), **without)) == []
+    never = replace(GOOD, **without, resources=(), claims=())  # front: deviceplugin of all resources
+    assert (found(never), registered(never), registered(GOOD)) == ([], [], [1])
     assert found(replace(switched("plugin"), **without, claims=(CLAIM,)))[0][0] == "error", "its claims have to end"
 
 

@@ -86,8 +86,8 @@ def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Tr
         elif one.state == "dra" and one.unknown and registration.registered and not dra.api_server.failure:
             found.append(Trouble(WARNING, name, one.because, None, UNSURE))
 
-    # A node that stays on the device plugin for now needs none of it: why is in the states of its resources.
-    if dra.needed or not dra.switches:
+    # A node that stays on the device plugin needs none of it.
+    if dra.needed:
         found += _of_registration(dra, kubelet=kubelet)
         failure = dra.api_server.failure
         if failure is not None and _seconds(failure.since, now) > PASSING:

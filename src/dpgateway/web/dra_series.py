@@ -15,7 +15,7 @@ DRA: tuple[Row[DraFigures], ...] = (
         "dpgateway_dra_registered",
         "gauge",
         "Whether the present kubelet has registered the DRA driver, if a resource needs it.",
-        lambda it: it.status.registration.registered if it.status.needed or not it.status.switches else None,
+        lambda it: it.status.registration.registered if it.status.needed else None,
     ),
     Row(
         "dpgateway_front_state",
