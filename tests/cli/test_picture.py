@@ -254,6 +254,7 @@ def dra(**others):
     usual = {
         "driver": "dra.example.com",
         "registration": {"state": "published", "since": at("11:58:00"), "registered": True, "failure": None},
+        "resources": [R],
         "elsewhere": None,
         "withdrawn": False,
         "slices": {**slices, "pools": [{"name": "n/a", "left_out": []}]},
@@ -312,6 +313,12 @@ def test_what_is_wrong_with_dra(capsys):
     ):
         draw(status(resource(R), dra=dra(**change)), whole=False)
         assert told in capsys.readouterr().out
+
+
+def test_dra_that_no_resource_needs_is_not_wrong(capsys):
+    refused = {**dra()["registration"], "registered": False, "failure": "no handler registered"}
+    draw(status(resource(R), dra=dra(registration=refused, resources=[], claims=[])), whole=False)
+    assert "no handler" not in capsys.readouterr().out
 
 
 def test_a_kubelet_that_knows_dra_alone(capsys):

@@ -207,7 +207,7 @@ def registered(dra):
 def test_a_node_that_stays_on_the_device_plugin_needs_no_registration():
     without = {"registration": replace(UNREGISTERED, failure="no handler registered for plugin type: X")}
     assert found(replace(switched("plugin"), **without)) == []
-    never = replace(GOOD, **without, resources=(), claims=())  # front: deviceplugin of all resources
+    never = replace(GOOD, registration=without["registration"], resources=(), claims=())  # all: front: deviceplugin
     assert (found(never), registered(never), registered(GOOD)) == ([], [], [1])
     assert found(replace(switched("plugin"), **without, claims=(CLAIM,)))[0][0] == "error", "its claims have to end"
 

@@ -98,7 +98,7 @@ def _dra(dra: Value, now: str) -> Iterator[tuple[str, str]]:
         numbers.append(f"claims: {', '.join(f'{count} {phase}' for phase, count in phases.items())}")
     withdrawn = ", withdrawn by the configuration" if dra["withdrawn"] else ""
     switches = dra.get("switches") or ()  # of the groups of resources that change their front by themselves
-    needed = not switches or bool(dra["resources"] or dra["claims"])
+    needed = bool(dra["resources"] or dra["claims"] or (dra["doubt"] and not switches))
     right = one["registered"] and slices["right"]
     yield f"{state}{withdrawn}; {', '.join(numbers)}", "" if right or not needed else "yellow"
     for switch in switches:
