@@ -31,7 +31,7 @@ async def test_a_container_gets_its_devices(kubelet: Kubelet, gateway: Gateway) 
     assert options["annotations"] == (annotations if kubelet.minor >= 10 else {})
 
 
-async def test_devices_go_from_pod_to_pod(kubelet: Kubelet, served: Gateway) -> None:
+async def test_devices_go_from_container_to_container(kubelet: Kubelet, served: Gateway) -> None:
     first = devices(await kubelet.admit("p1", ONE))
     second = devices(await kubelet.admit("p2", ONE))
     assert first | second == {"node-0", "node-1"}
@@ -41,18 +41,20 @@ async def test_devices_go_from_pod_to_pod(kubelet: Kubelet, served: Gateway) -> 
     await kubelet.remove("p1")
     assert devices(await kubelet.admit("p4", ONE)) == first
 
-
-async def test_an_app_container_has_its_init_containers_device(kubelet: Kubelet, served: Gateway) -> None:
-    admitted = await kubelet.admit("p1", ONE, {"i": {RESOURCE: 1}})
+    # an app container has the device of its pod's init container
+    for pod in list(kubelet.pods):
+        await kubelet.remove(pod)
+    admitted = await kubelet.admit("p5", ONE, {"i": {RESOURCE: 1}})
     assert admitted["ok"], admitted
     same = devices(admitted, "i") == devices(admitted)
     assert same == (kubelet.minor >= 9)
 
 
-async def test_devices_are_prepared_at_each_start(kubelet: Kubelet, served: Gateway) -> None:
+async def test_a_driver_fails_refuses_and_is_busy(kubelet: Kubelet, served: Gateway) -> None:
+    """One device more each time: a call's fault shows only in the call, so it tells that the driver knows of it."""
     assert (await kubelet.admit("p1", ONE))["ok"]
     assert (await kubelet.start_container("p1"))["ok"]
-    served.suffer({"call": "prepare", "error": "the fan is stuck"}, OBEYED)
+    served.suffer({"call": "prepare", "error": "the fan is stuck"}, {"extra": 1})
     await kubelet.wait_for_devices(3)
     again = await kubelet.start_container("p1")
     if kubelet.minor == 9:  # it allocates once, and its API knows no other call
@@ -61,23 +63,19 @@ async def test_devices_are_prepared_at_each_start(kubelet: Kubelet, served: Gate
         assert not again["ok"]
         assert "the fan is stuck" in again["error"]
 
-
-async def test_what_a_driver_refuses(kubelet: Kubelet, served: Gateway) -> None:
-    served.suffer({"call": "allocate", "error": "no power"}, OBEYED)
-    await kubelet.wait_for_devices(3)
-    refused = await kubelet.admit("p1", ONE)
+    served.suffer({"call": "allocate", "error": "no power"}, {"extra": 2})
+    await kubelet.wait_for_devices(4)
+    refused = await kubelet.admit("p2", ONE)
     assert not refused["ok"]
     assert "no power" in refused["error"]
     assert RESOURCE in refused["error"]
-    served.suffer({"extra": 2})  # 1.8 keeps for the pod what was refused, even the third: it stays
-    await kubelet.wait_for_devices(4)
-    assert (await kubelet.admit("p1", ONE))["ok"]
+    served.suffer({"extra": 3})  # 1.8 keeps for the pod what was refused, even a new one: it stays
+    await kubelet.wait_for_devices(5)
+    assert (await kubelet.admit("p2", ONE))["ok"]
 
-
-async def test_a_busy_driver_is_asked_again(kubelet: Kubelet, served: Gateway) -> None:
-    served.suffer({"call": "allocate", "busy": True, "lasts": "300ms"}, OBEYED)
-    await kubelet.wait_for_devices(3)
-    admitted = await kubelet.admit("p1", ONE)
+    served.suffer({"call": "allocate", "busy": True, "lasts": "300ms"}, {"extra": 4})
+    await kubelet.wait_for_devices(6)
+    admitted = await kubelet.admit("p3", ONE)
     assert admitted["ok"], admitted
 
 

@@ -60,22 +60,21 @@ async def ended(older: Gateway) -> int:
 
 
 async def test_it_serves_until_another_has_taken_over(kubelet: Kubelet, older: Gateway, newer: Gateway) -> None:
+    """Also a kubelet that restarts meanwhile."""
     with watched(kubelet) as seen:
         await lingers(older)
+        assert (await kubelet.admit("p0", ONE))["ok"]
+    await kubelet.remove("p0")
+    await kubelet.restart()
+    await kubelet.wait_for_devices(2)
+    with watched(kubelet) as later:
         assert (await kubelet.admit("p0", ONE))["ok"]
         await newer.start()
         assert await ended(older) == 0
         await older.said("ending: other gateways have taken over every resource")
         assert (await kubelet.admit("p1", ONE))["ok"]
-    assert set(seen) == {(2, 2)}
+    assert {*seen, *later} == {(2, 2)}
     assert await newer.end() == 0
-
-
-async def test_a_kubelet_that_restarts_meanwhile_gets_all_from_it(kubelet: Kubelet, older: Gateway) -> None:
-    await lingers(older)
-    await kubelet.restart()
-    await kubelet.wait_for_devices(2)
-    assert (await kubelet.admit("p0", ONE))["ok"]
 
 
 async def test_it_takes_nothing_from_its_successor(
