@@ -97,3 +97,10 @@ async def served(kubelet: Kubelet, gateway: Gateway) -> Gateway:
     await kubelet.noted(2)
     await gateway.said(" registered resource=")  # a kubelet lists before it answers Register
     return gateway
+
+
+@pytest.fixture
+async def newer(kubelet: Kubelet, folder: Path) -> AsyncIterator[Gateway]:
+    """Another gateway with the same configuration, not yet started."""
+    async with Gateway(folder, kubelet.directory) as newer:
+        yield newer

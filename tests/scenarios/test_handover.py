@@ -2,23 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-
-import pytest
+from collections.abc import Iterator
 
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Counts, Kubelet
 from tests.support.waiting import until
 
 ONE = {"c": {"example.com/thing": 1}}
-
-
-@pytest.fixture
-async def newer(kubelet: Kubelet, served: Gateway, folder: Path) -> AsyncIterator[Gateway]:
-    """Another gateway with the same configuration, not yet started."""
-    async with Gateway(folder, kubelet.directory) as newer:
-        yield newer
 
 
 @contextlib.contextmanager

@@ -39,12 +39,6 @@ async def older(kubelet: Kubelet, patient: Gateway) -> Gateway:
     return patient
 
 
-@pytest.fixture
-async def newer(kubelet: Kubelet, folder: Path) -> AsyncIterator[Gateway]:
-    async with Gateway(folder, kubelet.directory) as newer:
-        yield newer
-
-
 def tell_to_end(older: Gateway) -> None:
     older.process.send_signal(signal.SIGTERM)
 

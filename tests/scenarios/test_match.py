@@ -11,29 +11,18 @@ from tests.real_kubelet.programs import RELEASES
 from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet
+from tests.scenarios.sticks import USB, plug
 from tests.scenarios.test_pools import CLEANING
 
 ONE = {"c": {RESOURCE: 1}}
-USB = "/sys/devices/pci0000:00/0000:00:14.0/usb1"
 LONG = "-".join(["A1", *["usb"] * 64])
 """An id of 258 characters, because no release holds to the 63 of the API's comment."""
-
-
-def plug(tree: FakeTree, port: str, tty: str, minor: int) -> None:
-    here = f"{USB}/{port}/{port}:1.0/{tty}/tty/{tty}"
-    tree.write(f"""
-        {USB}/{port}/idVendor = 0403
-        {USB}/{port}/serial = A1
-        {here}/uevent = MAJOR=188\\nMINOR={minor}\\nDEVNAME={tty}
-        c /dev/{tty} 188:{minor}
-        /sys/class/tty/{tty} -> {here}
-    """)
 
 
 @pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True)
 async def test_a_device_that_comes_back_elsewhere(kubelet: Kubelet, gateway: Gateway, folder: Path) -> None:
     tree = FakeTree(folder)
-    plug(tree, "1-1", "ttyUSB3", 3)
+    plug(tree, "1-1", "A1", 3)
     gateway.resource |= {"driver": "chardev", "refresh": "100ms"}
     gateway.resource["options"] = {
         "match": {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
@@ -61,7 +50,7 @@ async def test_a_device_that_comes_back_elsewhere(kubelet: Kubelet, gateway: Gat
             tree.remove(path)
         await kubelet.wait_for_devices(0, 1)
         tree.remove(f"{USB}/{port}")
-        plug(tree, "1-2", "ttyUSB0", 0)
+        plug(tree, "1-2", "A1", 0)
 
 
 @pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True)

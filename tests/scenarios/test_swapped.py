@@ -7,23 +7,11 @@ import pytest
 from dpgateway.testing import FakeTree
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet
+from tests.scenarios.sticks import USB, plug
 
 ONE = {"c": {RESOURCE: 1}}
-USB = "/sys/devices/pci0000:00/0000:00:14.0/usb1"
 PORTS = {"A": "1-1", "B": "1-2"}
 """By serial number."""
-
-
-def plug(tree: FakeTree, serial: str, number: int) -> None:
-    port, tty = PORTS[serial], f"ttyUSB{number}"
-    here = f"{USB}/{port}/{port}:1.0/{tty}/tty/{tty}"
-    tree.write(f"""
-        {USB}/{port}/idVendor = 0403
-        {USB}/{port}/serial = {serial}
-        {here}/uevent = MAJOR=188\\nMINOR={number}\\nDEVNAME={tty}
-        c /dev/{tty} 188:{number}
-        /sys/class/tty/{tty} -> {here}
-    """)
 
 
 def unplug(tree: FakeTree, serial: str, number: int) -> None:
@@ -36,8 +24,8 @@ async def test_a_container_never_starts_with_the_other_stick(
     kubelet: Kubelet, gateway: Gateway, folder: Path, again: bool
 ) -> None:
     tree = FakeTree(folder)
-    plug(tree, "A", 0)
-    plug(tree, "B", 1)
+    plug(tree, PORTS["A"], "A", 0)
+    plug(tree, PORTS["B"], "B", 1)
     gateway.resource |= {"driver": "chardev", "refresh": "100ms"}
     gateway.resource["options"] = {
         "match": {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
@@ -59,8 +47,8 @@ async def test_a_container_never_starts_with_the_other_stick(
         await gateway.end()
     unplug(tree, "A", 0)
     unplug(tree, "B", 1)
-    plug(tree, "A", 1)
-    plug(tree, "B", 0)
+    plug(tree, PORTS["A"], "A", 1)
+    plug(tree, PORTS["B"], "B", 0)
     if again:
         await gateway.start()
     said = f"this container was given {given}, and it is {now} now: delete the pod"

@@ -60,6 +60,8 @@ def test_entries_per_device_are_gathered() -> None:
     }
     (found,) = read((DEVICE,), text).holdings
     assert found.ids == {"a", "b"}
+    (found,) = read((DEVICE,), REAL_1_8).holdings
+    assert (found.pod, found.container, found.resource, found.ids) == ("p1", "c", "x.com/y", {"d1"})
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
