@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.real_kubelet.build import missing_to_run
+from tests.real_kubelet.node.node import Node
 from tests.real_kubelet.programs import RELEASES
 from tests.scenarios.engines import REAL, Make, Real, Simulated
 from tests.scenarios.gateway import Gateway
@@ -56,6 +57,13 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="scenario-"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+async def node(folder: Path) -> AsyncIterator[Node]:
+    """A whole one."""
+    async with Node(folder / "node") as node:
+        yield node
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ system of the tests, so the code that runs is the one that touches a real /sys.
 
 import asyncio
 import hashlib
-import shutil
 import signal
-import tempfile
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from backends.fpga.tests.kernel.manager import Gate, Manager
-from tests.real_kubelet.node.node import Node
+from tests.real_kubelet.node.node import LISTED, Node
 from tests.real_kubelet.node.waiting import until
 from tests.scenarios.gateway import Gateway
 from tests.support.fuse import Directory, Link, Text, mounted
@@ -25,16 +23,8 @@ ADDRESS = "f8007000.devcfg"
 BOARD = f"devices/platform/axi/{ADDRESS}/fpga_manager/fpga0"
 # one node at a time: two that start at once wait for one another too long
 pytestmark = pytest.mark.xdist_group("node")
-LISTED = "Processed device updates for resource"  # in the kubelet's log
 FIRST = "cat /mnt/board/state /mnt/board/runs > /tmp/new; mv /tmp/new /tmp/first"
 FOREVER = "trap 'exit 0' TERM; while :; do sleep 1; done"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="scenario-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture
@@ -66,7 +56,7 @@ async def gateway(node: Node, folder: Path, board: Manager) -> AsyncIterator[Gat
     """With the board at the kubelet under both names."""
     gateway = Gateway(folder, node.device_plugins_dir)
     await gateway.start(function(folder, AES), function(folder, FFT))
-    await listed(node, 2)
+    await node.listed(2)
     async with gateway:
         yield gateway
         assert await gateway.end() == 0
@@ -88,13 +78,6 @@ def function(folder: Path, name: str) -> dict[str, Any]:
     }
     mounts = [{"host_path": str(folder / "host/sys" / BOARD), "container_path": "/mnt/board", "read_only": True}]
     return {"name": name, "driver": "fpga", "pool": "boards", "options": options, "mounts": mounts}
-
-
-async def listed(node: Node, count: int) -> None:
-    async def there() -> bool:
-        return node.kubelet_log().count(LISTED) >= count
-
-    await until("list of devices at the kubelet", there)
 
 
 async def run(node: Node, name: str, resource: str) -> None:
@@ -140,12 +123,7 @@ async def test_another_function_waits_for_the_first(node: Node, gateway: Gateway
 
     before = (await node.wait_for_pod("a")).container_id("c")
     await node.kill_container(before)
-
-    async def again() -> bool:
-        pod = await node.pod("a")
-        return pod is not None and pod.all_running and pod.container_id("c") != before
-
-    await until("second container", again)
+    await node.another_container("a", before)
     assert await first(node, "a") == "operating\naes\n"
     assert len(board.loaded) == 1, "a restart programmed it again"
 
@@ -172,27 +150,29 @@ async def test_a_failed_load_is_an_event_of_the_pod(node: Node, gateway: Gateway
     assert await first(node, "a") == "operating\naes\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("who", ["kubelet", "gateway"])
-async def test_an_end_while_a_board_is_programmed(
-    node: Node, gateway: Gateway, board: Manager, who: str, number: signal.Signals
-) -> None:
-    gate = board.hold("write")
-    await run(node, "a", AES)
-    await at(gate)
-    lists = node.kubelet_log().count(LISTED)
-    if who == "kubelet":  # it admits the pod again, which has no container yet: then it wants the list before
-        await node.restart_kubelet(number, before_pods=listed(node, lists + 2))
-    else:
-        await gateway.restart(number)
-        await listed(node, lists + 2)
-    assert not board.loaded
-    gate.open()
-    assert await first(node, "a") == "operating\naes\n"
-    await run(node, "b", FFT)
-    assert (await node.wait_for_pod("b", "Failed")).reason == "UnexpectedAdmissionError"
-    assert running(board) == "aes"
-    assert board.at_once == 1
+async def test_an_end_while_a_board_is_programmed(node: Node, gateway: Gateway, board: Manager, who: str) -> None:
+    for number, mine, other in ((signal.SIGTERM, AES, FFT), (signal.SIGKILL, FFT, AES)):
+        name, loaded = mine.rpartition("/")[2], len(board.loaded)
+        gate = board.hold("write")
+        await run(node, "a", mine)
+        await at(gate)
+        lists = node.lists
+        if who == "kubelet":  # it admits the pod again, which has no container yet: then it wants the list before
+            await node.restart_kubelet(number, before_pods=node.listed(lists + 2))
+        else:
+            await gateway.restart(number)
+            await node.listed(lists + 2)
+        assert len(board.loaded) == loaded
+        gate.open()
+        assert await first(node, "a") == f"operating\n{name}\n"
+        await run(node, "b", other)
+        assert (await node.wait_for_pod("b", "Failed")).reason == "UnexpectedAdmissionError"
+        assert running(board) == name
+        assert board.at_once == 1
+        for pod in "ab":
+            await node.delete_pod(pod)
+        await healthy(node, other)
 
 
 async def shown(gateway: Gateway, resource: str, text: str, *, there: bool = True) -> None:

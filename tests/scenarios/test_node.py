@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from tests.support.holdings import node_holdings, run_both
 ONE = {"c": {RESOURCE: 1}}
 # one node at a time: two that start at once wait for one another too long
 pytestmark = pytest.mark.xdist_group("node")
-LISTED = "Processed device updates for resource"  # in the kubelet's log
+SIGNALS = signal.SIGTERM, signal.SIGKILL
 NULL, WORLD = os.makedev(1, 3), 0o020666
 
 
@@ -44,14 +43,6 @@ def prefix() -> Iterator[str]:
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    folder = Path(tempfile.mkdtemp(prefix="scenario-"))
-    async with Node(folder / "node") as node:
-        yield node
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
 async def gateway(node: Node, prefix: str, tmp_path: Path) -> AsyncIterator[Gateway]:
     """With both devices at the kubelet, one on each NUMA node."""
     gateway = Gateway(tmp_path, node.device_plugins_dir)
@@ -61,18 +52,11 @@ async def gateway(node: Node, prefix: str, tmp_path: Path) -> AsyncIterator[Gate
     (tmp_path / "note").write_text("from the host")
     gateway.resource["mounts"] = [{"host_path": str(tmp_path), "container_path": "/mnt/host", "read_only": True}]
     await gateway.start()
-    await listed(node)
+    await node.listed()
     async with gateway:
         yield gateway
         assert await gateway.end() == 0
     print("\n".join(gateway.log))  # noqa: T201 - pytest shows it when the scenario failed
-
-
-async def listed(node: Node, before: int = 0) -> None:
-    async def there() -> bool:
-        return node.kubelet_log().count(LISTED) > before
-
-    await until("list of devices at the kubelet", there)
 
 
 async def test_a_container_gets_what_the_gateway_answers(node: Node, gateway: Gateway, prefix: str) -> None:
@@ -82,68 +66,75 @@ async def test_a_container_gets_what_the_gateway_answers(node: Node, gateway: Ga
     index = shown.output.splitlines()[0][-1]
     assert f"THING_node-{index}=/dev/node-{index}" in shown.output
     assert "from the host" in shown.output
+    assert (await node.exec(container, "test", "-c", f"/dev/{prefix}-{index}")).status == 0
+    refused = await node.exec(container, "sh", "-c", "mknod /tmp/kmsg c 1 11; head -c 1 /tmp/kmsg")
+    assert "not permitted" in refused.errors
     annotations = (await node.spec(container))["annotations"]
     assert annotations[f"example.com/thing_node-{index}"] == f"/dev/node-{index}"
 
+    # the Topology Manager saw its NUMA node
+    assert 'topologyPolicyName="best-effort"' in node.kubelet_log()
+    checkpoint = json.loads((node.device_plugins_dir / "kubelet_internal_checkpoint").read_text())
+    [entry] = checkpoint["Data"]["PodDeviceEntries"]
+    assert entry["DeviceIDs"] == {index: [f"node-{index}"]}
 
-@pytest.mark.parametrize("by_name", [True, False])
-async def test_a_container_gets_its_cdi_device(node: Node, gateway: Gateway, tmp_path: Path, by_name: bool) -> None:
+
+async def test_a_container_gets_its_cdi_device(node: Node, gateway: Gateway, tmp_path: Path) -> None:
     """By name, where it can't be had otherwise, or as what its spec has."""
-    mount = {"hostPath": str(tmp_path), "containerPath": "/mnt/cdi", "options": ["rbind", "nosuid"] if by_name else []}
-    node_of = {"path": "/dev/example-cdi", "hostPath": "/dev/null", "type": "c", "major": 1, "minor": 3}
-    edits = {"env": ["CDI=yes"], "deviceNodes": [node_of], "mounts": [mount]}
-    devices = [{"name": f"node-{index}", "containerEdits": edits} for index in range(2)]
-    spec = {"cdiVersion": "0.5.0", "kind": "example.com/thing", "devices": devices}
-    (node.cdi_dir / "example.json").write_text(json.dumps(spec))
     gateway.options["cdi_kind"] = "example.com/thing"
-    gateway.resource["cdi"] = "auto" if by_name else "never"
     gateway.runtime["cdi_dirs"] = [str(node.cdi_dir)]
-    before = node.kubelet_log().count(LISTED)
-    await gateway.restart()
-    await listed(node, before)
-    await node.run_pod("a", ONE)
-    container = (await node.wait_for_pod("a")).container_id("c")
-    shown = await node.exec(container, "sh", "-c", "test -c /dev/example-cdi && cat /mnt/cdi/note /proc/1/environ")
-    assert "from the host" in shown.output
-    assert "CDI=yes" in shown.output
-    (mounted,) = [one for one in (await node.spec(container))["mounts"] if one["destination"] == "/mnt/cdi"]
-    assert ("nosuid" in mounted["options"]) == by_name
+    for pod, by_name in (("a", True), ("b", False)):
+        options = ["rbind", "nosuid"] if by_name else []
+        mount = {"hostPath": str(tmp_path), "containerPath": "/mnt/cdi", "options": options}
+        node_of = {"path": "/dev/example-cdi", "hostPath": "/dev/null", "type": "c", "major": 1, "minor": 3}
+        edits = {"env": ["CDI=yes"], "deviceNodes": [node_of], "mounts": [mount]}
+        devices = [{"name": f"node-{index}", "containerEdits": edits} for index in range(2)]
+        spec = {"cdiVersion": "0.5.0", "kind": "example.com/thing", "devices": devices}
+        (node.cdi_dir / "example.json").write_text(json.dumps(spec))
+        gateway.resource["cdi"] = "auto" if by_name else "never"
+        before = node.lists
+        await gateway.restart()
+        await node.listed(before + 1)
+        await node.run_pod(pod, ONE)
+        container = (await node.wait_for_pod(pod)).container_id("c")
+        shown = await node.exec(container, "sh", "-c", "test -c /dev/example-cdi && cat /mnt/cdi/note /proc/1/environ")
+        assert "from the host" in shown.output
+        assert "CDI=yes" in shown.output
+        (mounted,) = [one for one in (await node.spec(container))["mounts"] if one["destination"] == "/mnt/cdi"]
+        assert ("nosuid" in mounted["options"]) == by_name
     assert not any("it isn't known whether this container runtime" in line for line in gateway.log)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_pods_live_through_restarts(node: Node, gateway: Gateway, number: signal.Signals) -> None:
+async def test_pods_live_through_restarts(node: Node, gateway: Gateway) -> None:
+    """Of the kubelet, of the gateway, and of the kubelet while there is no gateway."""
     await node.run_pod("a", ONE)
     before = (await node.wait_for_pod("a")).container_id("c")
-    for _ in range(3):
-        await node.restart_kubelet(number)
+    for number in SIGNALS:
+        for _ in range(3):
+            await node.restart_kubelet(number)
+            assert (await node.wait_for_pod("a")).container_id("c") == before
+    for number, alone in itertools.product(SIGNALS, (True, False)):
+        await gateway.end(number if alone else signal.SIGTERM)
+        if not alone:
+            await node.restart_kubelet(number)
+        lists = node.lists
+        await gateway.start()
+        await node.listed(lists + 1)
+        await node.run_pod("b", ONE)
+        assert await index_of(node, "b") != await index_of(node, "a")
         assert (await node.wait_for_pod("a")).container_id("c") == before
+        await node.delete_pod("b")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_pod_with_a_finished_init_container(node: Node, gateway: Gateway, number: signal.Signals) -> None:
+async def test_a_pod_with_a_finished_init_container(node: Node, gateway: Gateway) -> None:
     """It lives if the list is there when the kubelet admits it again."""
     await node.run_pod("a", ONE)
     await node.run_pod("b", ONE, init=[{"name": "i", "command": ["true"], "resources": {"limits": {RESOURCE: 1}}}])
     before = [(await node.wait_for_pod(name)).container_id("c") for name in "ab"]
-    for _ in range(3):
-        lists = node.kubelet_log().count(LISTED)
-        await node.restart_kubelet(number, before_pods=listed(node, lists))
+    for number in SIGNALS * 3:
+        await node.restart_kubelet(number, before_pods=node.listed(node.lists + 1))
         for name, container in zip("ab", before, strict=True):
             assert (await node.wait_for_pod(name)).container_id("c") == container
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_pods_live_through_restarts_of_the_gateway(node: Node, gateway: Gateway, number: signal.Signals) -> None:
-    await node.run_pod("a", ONE)
-    before = (await node.wait_for_pod("a")).container_id("c")
-    await gateway.end(number)
-    seen = node.kubelet_log().count(LISTED)
-    await gateway.start()
-    await listed(node, seen)
-    await node.run_pod("b", ONE)
-    await node.wait_for_pod("b")
-    assert (await node.wait_for_pod("a")).container_id("c") == before
 
 
 @pytest.fixture
@@ -212,23 +203,13 @@ async def test_no_release_while_containers_are_replaced(node: Node, gateway: Gat
     await node.run_pod("a", ONE, restartPolicy="Always")
     first = (await node.wait_for_pod("a")).container_id("c")
     await node.kill_container(first)
-    second = await another_container(node, first)
+    second = await node.another_container("a", first)
     await node.kill_container((await node.spec(second))["annotations"]["io.kubernetes.cri.sandbox-id"])
-    await another_container(node, second)
+    await node.another_container("a", second)
+    assert sum(" allocated 1 device" in line for line in gateway.log) == 1
     assert released(gateway) == 0
     await node.delete_pod("a")
     await gateway.said(" released node-", seconds=60)
-
-
-async def another_container(node: Node, before: str) -> str:
-    """Of the pod, once it runs in place of the one before."""
-
-    async def there() -> str:
-        pod = await node.pod("a")
-        now = pod.container_id("c") if pod is not None and pod.all_running else before
-        return now if now != before else ""
-
-    return await until("another container", there)
 
 
 async def index_of(node: Node, pod: str) -> str:
@@ -311,19 +292,23 @@ async def test_a_pod_that_is_deleted_while_the_kubelet_is_down(node: Node, gatew
 
 async def test_no_release_while_another_pod_has_a_share(node: Node, gateway: Gateway) -> None:
     gateway.options["count"], gateway.resource["shares"] = 1, 2
-    before = node.kubelet_log().count(LISTED)
+    before = node.lists
     await gateway.restart()
-    await listed(node, before)
+    await node.listed(before + 1)
     for name in "ab":
         await node.run_pod(name, ONE)
     for name in "ab":
         await node.wait_for_pod(name)
+    await node.run_pod("c", ONE)
+    assert (await node.wait_for_pod("c", "Failed")).reason == "UnexpectedAdmissionError"
     directory = node.root / "kubelet/pods" / (await node.wait_for_pod("a")).uid
     await node.delete_pod("a")
     await until("end of the pod's directory", lambda: asyncio.to_thread(lambda: not directory.exists()))
     await node.delete_pod("b")
     await gateway.said("released node-0", seconds=60)
     assert released(gateway) == 1
+    await node.run_pod("d", ONE)
+    await node.wait_for_pod("d")
 
 
 def released(gateway: Gateway) -> int:

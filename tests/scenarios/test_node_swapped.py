@@ -1,9 +1,7 @@
 """Two sticks that swap their numbers on a whole node: what a container that starts again really gets."""
 
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,14 +53,6 @@ def sticks(tmp_path: Path) -> Iterator[Sticks]:
         path.unlink()
 
 
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    folder = Path(tempfile.mkdtemp(prefix="scenario-"))
-    async with Node(folder / "node") as node:
-        yield node
-    shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("cdi", ["never", "always"])
 async def test_a_restarted_container_has_its_own_stick_or_none(
     node: Node, sticks: Sticks, tmp_path: Path, cdi: str
@@ -77,12 +67,9 @@ async def test_a_restarted_container_has_its_own_stick_or_none(
         "sysfs": str(sticks.tree.at("/sys")),
     }
 
-    async def listed() -> bool:
-        return "Processed device updates for resource" in node.kubelet_log()
-
     async with gateway:
         await gateway.start()
-        await until("the list at the kubelet", listed)  # a pod that is admitted sooner is never given a device
+        await node.listed()
         await node.run_pod("a", {"c": {RESOURCE: 1}}, restartPolicy="Always")
         container = (await node.wait_for_pod("a")).container_id("c")
         own = await number(node, container)
@@ -92,13 +79,7 @@ async def test_a_restarted_container_has_its_own_stick_or_none(
         await gateway.said("CDI devices lead to where" if cdi == "always" else "delete the pod")
         await node.kill_container(container)
         if cdi == "always":
-
-            async def another() -> str | None:
-                pod = await node.pod("a")
-                found = pod.container_id("c") if pod is not None and pod.all_running else container
-                return found if found != container else None
-
-            assert await number(node, await until("another container", another)) == own
+            assert await number(node, await node.another_container("a", container)) == own
             return
 
         async def refused() -> bool:

@@ -22,6 +22,7 @@ from tests.real_kubelet.programs import KUBELET
 
 HOST = "node"  # the kubelet appends it to the names of static pods
 FOLDERS = ("kubelet", "log-containers", "run-containerd", "manifests", "cdi", "cni", "opt", "logs")
+LISTED = "Processed device updates for resource"  # in the kubelet's log
 BINDS = {"kubelet": "/var/lib/kubelet", "log-containers": "/var/log/containers", "run-containerd": "/run/containerd"}
 
 
@@ -129,6 +130,16 @@ class Node:
         except NodeError as error:
             raise NodeError(f"{error}; it is {await self.pod(name)}") from None
 
+    async def another_container(self, pod: str, before: str) -> str:
+        """The id of container c of a pod, once it runs in place of the one before."""
+
+        async def there() -> str:
+            now = await self.pod(pod)
+            found = now.container_id("c") if now is not None and now.all_running else before
+            return found if found != before else ""
+
+        return await until("another container", there)
+
     async def delete_pod(self, name: str) -> None:
         """Returns when the kubelet doesn't list it and none of its processes is left."""
         (self.root / "manifests" / f"{name}.json").unlink()
@@ -152,6 +163,19 @@ class Node:
     def kubelet_log(self) -> str:
         """Of all its kubelets, one after the other."""
         return (self.root / "kubelet.log").read_text(errors="replace")
+
+    @property
+    def lists(self) -> int:
+        """How many lists of devices its kubelets took."""
+        return self.kubelet_log().count(LISTED)
+
+    async def listed(self, count: int = 1) -> None:
+        """Until they took so many: a pod that is admitted before the first one is never given a device."""
+
+        async def there() -> bool:
+            return self.lists >= count
+
+        await until("list of devices at the kubelet", there)
 
     def _show(self, name: str) -> None:
         """What the kubelet finds where it looks for its static pods. While it finds a FIFO it neither has pods nor ends
