@@ -37,8 +37,9 @@ def device_of(cluster, name):
 
 
 def failures(cluster):
+    """The pods that failed so far, also in earlier tests, and why."""
     found = cluster.control.api("GET", EVENTS)["items"]
-    return [(one["regarding"]["name"], one["note"]) for one in found if one["reason"] in FAILURES]
+    return {(one["regarding"]["name"], one["note"]) for one in found if one["reason"] in FAILURES}
 
 
 @pytest.fixture
@@ -76,6 +77,7 @@ def test_the_same_pods_get_their_devices_by_either_front(cluster, installed):
 
 
 def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
+    earlier = failures(cluster)
     cluster.create(pod("stays", NODE, {THING: 1}))
     held = device_of(cluster, "stays")
     over, refused = threading.Event(), []
@@ -103,7 +105,7 @@ def test_another_image_takes_over_while_pods_come_and_go(cluster, installed):
         for one in churning:
             one.join()
     assert refused == []
-    assert failures(cluster) == []
+    assert failures(cluster) <= earlier
     assert device_of(cluster, "stays") == held
     assert len(published(cluster)) == COUNT
 
