@@ -18,6 +18,9 @@ from tests.cluster.machine.node import KUBEADM, Node, Paths
 from tests.real_kubelet.node.image import write_image
 
 PODS = "/api/v1/namespaces/default/pods"
+RETRIED = 180.0
+"""Seconds in which a kubelet ends a pod: it retries what fails, such as to unmount a volume, with up to two minutes
+between (pkg/volume/util/nestedpendingoperations)."""
 
 WAIT = "mkfifo /tmp/end; read code </tmp/end; exit $code"
 WAITS = ["sh", "-c", WAIT]
@@ -99,7 +102,11 @@ class Cluster:
     def until_gone(self, uids: set[str]) -> None:
         """Until the kubelets have nothing of these pods any more, and so may give away what they had."""
         for node in self.nodes.values():
-            until(f"end of the pods on {node.name}", partial(node.has_none_of, uids))
+            try:
+                until(f"end of the pods on {node.name}", partial(node.has_none_of, uids), RETRIED)
+            except ClusterError as error:
+                said = [line for line in node.log("kubelet").splitlines() if any(uid in line for uid in uids)]
+                raise ClusterError("\n".join([str(error), "its kubelet said last:", *said[-20:]])) from None
 
     def label(self, labels: Mapping[str, str | None], *nodes: str) -> None:
         """Labels these nodes, or all; None takes a label away."""
