@@ -16,7 +16,7 @@ from dpgateway.cli.options import CONTROL_SOCKET, POD_UID, Settings, configured,
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.errors import ConfigurationError
 from dpgateway.node import versions
-from dpgateway.preflight import SCHEMA, Finding, Rehearsal, detect_version, judge, verdict
+from dpgateway.preflight import SCHEMA, Facts, Finding, Rehearsal, detect_version, judge, verdict
 from dpgateway.preflight.detect_version import Clue
 from dpgateway.preflight.front import FrontName, verdicts
 
@@ -155,7 +155,7 @@ def _as_json(
                 "name": one.name,
                 "driver": one.driver,
                 "offered": None if one.failure else len(one.offered),
-                "held": len(facts.held.notes.get(one.name, {})),
+                "held": _held(facts, one.name),
             }
             for one in facts.served
         ],
@@ -169,6 +169,12 @@ def _as_json(
         "rehearsal": rehearsal and asdict(rehearsal),
         "front": node.front and {"name": node.front.front, "resources": dict(_fronts(node))},
     }
+
+
+def _held(facts: Facts, resource: str) -> int:
+    """The number of ids that containers hold, by either front."""
+    claimed = (one.ids for one in facts.claimed if one.resource == resource)
+    return len(set(facts.held.notes.get(resource, {})).union(*claimed))
 
 
 def _fronts(node: NodeFacts) -> Mapping[str, str]:
@@ -187,9 +193,8 @@ def _print(node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal 
     for text in node.unknown:
         print_line(f"not known: {text}", "yellow")
     if facts.served:
-        held = {one.name: str(len(facts.held.notes.get(one.name, {}))) for one in facts.served}
         rows = [
-            (one.name, one.driver, "?" if one.failure else str(len(one.offered)), held[one.name])
+            (one.name, one.driver, "?" if one.failure else str(len(one.offered)), str(_held(facts, one.name)))
             for one in facts.served
         ]
         print_table(("resource", "driver", "offered", "held"), rows)
