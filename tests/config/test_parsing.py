@@ -88,7 +88,7 @@ def test_a_key_that_is_no_scalar(config: Write, key: str) -> None:
 
 def test_a_key_with_half_a_character(config: Write) -> None:
     problem = only_problem(config(in_options('    "a\\ud800": 1')))
-    assert problem.endswith(r'found the key "a\ud800", expected text that can be written in UTF-8')
+    assert problem.endswith(r'found the key "a\ud800", expected text that can be written in UTF-8, without NUL')
 
 
 @pytest.mark.parametrize("number", ["1.10", "0o17", "0x1F", "1_000", "1e3", "-0", "+5", ".inf"])

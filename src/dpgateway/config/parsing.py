@@ -15,7 +15,7 @@ from ruamel.yaml.reader import Reader, ReaderError
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space, shortened, shown
 from dpgateway.config.source import Written, not_text
 from dpgateway.config.syntax import explain
-from dpgateway.errors import encodable
+from dpgateway.errors import encodable, printable
 
 MOST_VALUES = 20_000
 """Per file, keys included; an aliased value counts at each use."""
@@ -23,7 +23,7 @@ DEEPEST = 50
 """Levels."""
 LONGEST_TAG = 100
 """Characters."""
-UNICODE = "text that can be written in UTF-8"
+UNICODE = "text that can be written in UTF-8, without NUL"
 _OCTAL = re.compile(r"[-+]?0+_?([1-9][0-9_]{0,17})")
 """Octal in YAML 1.1, C and chmod; decimal in YAML 1.2."""
 _TAG = "tag:yaml.org,2002:"
@@ -144,7 +144,7 @@ def _wrong_key(key: Node, known: Mapping[str, Written]) -> Wrong | None:
         return Wrong("a list or a mapping as a key", "keys that are strings")
     if str(key.tag).removeprefix(_TAG) not in _TEXTS:
         return not_text(key.value)
-    if encodable(key.value) != key.value:
+    if encodable(key.value) != key.value or "\0" in key.value:
         return Wrong(f"the key {shown(key.value)}", UNICODE)
     if key.value in known:
         return Wrong("a duplicate key", "each key once", f"it is also at {known[key.value].place}")
@@ -166,11 +166,13 @@ def _scalar(node: Node, kind: str) -> object:
     try:
         return read(text)
     except ValueError:
-        raise Wrong(shortened(encodable(text)) or '""', expected) from None
+        raise Wrong(shortened(printable(text)) or '""', expected) from None
 
 
 def _text(text: str) -> str:
     text.encode()  # UnicodeEncodeError: a lone surrogate, from an escape
+    if "\0" in text:  # no path, id, environment variable or attribute can have it
+        raise ValueError
     return text
 
 
