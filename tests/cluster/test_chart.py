@@ -11,6 +11,7 @@ from tests.cluster.machine.box import ClusterError
 from tests.cluster.manifests import FILE
 
 BOARDS = {"nodeSelector": {"example.com/kind": "boards"}}
+CRIO = "/run/crio/crio.sock"
 THING = {"name": "example.com/thing", "driver": "simulated"}
 DESKS = {"nodeSelector": {"example.com/kind": "desks", "example.com/room": "1"}}
 
@@ -319,6 +320,9 @@ def constraints(render, **values):
         ({"tolerations": None, "securityContext": None}, "missing properties 'tolerations', 'securityContext'"),
         ({"config": {"web": None}}, "at '/config': missing property 'web'"),
         ({"kubeletDir": "/var/lib/kubelet/"}, "at '/kubeletDir'"),
+        ({"config": {"runtime": {"socket": CRIO}}}, "expected it as runtimeSocket, or its directory in volumeMounts"),
+        ({"runtimeSocket": "/run/containerd/containerd.sock", "config": {"runtime": {"socket": CRIO}}}, CRIO),
+        ({"podMonitor": {"interval": "1.5s"}}, "at '/podMonitor/interval'"),
     ],
     ids=[
         "tag in the repository",
@@ -328,11 +332,20 @@ def constraints(render, **values):
         "empty",
         "no pages",
         "slash",
+        "runtime's socket in the configuration alone",
+        "another one",
+        "fraction of a second for Prometheus",
     ],
 )
 def test_what_helm_refuses_at_once(render, values, found):
     with pytest.raises(ClusterError, match=found):
         render(**values)
+
+
+def test_the_runtimes_socket_may_have_a_volume_of_its_own(render):
+    values = {"config": {"runtime": {"socket": CRIO}}, "volumes": [{"name": "crio", "hostPath": {"path": "/run/crio"}}]}
+    objects = render(**values, volumeMounts=[{"name": "crio", "mountPath": "/run/crio"}])
+    assert CRIO in objects["ConfigMap", "dpgateway"]["data"]["config.yaml"]
 
 
 PRESETS = sorted((FILE.parents[1] / "helm/dpgateway/presets").glob("*.yaml"))
