@@ -1,8 +1,9 @@
 """Writes slices, and tells what it has deleted from what others delete.
 
-What the API server says, or makes, of one pool's slices keeps no other pool from being written. A slice that is gone
-by the time it is updated was deleted by a kubelet that starts, one after the other: that is no failure, and the next
-look writes it anew. Deletions by others are counted; more than WIPES in a minute are another publisher's.
+What the API server says, or makes, of one pool's slices keeps no other pool from being written, at the latest by the
+next attempt. A slice that is gone by the time it is updated was deleted by a kubelet that starts, one after the other:
+that is no failure, and the next look writes it anew. Deletions by others are counted; more than WIPES in a minute are
+another publisher's.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class SliceWriter:
         """When slices were last written, on the monotonic clock; and in RFC 3339."""
         self.pools = set[str]()
         """The pools that were written here since the last start."""
+        self._refused: dict[str, None] = {}
+        """The pools whose last attempt failed, the longest ago first."""
         self.deleted = 0
         """How often others have deleted slices; a kubelet does when it starts."""
         self._known = frozenset[str]()
@@ -52,12 +55,16 @@ class SliceWriter:
         one pool once the others are written.
         """
         refused: ClusterError | None = None
-        for name, some in todo.items():
+        # A failure that may be of all pools ends the attempt, so the next one begins with the others.
+        for name in [*(one for one in todo if one not in self._refused), *(one for one in self._refused if one in todo)]:
             try:
-                if not await self._write_pool(some):
+                if not await self._write_pool(todo[name]):
                     return
                 self.pools.add(name)
+                self._refused.pop(name, None)
             except ClusterError as error:
+                self._refused.pop(name, None)
+                self._refused[name] = None
                 if error.status in OF_ALL and not isinstance(error, AlteredSlice):
                     raise
                 refused = refused or error
