@@ -131,14 +131,16 @@ async def test_a_release_that_waits_goes_with_its_resource(cluster, gateway, kub
     await gateway.said(f"released {device}", seconds=BUSY)
 
 
-async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet):
+async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet, short_path):
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)
     await gateway.end(signal.SIGKILL)
-    since = len(kubelet.events)
+    since, sockets = len(kubelet.events), partial((short_path / "device-plugins/dpgateway").glob, "*.sock")
+    assert list(sockets())
     await gateway.start(thing("dra"))
     await kubelet.wait_for(lambda: opened(kubelet, since), BUSY)  # by then it has the options, which count
     await until(lambda: kubelet.resources()[THING]["plugin"] == "gone")
+    await until(lambda: not list(sockets()))
     await shown(cluster, 0)
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
 

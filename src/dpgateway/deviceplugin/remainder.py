@@ -32,6 +32,7 @@ from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.handlers import KUBELET_AGENT, ServicerContext
 from dpgateway.deviceplugin.server.serving import Server
+from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.deviceplugin.values import Options, Registration
 from dpgateway.errors import KubeletError
 from dpgateway.kit.log import bind
@@ -99,6 +100,8 @@ class Remainders:
         # The numbers of the socket's names are those of ``server.sockets``: the owner of the resource owns them all.
         numbers = itertools.count(time.time_ns() // 1_000_000)
         log.info("the kubelet knows the resource as a device plugin's, so it is registered without devices")
+        with suppress(OSError):
+            SocketNames(resource.ownership).sweep()  # those of a gateway that was killed
         while True:
             appeared, began = self._holdings.node.appeared.version, time.monotonic()
             try:
