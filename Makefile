@@ -95,7 +95,7 @@ version: $(VENV)/.dev  ## the version, once all places agree on it; VERSION=0.2.
 .PHONY: test-cluster
 test-cluster: $(VENV)/.dev  ## the image and the chart on a real cluster of mixed versions (needs root, Go and Debian 12)
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/cluster
+	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup tests/cluster
 
 .PHONY: manifests
 manifests: $(VENV)/.dev  ## deploy/kubernetes, rendered from the chart (needs Go)

@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.timeout(LIMIT))
-            # Two clusters at once: they mostly wait. Each has all its tests of one worker.
+            # Three clusters at once: they mostly wait. Each has all its tests of one worker.
             if "cluster" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
                 second = "a second cluster with the chart" if item.path.stem in SECOND else "a cluster with the chart"
                 kind = "a cluster for DRA" if item.path.is_relative_to(HERE / "dra") else second
