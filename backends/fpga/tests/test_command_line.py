@@ -248,6 +248,19 @@ async def test_a_step_that_lasts_is_told_again(capsys):
     assert "board b: verifying" in steps
 
 
+def test_a_tool_that_fails_has_not_programmed_the_board(run, tmp_path):
+    """Also under a supervisor that ignores SIGCHLD, where the kernel drops exit codes."""
+    file = tmp_path / "config.yaml"
+    config = json.loads(file.read_text())
+    for one in config["resources"]:
+        one["options"] |= {"programmer": "command", "command": {"argv": ["/bin/false"]}}
+    file.write_text(json.dumps(config))
+    command = [Path(sys.executable).with_name("dpgateway-fpga"), "program", "b", "--force"]
+    done = subprocess.run(["env", "--ignore-signal=CHLD", *command], check=False, capture_output=True, text=True)
+    assert (done.returncode, "board 'b': " in done.stderr) == (1, True), done
+    assert "/bin/false" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["program", "reset"])
 def test_leaves_absent_boards_alone(run, tmp_path, command):
     """Nor does anything by its address, under which nobody else would know it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ def main() -> None:
     as the gateway does before a container starts, under the same lock, and is written down in the same journal; so the
     gateway may run meanwhile.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, each tool would seem to have ended with 0
 
 
 @main.command("list")
