@@ -52,8 +52,11 @@ lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, gene
 .PHONY: test-kubelets
 test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases (needs root and Go)
 	@$(BIN)/python -m tests.real_kubelet.build
-	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 4 --dist loadgroup --ignore=tests/scenarios/test_soak.py tests/real_kubelet tests/scenarios
-	@echo "restarts of real kubelets, one after another, because they are measured"
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 4 --dist loadgroup tests/scenarios tests/real_kubelet
+
+.PHONY: restarts
+restarts: $(VENV)/.dev  ## what restarts of real kubelets take and leave behind, measured alone (needs root and Go)
+	@$(BIN)/python -m tests.real_kubelet.build
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 
 WALK ?= --minutes 10
