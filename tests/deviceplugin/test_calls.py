@@ -13,7 +13,7 @@ import pytest
 
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares, Timeouts
-from dpgateway.deviceplugin.api import APIS, only
+from dpgateway.deviceplugin.api import APIS, Call, only
 from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
@@ -881,6 +881,16 @@ async def test_one_wait_in_vain_is_enough(make):
     await turns()
     assert refused.done()
     assert "device b is withheld" in refused.result()
+
+
+async def test_the_most_that_an_answer_takes(make):
+    """An older gateway that passes calls on waits so long: for two ends of containers, a file, and the driver."""
+    resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=20), prepare=timedelta(seconds=25)))
+    assert resource.patience(Call.ALLOCATE, NEW) == 1 + 5 + 5 + 20
+    assert resource.patience(Call.ALLOCATE, V1ALPHA2) == 1 + 5 + 5 + 20 + 25
+    assert resource.patience(Call.PREPARE, NEW) == 5 + 25
+    short = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=1)))
+    assert short.patience(Call.ALLOCATE, NEW) == 3 * 0.5 + 1
 
 
 # devices of pods that the kubelet has given up, and whose containers run

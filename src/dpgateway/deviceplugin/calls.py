@@ -24,7 +24,7 @@ from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
 from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.sandboxes import END_WITHIN, outlasting
-from dpgateway.resource.granting import Granting, Terms
+from dpgateway.resource.granting import CLAIMS_END, Granting, Terms
 
 NOTHING = Allocation()
 
@@ -67,21 +67,24 @@ class KubeletCalls:
         self.agent = agent
 
     def patience(self, call: Call, api: Api) -> float:
-        """The answer's timeout in seconds. A kubelet has one of its own only for PreStartContainer, 30 s."""
+        """The most seconds that an answer takes: the waits for earlier containers, each of them at most half of the
+        driver's timeout, and that timeout. A kubelet has one of its own only for PreStartContainer, 30 s.
+        """
         timeouts = self._config.value.timeouts
+        prepare, allocate = timeouts.prepare.total_seconds(), timeouts.allocate.total_seconds()
         if call is Call.PREPARE:
-            return timeouts.prepare.total_seconds()
+            return prepare + min(END_WITHIN, prepare / 2)
         if call is Call.ALLOCATE:
-            allocate = timeouts.allocate.total_seconds()
-            return allocate + timeouts.prepare.total_seconds() if self._prepares(api) else allocate
+            waits = sum(min(one, allocate / 2) for one in (WRITING, END_WITHIN, CLAIMS_END))
+            return allocate + waits + (prepare if self._prepares(api) else 0.0)
         return timeouts.prefer.total_seconds()
 
     # the calls
 
     def options(self) -> Options:
         """The options. PreStartContainer is wanted, because the kubelet's stored answer may be outdated; but not while
-        claims have devices. With it no container starts that has the resource by a claim (``remainder``). And the
-        kubelet can't tell which devices those are, so it should ask for a preference.
+        claims have devices: with it, no container would start that has the resource by a claim (``remainder``). Then a
+        preference is wanted in any case, because the kubelet doesn't know which devices the claims have.
         """
         # Until the next kubelet, or the end of this plugin: another registration takes all devices away for a second.
         self.unasked = self.unasked or self._claimed()
@@ -114,8 +117,8 @@ class KubeletCalls:
                 if not ids:
                     grants.append(Grant(ids, NOTHING))
                     continue
-                # What a kubelet takes for free may still run: of a pod that went while none ran, or was deleted by
-                # force.
+                # An id that the kubelet considers free may still be in use, if its pod went while no kubelet ran, or
+                # was deleted by force.
                 if not api.repeats and (had.stale or had.earlier(ids)):
                     had = await self._earlier_end(ids)
 
@@ -134,7 +137,7 @@ class KubeletCalls:
         kubelet frees them at once, but its containers run for their grace period (2 s with 1.34 to 1.37). The next
         static pod of a name starts only after the one before, so these aren't waited for. Raises RequestError.
         """
-        # Half of the time is left for the driver, so that a refusal names the holder.
+        # The driver has all of the timeout afterwards.
         half = self._config.value.timeouts.allocate.total_seconds() / 2
 
         # A kubelet that has just started has written a note for its first list, and may have taken devices back from

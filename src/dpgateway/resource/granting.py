@@ -8,7 +8,7 @@ Theory of operation. A grant is a transaction of these steps, each of which may 
     additions   the configuration's env, annotations and mounts
     front       translates the allocation for its kubelet
     prepare     for a kubelet that doesn't ask for it before the start
-    again       the devices are still Healthy and the same hardware
+    recheck     the devices are still Healthy and the same hardware
     commit      a container has them
 
 A failure after *begin*, or a kubelet that stops waiting, rolls back: the ids are as before, and owed devices are
@@ -148,12 +148,12 @@ class Granting:
         self._over = why
 
     async def _claims_end(self, ids: tuple[str, ...]) -> None:
-        """Waits for ids that the kubelet takes for free because the scheduler counts the pods of their claims: a pod of
-        these leaves its sum before its claim ends.
+        """Waits for ids whose claims are about to end. The scheduler stops counting a pod before its claim ends, so the
+        kubelet may already allocate the id.
         """
         if self._clock.monotonic() < self._in_vain + IN_VAIN:
             return
-        # Half of the time is for the driver, so that a refusal names the holder.
+        # The driver has all of the timeout afterwards.
         within = self.config.value.timeouts.allocate.total_seconds() / 2
         try:
             async with asyncio.timeout(min(CLAIMS_END, within)):
@@ -163,13 +163,13 @@ class Granting:
             self._in_vain = self._clock.monotonic()
 
     async def again(self, behind: Behind, terms: Terms) -> Allocation:
-        """What a container gets that another front gave these ids, by hardware, before the node's boot. They are in use
-        there, and released from there: nothing is granted here. Raises GatewayError.
+        """Repeats the allocation of ids that another front granted before the node's boot, each with its hardware. That
+        front has them in use, and releases them: nothing is granted here. Raises GatewayError.
         """
         calls, ids = self._calls(terms.options), tuple(behind)
         devices = _once(self._same(behind).values())
         began = self._clock.monotonic()
-        # If it comes too late, the other front goes on to have the devices, and nothing is to be undone.
+        # A late answer is dropped: the other front has the devices all the time, so nothing is to be undone.
         allocation = await calls.allocate(devices, None, terms.options)
         allocation = await terms.deliver(self.complete(allocation, len(ids)))
         if "prepare" in calls.abilities:
@@ -179,8 +179,8 @@ class Granting:
         return allocation
 
     def _same(self, behind: Behind) -> Mapping[str, Device]:
-        """The present, Healthy device of each id; raises RequestError if it isn't this hardware alone, which others
-        don't get.
+        """The present, Healthy device of each id. Raises RequestError if its hardware differs from what was granted:
+        only that is kept from others.
         """
         found = {}
         for id_, names in behind.items():

@@ -20,7 +20,7 @@ from dpgateway.deviceplugin.server.handlers import UNASKED, Answered
 from dpgateway.kit.channel import Channel
 
 MARGIN = 1.0
-"""Seconds added to the resource's own timeout, so that the newer gateway's error comes first: it knows the reason."""
+"""Seconds beyond the most that an answer takes, so that the newer gateway's error comes first: it has the reason."""
 
 _DECIDING = frozenset({Call.ALLOCATE, Call.PREPARE})
 """The calls that change state: they allocate a device, or prepare it."""
