@@ -95,7 +95,7 @@ web: {listen: "[::1]:9480"}
         ("options", "[]", None),
         ("env", "{'A=B': x}", "without '='"),
         ("env", "{1: x}", "keys that are strings"),
-        ("env", '{A: "x\\0y"}', 'found x\\x00y, expected text that can be written in UTF-8, without NUL'),
+        ("env", '{A: "x\\0y"}', "found x\\x00y, expected text that can be written in UTF-8, without NUL"),
         ("env", '{"x\\0y": A}', 'found the key "x\\u0000y", expected text that can be written in UTF-8, without NUL'),
         ("annotations", "{'': x}", "values that a container can get; annotations key: expected a non-empty string"),
         ("env", "{A: 2001}", 'found 2001, expected a string; put it in quotes: "2001"'),

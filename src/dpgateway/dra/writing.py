@@ -56,7 +56,10 @@ class SliceWriter:
         """
         refused: ClusterError | None = None
         # A failure that may be of all pools ends the attempt, so the next one begins with the others.
-        for name in [*(one for one in todo if one not in self._refused), *(one for one in self._refused if one in todo)]:
+        for name in [
+            *(one for one in todo if one not in self._refused),
+            *(one for one in self._refused if one in todo),
+        ]:
             try:
                 if not await self._write_pool(todo[name]):
                     return
