@@ -143,7 +143,7 @@ class NodeFronts:
         if self.switch is not None and self.switch.front_of(config.name) is not None:
             await self.switch.settled(config.name, front)
         elif config.front != "auto":
-            # A later `front: auto` begins with this state. Without it, it costs one change of front: no failure.
+            # A later `front: auto` begins with this state. If it can't be written, that costs one change of front.
             folder = self._plugins.common.state_dir / "dra" / "fronts"
             try:
                 # No change is written while no file has another front.

@@ -145,11 +145,11 @@ class Gateway:
         old.next = new = self._serve(config, old)
         if then is not None:
             new.continues, new.next = True, self._serve(then, new)
-        placed = asyncio.create_task(new.in_place.wait(), name=f"{config.name} placed")
+        succeeded = asyncio.create_task(new.succeeded.wait(), name=f"{config.name} placed")
         try:
-            done, _ = await asyncio.wait({placed, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({succeeded, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            placed.cancel()
+            succeeded.cancel()
         if not done and old.pending:  # else the old one takes long to close
             extra = {"resource": config.name, "driver": config.driver, "reason": old.pending}
             _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)

@@ -72,7 +72,7 @@ class ServedResource(Served):
     """
     driver: RunningDriver | None = None
     """The driver; None until it is made."""
-    in_place: asyncio.Event = field(default_factory=asyncio.Event)
+    succeeded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it has replaced its predecessor."""
     kept: Ownership | None = None
     """The lock of its last plugin, or of its predecessor's, for its next one."""
@@ -208,10 +208,9 @@ class ServedResource(Served):
         changed, fronts = self.parts.changed, self.parts.fronts
         driver.state.subscribe(changed.notify)
         if old.old is not None:
-            await old.in_place.wait()
+            await old.succeeded.wait()
         while (old.has_devices or old.begins) and not driver.healthy:
-            # One that leaves its front offers nothing, and may keep from a successor on the other front what that needs
-            # to list devices.
+            # A resource that leaves its front offers nothing, and may block the devices that its successor has to list.
             before = old.config.value
             if before.on != self.config.value.on and not fronts.offers(before):
                 break
@@ -227,13 +226,13 @@ class ServedResource(Served):
                 old.task.add_done_callback(lambda _: kept.forgo())
             raise
         self.kept = kept
-        # Also while the old one ended. Asked for it again, the other gateway would give it back.
+        # The other gateway may also have taken it while the old task ended. If asked for it now, it would give it back.
         if self.follows and not old.follows:
             self.ours, self.follows = False, False
         fronts.place(self.config.value)  # the newest: a reload may have given it another pool meanwhile
         self.placed(self)
         old.next = self.old = None
-        self.in_place.set()
+        self.succeeded.set()
 
     def keep(self) -> Ownership | None:
         """Keeps the lock for its next plugin, or its successor's."""

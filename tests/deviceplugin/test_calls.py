@@ -351,7 +351,7 @@ async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
 async def test_a_kubelet_that_may_not_know_cdi(make, tmp_path, api, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["E=cdi", "F=1"], "deviceNodes": [{"path": "/dev/null"}]}))
     resource = make(FakeLanes(allocation=NAMED), env={"E": "config"}, specs=[tmp_path])
-    resource.listed_for("grpc-go/1.54.0")
+    resource.remember_agent("grpc-go/1.54.0")
     (grant,) = await resource.allocate([("a",)], api)
     null = DeviceNode("/dev/null", permissions="rwm")
     assert grant.allocation == Allocation({"E": "cdi", "F": "1"}, (FULL.device_nodes[0], null), FULL.mounts, {"n": "1"})
@@ -362,7 +362,7 @@ async def test_always_gives_a_cdi_name_of_its_own(make, tmp_path):
     (plain,) = await resource.allocate([("a",)], NEW)
     assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
     resource = make(FakeLanes(allocation=FULL), specs=(tmp_path,), runtime=True, cdi="always")
-    resource.listed_for("grpc-go/1.72.2")
+    resource.remember_agent("grpc-go/1.72.2")
     (named,) = await resource.allocate([("b", "a")], NEW)
     (written,) = own(tmp_path).all()
     assert named.allocation == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
@@ -382,7 +382,7 @@ async def test_a_cdi_name_that_stands_for_nothing(make, tmp_path, api):
 async def test_a_cdi_name_that_may_not_arrive(make, tmp_path, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["F=1"]}))
     resource = make(FakeLanes(allocation=NAMED), specs=[tmp_path], cdi="always")
-    resource.listed_for("grpc-go/1.58.3")
+    resource.remember_agent("grpc-go/1.58.3")
     for _ in range(2):
         (grant,) = await resource.allocate([("a",)], NEW)
         assert (grant.allocation.cdi_devices, grant.allocation.env["F"]) == ((), "1")
@@ -766,7 +766,7 @@ async def test_held_at_the_start_excludes_other_names(make):
 def releases_of(resource):
     """What a driver was told of, in the order of the calls; it knows when the test says so."""
     releases = []
-    resource.releases._driver.calls.release = lambda devices, free, know=lambda: None: releases.append(
+    resource.releases._driver.lanes.release = lambda devices, free, know=lambda: None: releases.append(
         ([device.id for device in free(devices)], know)
     )
     return releases
@@ -792,7 +792,7 @@ async def test_the_next_driver_is_told_of_what_is_free(make):
     note(resource, "a")
     note(resource)
     resource.releases.tell()
-    resource.releases._driver.calls = FakeLanes("release")
+    resource.releases._driver.lanes = FakeLanes("release")
     releases += releases_of(resource)
     resource.releases.tell()
     assert [devices for devices, _ in releases] == [["a"]]

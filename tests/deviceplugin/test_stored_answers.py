@@ -73,7 +73,7 @@ class Node:
         one = FakeResource(configured(**config), calls, self.clock, holdings=self.holdings, delivery=delivery, log=log)
         self.config, self.inventory, self.resource = one.config, one.inventory, one.calls
         self.list()
-        self.resource.listed_for(KUBELET)
+        self.resource.remember_agent(KUBELET)
         self.answers = self.resource.answers
 
     def list(self, **hardware):

@@ -32,9 +32,9 @@ class Running:
         return self.driver.state.value
 
     @property
-    def calls(self):
-        assert self.driver.calls is not None
-        return self.driver.calls
+    def lanes(self):
+        assert self.driver.lanes is not None
+        return self.driver.lanes
 
     async def listed(self):
         await until(lambda: self.said.devices is not None and not self.said.failure)
@@ -66,10 +66,10 @@ async def run(log):
 
 async def test_a_driver_is_made_and_asked_and_can_be_called(run):
     one = run(scripted())
-    assert one.driver.calls is None
+    assert one.driver.lanes is None
     await one.listed()
     assert one.said.devices == (A, B)
-    assert (await one.calls.allocate([A], late)).env == {"GOT": "a"}
+    assert (await one.lanes.allocate([A], late)).env == {"GOT": "a"}
 
 
 async def test_every_state_is_news(run):
@@ -140,7 +140,7 @@ async def test_a_late_init_is_overdue_and_taken(run, gate):
 
     one = run(Slow, timeouts={"list": 0.02})
     await until(lambda: one.said.overdue and one.said.failure)
-    assert one.driver.calls is None
+    assert one.driver.lanes is None
     slow.open()
     await one.listed()
 
@@ -228,7 +228,7 @@ async def test_hung_calls_do_not_delay_lists(run, gate):
 
     one = run(Stuck, timeouts={"allocate": 0.02, "prepare": 0.02})
     await one.listed()
-    for call in (lambda devices: one.calls.allocate(devices, None), one.calls.prepare):
+    for call in (lambda devices: one.lanes.allocate(devices, None), one.lanes.prepare):
         with pytest.raises(Exception, match="hasn't"):
             await call([Device("d0")])
     context[0].changed()
@@ -274,10 +274,10 @@ async def test_own_devices_are_read_on_the_drivers_thread(run):
     await one.listed()
     a, b = one.said.devices
     assert (a.id, b.id) == ("a", "b")
-    assert await one.calls.prefer([a, b], [], 1) == (b,)
-    await one.calls.allocate([a], late)
-    await one.calls.prepare([a])
-    one.calls.release([b], tuple)
+    assert await one.lanes.prefer([a, b], [], 1) == (b,)
+    await one.lanes.allocate([a], late)
+    await one.lanes.prepare([a])
+    one.lanes.release([b], tuple)
     await until(lambda: len(asked) == 4)
     assert asked == [own, own[:1], own[:1], own[1:]]
 
@@ -318,7 +318,7 @@ async def test_nobody_asks_a_driver_that_closes(run, gate):
 
     one = run(Odd)
     await closing.entered()
-    assert one.driver.calls is None
+    assert one.driver.lanes is None
     closing.open()
 
 
@@ -342,12 +342,12 @@ async def test_without_its_driver_nothing_can_be_called(run):
     closed = threading.Event()
     one = run(scripted(close=closed.set))
     await one.listed()
-    calls = one.calls
+    lanes = one.lanes
     await one.end(hurried=False)
     assert closed.is_set()
-    assert one.driver.calls is None
+    assert one.driver.lanes is None
     with pytest.raises(DriverError, match="the driver ended"):
-        await calls.prepare([A])
+        await lanes.prepare([A])
 
 
 async def test_queued_allocates_end_with_their_driver(run: Callable[..., Running], gate: Callable[..., Any]) -> None:
@@ -359,10 +359,10 @@ async def test_queued_allocates_end_with_their_driver(run: Callable[..., Running
 
     one = run(scripted(devices=lambda: [A, B], allocate=allocate, close=closing))
     await one.listed()
-    calls = one.calls
-    first = asyncio.ensure_future(calls.allocate([A], None))
+    lanes = one.lanes
+    first = asyncio.ensure_future(lanes.allocate([A], None))
     await slow.entered()
-    second = asyncio.ensure_future(calls.allocate([B], None))
+    second = asyncio.ensure_future(lanes.allocate([B], None))
     await turns()
     one.task.cancel()
     await closing.entered()

@@ -195,7 +195,7 @@ async def test_hardware_of_another_is_not_prepared(make):
 async def test_a_driver_that_is_not_there(make):
     aes, fft = await make(AES), await make(FFT)
     await aes.give("b0")
-    aes.driver.calls = None
+    aes.driver.lanes = None
     aes.note()
     aes.inventory.fail("it crashed", overdue=False, deaf=True)
     await turns()
@@ -203,7 +203,7 @@ async def test_a_driver_that_is_not_there(make):
     await turns()
     assert fft.reasons == {}
     await fft.give("b0")
-    aes.driver.calls = aes.lanes
+    aes.driver.lanes = aes.lanes
     aes.list()
     await turns()
     assert aes.lanes.released == []
@@ -219,7 +219,7 @@ async def slow(make, gate):
         one = await make(AES)
         driver: Any = kind(NoOptions(), None)
         config = configured(name=AES, timeouts={"prepare": 0.01})
-        one.lanes = one.driver.calls = Lanes(driver, Observable(config), Threads(), group, LOG)
+        one.lanes = one.driver.lanes = Lanes(driver, Observable(config), Threads(), group, LOG)
         yield one, held
         held.open()
 
@@ -235,7 +235,7 @@ class SlowAllocates:
         kind = scripted(allocate=held, release=lambda devices: released([one.id for one in devices]), **methods)
         driver: Any = kind(NoOptions(), None)
         self.config = Observable(configured(name=AES))
-        one.lanes = one.driver.calls = Lanes(driver, self.config, Threads(), group, LOG)
+        one.lanes = one.driver.lanes = Lanes(driver, self.config, Threads(), group, LOG)
         self.one = one
 
     async def give_up(self, *ids, deadline):

@@ -109,7 +109,7 @@ def _ids(devices: Sequence[Device]) -> tuple[str, ...]:
 
 def running(lanes: Any) -> Any:
     """A driver that runs and has these lanes; with None it doesn't run."""
-    return SimpleNamespace(calls=lanes, state=Observable(DriverState(devices=())))
+    return SimpleNamespace(lanes=lanes, state=Observable(DriverState(devices=())))
 
 
 class FakeResource:

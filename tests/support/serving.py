@@ -65,7 +65,7 @@ class Served(FakeResource):
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)
 
     def _opened(self, agent: str) -> StreamCallbacks:
-        self.calls.listed_for(agent)
+        self.calls.remember_agent(agent)
         return self.audience.opened()
 
     @property

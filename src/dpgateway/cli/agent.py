@@ -72,7 +72,7 @@ def serve(settings: Settings, options: RunOptions, reader: ConfigReader, files: 
         return code
     if doubtful := too_deep(configuration.kubelet.device_plugins_dir):
         _log.warning("%s", doubtful)
-    reloading = Reloading(configuration, lambda: _again(settings), fallback)
+    reloading = Reloading(configuration, lambda: _reread(settings), fallback)
     patience = Patience(options.linger, options.pod_uid)
     keeping = Keeping(LastGoodFile(configuration.state_dir, settings.config, settings.node_name))
     control = options.control_socket
@@ -134,7 +134,7 @@ def _with_last_good(
     return mixed, Fallback(tuple(told), last.time, whole=False) if told else None
 
 
-def _again(settings: Settings) -> Configuration:
+def _reread(settings: Settings) -> Configuration:
     """Reads the configuration for a reload. Raises InvalidConfiguration."""
     inputs = ConfigReader(settings.config).result()
     configuration = _configuration(settings, inputs, *read(settings.config, inputs.files))

@@ -122,5 +122,5 @@ class Reloading:
     async def _on_thread(self, name: str, function: Callable[[], T]) -> T:
         future = self._threads.call(name, function)
         if not (await asyncio.wait({future}, timeout=LONG))[0]:
-            _log.error("the old configuration goes on, because to %s has taken %g s by now", name, LONG)
+            _log.error("the old configuration goes on: it still waits to %s, after %g s", name, LONG)
         return await future

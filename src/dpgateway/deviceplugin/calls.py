@@ -62,7 +62,7 @@ class KubeletCalls:
         """Sets the version of this registration."""
         self.api = api
 
-    def listed_for(self, agent: str) -> None:
+    def remember_agent(self, agent: str) -> None:
         """A kubelet with this user agent has opened a stream, or calls before that."""
         self.agent = agent
 
@@ -126,7 +126,7 @@ class KubeletCalls:
                 if not prepares:
                     self._before |= {i: self._before.get(i, frozenset()) | had.earlier([i]) for i in ids}
                 deliver = partial(self._deliver, ids, api, tuple(grants))
-                terms = Terms(self.api.name, deliver, api.repeats, prepares)
+                terms = Terms(api.name, deliver, api.repeats, prepares)
                 grants.append(Grant(ids, await self.granting.grant(ids, terms)))
         finally:
             self._holdings.allocating -= 1

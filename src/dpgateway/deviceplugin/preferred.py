@@ -46,16 +46,16 @@ class PreferredAllocation:
     @property
     def available(self) -> bool:
         """Whether there is a preference, so that the kubelet should ask."""
-        order, calls = self._by()
-        return order is not None or calls is not None
+        order, lanes = self._by()
+        return order is not None or lanes is not None
 
     def _by(self) -> tuple[Order | None, Lanes | None]:
-        """The order of the gateway's own preference, or else the calls of a driver with ``prefer``."""
-        config, calls = self._config.value, self._driver.calls
+        """The order of the gateway's own preference, or else the lanes of a driver with ``prefer``."""
+        config, lanes = self._config.value, self._driver.lanes
         if config.preference != "none":
             return config.preference, None
-        if calls is not None and "prefer" in calls.abilities:
-            return None, calls
+        if lanes is not None and "prefer" in lanes.abilities:
+            return None, lanes
         # shares of different devices are better than shares of one
         return ("spread" if config.shares.count > 1 else None), None
 
@@ -63,7 +63,7 @@ class PreferredAllocation:
         """The best ids; empty leaves the choice to the kubelet. Never raises."""
         # Allocate would refuse unknown ids; and without them a request is no longer than the list.
         ours = tuple(id_ for id_ in dict.fromkeys(request.available) if self._ledger.device(id_))
-        request, (order, calls) = replace(request, available=ours), self._by()
+        request, (order, lanes) = replace(request, available=ours), self._by()
         withheld = frozenset(filter(self._ledger.withheld, ours)).difference(request.must_include)
         if withheld:
             # without them, or with all others included if these are too few
@@ -74,8 +74,8 @@ class PreferredAllocation:
         try:
             if order is not None:
                 return await self._place(request, order)
-            if calls is not None:
-                return await self._ask(calls, request)
+            if lanes is not None:
+                return await self._ask(lanes, request)
         except GatewayError as error:
             self._log.warning("no preference, so the kubelet chooses: %s", error, extra={"reason": str(error)})
         except Exception:  # the kubelet can choose by itself
@@ -98,7 +98,7 @@ class PreferredAllocation:
         except TimeoutError as error:
             raise GatewayError(f"choosing from {len(ids)} ids takes more than {seconds:g} s") from error
 
-    async def _ask(self, calls: Lanes, request: Preference) -> tuple[str, ...]:
+    async def _ask(self, lanes: Lanes, request: Preference) -> tuple[str, ...]:
         """Lets the driver choose devices, and takes one free share of a device each time that it is named."""
         available, must = self._devices(request.available), self._devices(request.must_include)
         if self._config.value.shares.distinct == "require":
@@ -110,7 +110,7 @@ class PreferredAllocation:
 
         # The kubelet wants the must-include ids in the answer, so the devices named for them take no further share.
         chosen, included = list(request.must_include), Counter(device.id for device in must)
-        for device in await calls.prefer(available, must, request.size):
+        for device in await lanes.prefer(available, must, request.size):
             if included[device.id]:
                 included[device.id] -= 1
             elif free[device.id]:

@@ -68,7 +68,7 @@ class StoredAnswers:
 
     # before a start
 
-    async def check(self, ids: Sequence[str], devices: Sequence[Device], calls: Lanes) -> None:
+    async def check(self, ids: Sequence[str], devices: Sequence[Device], lanes: Lanes) -> None:
         """Raises RequestError if the container of these ids would get other hardware than theirs, or if that is
         unknown; and the driver's errors.
         """
@@ -82,7 +82,7 @@ class StoredAnswers:
             )
         # PreStartContainer names all of a container's ids, so a container with other ids isn't the one.
         if containers := [one for one, held in _containers(note, wanted).items() if held == wanted]:
-            reason = await self._reason(wanted, containers, devices, calls)
+            reason = await self._reason(wanted, containers, devices, lanes)
         self._set({wanted: reason})
         if reason:
             names = ", ".join(device.id for device in devices)
@@ -93,7 +93,7 @@ class StoredAnswers:
         ids: Ids,
         containers: Sequence[Container],
         devices: Sequence[Device],
-        calls: Lanes,
+        lanes: Lanes,
         allocation: Allocation | None = None,
     ) -> str:
         """Why one container's stored answer means other hardware than ``ids``; empty if none does. ``allocation``: the
@@ -101,7 +101,7 @@ class StoredAnswers:
         """
         stored = [self._read(one) for one in containers]
         if allocation is None:
-            allocation = await calls.repeat(devices)
+            allocation = await lanes.repeat(devices)
         complete = self._granting.complete(allocation, len(ids))
         for given in stored:
             try:
@@ -110,7 +110,7 @@ class StoredAnswers:
                 reason = str(error)
             # An answer may depend on the order of the devices, which no kubelet stores: try the other order, too.
             mixed = len(devices) > 1 and same_hardware(given, answer(allocation))
-            if reason and mixed and answer(await calls.repeat(devices[::-1])) != answer(allocation):
+            if reason and mixed and answer(await lanes.repeat(devices[::-1])) != answer(allocation):
                 reason = ""
             if reason:
                 return f"{reason}: {DELETE}"
@@ -169,8 +169,8 @@ class StoredAnswers:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            calls, note = self._driver.calls, self._holdings.value.note
-            if self._granting.releases.resting or calls is None or note is None:
+            lanes, note = self._driver.lanes, self._holdings.value.note
+            if self._granting.releases.resting or lanes is None or note is None:
                 continue
             # A pod that has ended may be releasing its devices, so the driver isn't asked about them.
             held: dict[Ids, list[Container]] = {}
@@ -178,27 +178,27 @@ class StoredAnswers:
                 if container.pod_uid not in self._holdings.value.gone:
                     held.setdefault(ids, []).append(container)
             for ids, containers in held.items():
-                await self._compare(ids, containers, calls)
+                await self._compare(ids, containers, lanes)
             # Forgets containers that are gone.
             for ids in self._known.keys() - held.keys():
                 del self._known[ids]
             self._set(dict.fromkeys(self._found.keys() - held.keys(), ""))
 
-    async def _compare(self, ids: Ids, containers: Sequence[Container], calls: Lanes) -> None:
+    async def _compare(self, ids: Ids, containers: Sequence[Container], lanes: Lanes) -> None:
         found = {id_: self._ledger.device(id_) for id_ in sorted(ids)}
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
-        known = frozenset(containers), tuple(devices.values()), calls, self._api()
-        hangs = whole and calls is self._hung  # of a device that is away the driver isn't asked
+        known = frozenset(containers), tuple(devices.values()), lanes, self._api()
+        hangs = whole and lanes is self._hung  # of a device that is away the driver isn't asked
         if self._known.get(ids) == known or hangs or self._granting.releases.resting:
             return
         self._known[ids] = known  # before the comparison: one that fails isn't repeated with the same inputs
         try:
-            if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls)):
+            if whole and (allocation := await self._given_now(tuple(devices.values()), containers, lanes)):
                 # A container may have started meanwhile, with what its device is by now: that is compared next.
                 if any(self._ledger.device(id_) != device for id_, device in found.items()):
                     return
-                self._set({ids: await self._reason(ids, containers, tuple(devices.values()), calls, allocation)})
+                self._set({ids: await self._reason(ids, containers, tuple(devices.values()), lanes, allocation)})
             elif not all(found.values()):
                 # The device is away, and its path may be another one's by now, so the container loses its spec.
                 for container in containers:
@@ -207,21 +207,21 @@ class StoredAnswers:
                         text = "CDI devices are withdrawn, because their hardware is away: %s"
                         self._log.info(text, ", ".join(own))
         except DriverTimeout:
-            self._hung = calls
+            self._hung = lanes
         except (GatewayError, OSError) as error:  # the next start meets the same error, and reports it
             self._log.debug("what a container was given can't be compared: %s", error)
 
     async def _given_now(
-        self, devices: Sequence[Device], containers: Iterable[Container], calls: Lanes
+        self, devices: Sequence[Device], containers: Iterable[Container], lanes: Lanes
     ) -> Allocation | None:
         """The driver's present answer for a container's devices; None if only a start may ask it."""
-        if "preview" not in calls.abilities:
-            return None if Call.PREPARE in self._api().by_call else await calls.repeat(devices)
+        if "preview" not in lanes.abilities:
+            return None if Call.PREPARE in self._api().by_call else await lanes.repeat(devices)
         if len(devices) > 1 and any(
             self._cdi.wrote(name) for one in containers for name in self._read(one).cdi_devices
         ):
-            return await calls.repeat(devices)  # a spec holds the whole answer, not only the hardware
-        previews = [await calls.preview(device) for device in devices]
+            return await lanes.repeat(devices)  # a spec holds the whole answer, not only the hardware
+        previews = [await lanes.preview(device) for device in devices]
         return previews[0] if len(previews) == 1 else together(previews)
 
     def _set(self, reasons: Mapping[Ids, str]) -> None:

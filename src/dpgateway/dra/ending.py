@@ -81,7 +81,7 @@ class ClaimEnds:
 
     @contextlib.contextmanager
     def _step(self) -> Iterator[None]:
-        """What is done meanwhile is in `running`."""
+        """Counts the block among those that are `running`, for at most the patience."""
         loop = asyncio.get_running_loop()
         over = loop.create_future()
         self._steps.add(over)

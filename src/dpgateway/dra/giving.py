@@ -49,7 +49,7 @@ class ClaimGrants:
         # The claim's own record holds the ids already: that is no obstacle.
         terms = Terms(API, deliver, repeats=True, prepares=True, options=options)
         if offering is None:
-            return (await granting.again(self._store.behind(one), terms)).cdi_devices
+            return (await granting.repeat(self._store.behind(one), terms)).cdi_devices
         return (await granting.grant(one.ids, terms)).cdi_devices
 
     async def _deliver(self, granting: Granting, one: Given, uid: str, allocation: Allocation) -> Allocation:

@@ -158,7 +158,7 @@ class NodeClaims:
             if (still := await self._as_now(record, asked)) is not None:
                 if still.pods != record.pods:
                     await self.store.write(still)
-                self.store.records[asked.uid] = still  # news for who has decided about the record of before
+                self.store.records[asked.uid] = still  # another object: decisions about the old one are void
                 return _prepared(still)
             await self.ends.end(record)
             if asked.uid in self.store.records:
@@ -199,9 +199,9 @@ class NodeClaims:
 
     async def _as_now(self, record: ClaimRecord, asked: Asked) -> ClaimRecord | None:
         """The record of a prepared claim, with the pods that it is for by now; None if the claim isn't allocated to its
-        devices. It is taken for that if the API server doesn't say. A kubelet that has started asks again for the next
-        pod of a claim, whose pod before may have been deleted by force meanwhile, and the claim with its devices given
-        to others. Raises RequestError while a pod runs that the claim isn't for any more.
+        devices. If the API server doesn't answer, it is taken for unchanged. A kubelet that has started asks again for
+        the next pod of a claim, whose earlier pod may have been deleted by force meanwhile, and the claim's devices
+        given to others. Raises RequestError while a pod runs that the claim isn't for any more.
         """
         try:
             async with asyncio.timeout(SOON):

@@ -4,7 +4,7 @@ Theory of operation:
 
 - One task (:meth:`RunningDriver.run`) goes through load, make, list, close. Each step runs on a thread and may hang; at
   the ``list`` deadline the task reports a failure and goes on waiting: a late driver is better than none.
-- ``state`` is the driver's output, one observable value. ``calls`` is set from the moment the driver is made until just
+- ``state`` is the driver's output, one observable value. ``lanes`` is set from the moment the driver is made until just
   before it is closed, so a closing driver gets no calls. Watchers of ``state`` are woken by changes of both.
 - A list replaces a failure. A failure keeps the list: the last devices are Unhealthy, not gone.
 - A driver whose constructor returns after its resource was stopped is closed: it has no other owner.
@@ -92,9 +92,9 @@ class RunningDriver:
     ) -> None:
         """``config`` changes in place. ``after_close`` gets the calls that go on after the driver ended."""
         self.state = Observable(DriverState())
-        """Set at each list and each failure; its watchers are woken when ``calls`` changes, too."""
-        self.calls: Lanes | None = None
-        """The driver's calls; None while there is no driver."""
+        """Set at each list and each failure; its watchers are woken when ``lanes`` changes, too."""
+        self.lanes: Lanes | None = None
+        """The driver's lanes; None while there is no driver."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
         self._after_close = after_close or CallsAfterClose()
         self._held: Callable[[], Collection[str]] = frozenset
@@ -126,7 +126,7 @@ class RunningDriver:
         """
         before, now = self._known, self._config.value
         self._known = now
-        previews = self.calls is not None and "preview" in self.calls.abilities
+        previews = self.lanes is not None and "preview" in self.lanes.abilities
         judged = before.mounts != now.mounts or (previews and given(before) != given(now))
         if self._lane is not None and (judged or before.refresh != now.refresh):
             self._lane.ask()
@@ -147,15 +147,15 @@ class RunningDriver:
         try:
             self._driver = driver = await self._make(lane.changed)
             async with asyncio.TaskGroup() as group:
-                self.calls = calls = Lanes(driver, self._config, self._threads, group, self._log)
+                self.lanes = lanes = Lanes(driver, self._config, self._threads, group, self._log)
                 self.state.notify()
                 try:
-                    asking = lane.run(driver, self._fitting, calls.stats, self._hear)
+                    asking = lane.run(driver, self._fitting, lanes.stats, self._hear)
                     await group.create_task(asking, name=f"{self._config.value.name} list")
                 finally:  # a closing driver gets no calls
-                    for call in calls.close():
+                    for call in lanes.close():
                         self._after_close.add(call)
-                    self.calls = self._lane = None
+                    self.lanes = self._lane = None
                     self.state.notify()
         except Exception:
             await self._close()
@@ -210,8 +210,8 @@ class RunningDriver:
             self._fail(answer)
             return
         # A changed device may have lost its preparation.
-        if self.calls is not None and "prepare" in self.calls.abilities:
-            self.calls.preparing.listed(answer)
+        if self.lanes is not None and "prepare" in self.lanes.abilities:
+            self.lanes.preparing.listed(answer)
         self.state.set(replace(self.state.value, devices=answer, failure="", listed=time.monotonic()))
 
     def _first_list_is_due(self, seconds: float) -> None:

@@ -6,9 +6,12 @@ Allocates from the moment at which it is applied to the ledger, whatever list th
 when anything in the pool may have changed: at the begin and the end of each Allocate, with the driver's list, and with
 the holdings. The pool hears only of changes (``_told``).
 
+For example, device ``board0`` of resource A and ``slot0`` of B name the hardware ``0000:3b:00.0``. Once A's Allocate of
+``board0`` begins, ``slot0`` is Unhealthy.
+
 Two devices may be the same hardware; so may a device and a grant from a time when names had other meanings. Both are
-rare, and scanning 10,000 devices for each Allocate is expensive. So the scan is skipped unless something of the pool is
-in use or one of these holds (:attr:`may_crowd`, :meth:`Exclusion.exclude`):
+rare, and scanning 10,000 devices for each Allocate is expensive. So the scan is skipped unless another member of the
+pool uses something, or this one does and one of these holds (:attr:`may_crowd`, :meth:`Exclusion.exclude`):
 
     _shared     a device names hardware, or an id was granted with hardware of another name
     _formed     an id may have meant another device under an earlier ``shares.ids``
@@ -113,7 +116,7 @@ class Exclusion(Signal):
     # a member of its pool
 
     def join(self, pool: Pool) -> None:
-        """Leaves its pool for this one: from now on that one's members' hardware is excluded."""
+        """It is in this pool from now on: the hardware of that one's members is excluded. It has left its last one."""
         self._pool, self._told = pool, None
         pool.join(self)
         self.exclude()

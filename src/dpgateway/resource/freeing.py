@@ -42,7 +42,7 @@ class Releases:
         self._leaked: set[str] = set()
         """The freed ids logged as leaks."""
         self._told_through: Lanes | None = None
-        """The driver's calls at the last release; another value means another driver."""
+        """The driver's lanes at the last release; another value means another driver."""
         self.resting = False
         """Whether another gateway serves the resource and releases to its own driver."""
 
@@ -65,18 +65,18 @@ class Releases:
         behind = {id_: names for id_, device in found.items() if (names := hardware(device))}
         self._usage.set(self._usage.value.known_behind(behind, {id_: device.id for id_, device in found.items()}))
 
-        calls, freed = self._driver.calls, self._usage.value.freed
-        if calls is not self._told_through:  # the ended driver may have dropped its releases
+        lanes, freed = self._driver.lanes, self._usage.value.freed
+        if lanes is not self._told_through:  # the ended driver may have dropped its releases
             self._telling.clear()
-        self._told_through = calls
+        self._told_through = lanes
         freed -= self._telling
-        if self.resting or calls is None or self._driver.state.value.devices is None or not freed:
+        if self.resting or lanes is None or self._driver.state.value.devices is None or not freed:
             return
         if self._exclusion.unsure:  # the hardware may be in use in another resource of the pool
             return
 
         # An id whose hardware is in use elsewhere counts as released without a call: its device is another's by now.
-        due = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
+        due = self._due(freed, concerned=not CONCERNED.isdisjoint(lanes.abilities))
         if not due:
             return
         self._telling |= due.keys()
@@ -84,12 +84,12 @@ class Releases:
         passed = {id_: d for id_, d in due.items() if d is not None and d.id not in elsewhere}
         # A release waits for all of its devices, and keeps those that it has. So a device whose call may hang is
         # released apart, or its prepare would block the containers of the others.
-        busy, parts = calls.busy, dict[str | None, set[str]]()
+        busy, parts = lanes.busy, dict[str | None, set[str]]()
         for id_ in due:
             parts.setdefault(passed[id_].id if id_ in passed and passed[id_].id in busy else None, set()).add(id_)
         for ids in parts.values():
             devices = {passed[id_].id: passed[id_] for id_ in sorted(ids & passed.keys())}
-            calls.release([*devices.values()], self.still_free, partial(self._told, ids))
+            lanes.release([*devices.values()], self.still_free, partial(self._told, ids))
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> dict[str, Device | None]:
         """The freed ids that are released now, each with the device to pass to the driver.

@@ -83,7 +83,12 @@ class HolderStatus:
 class InUse(ABC):
     """The holdings of one resource at one moment, in the kubelet's ids. Immutable: each event returns the next value.
 
-    The records of the grants are here, what the front's sources tell is the front's.
+    The records of the grants are here, what the front's sources tell is the front's. Its sets of ids:
+
+        fresh       granted or in flight: the front's sources may lack it yet
+        taken       in use, or to be released: unreleased, living or fresh
+        last_known  a container may use it: taken, but not freed
+        held        the kubelet may name it again: it must stay on the list
     """
 
     looked: bool = False
@@ -274,8 +279,8 @@ class InUse(ABC):
         return replace(self, unreleased={id_: one for id_, one in self.unreleased.items() if id_ not in told})
 
     def without_told(self, untold: Collection[str]) -> Self:
-        """What counts for the pools, of a resource that this front doesn't offer: a freed id does as long as it is
-        ``untold`` whether a driver on another front releases it. From then on that one has it in use, or nobody.
+        """What counts for the pools, of a resource that this front doesn't offer. A freed id counts as long as it is
+        ``untold`` whether the driver on the other front releases it; then that front has it in use, or it is free.
         """
         told = [id_ for id_ in self.freed if id_ not in untold or not self.unreleased[id_].driver]
         return self.released(told) if told else self

@@ -91,18 +91,18 @@ class Granting:
     async def grant(self, ids: tuple[str, ...], terms: Terms) -> Allocation:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
         # The pool may have changed since the last list.
-        calls = self._calls(terms.options)
+        lanes = self._lanes(terms.options)
         self._exclusion.exclude()
         if not self._ledger.counted.isdisjoint(ids):
             await self._claims_end(ids)
 
         # A 1.8 kubelet repeats its call, so its own ids are no obstacle.
-        before, again, given_up = self._usage.value, set[str](), frozenset[str]()
+        before, restarting, given_up = self._usage.value, set[str](), frozenset[str]()
         if terms.repeats:
-            again.update(before.living, before.granted)
+            restarting.update(before.living, before.granted)
         elif self._exclusion.may_crowd:
             given_up = before.given_up(ids)
-        found = self._found(ids, again, given_up)
+        found = self._found(ids, restarting, given_up)
         devices, names, behind = _once(found.values()), dict[str, str](), dict[str, frozenset[str]]()
         for id_, device in found.items():
             names[id_], behind[id_] = device.id, hardware(device)
@@ -113,21 +113,21 @@ class Granting:
         self._exclusion.use()
         try:
             # Owed to this driver, even if another one runs by then.
-            concerned = not CONCERNED.isdisjoint(calls.abilities)
+            concerned = not CONCERNED.isdisjoint(lanes.abilities)
             owe = partial(self.releases.owe, ids, behind, found, before.driver)
             abandoned = partial(self.releases.abandoned, behind, found, owe if concerned else None)
-            allocation = await calls.allocate(devices, abandoned, terms.options)
+            allocation = await lanes.allocate(devices, abandoned, terms.options)
             if concerned:
                 owe()
             allocation = await terms.deliver(self.complete(allocation, len(ids)))
-            if terms.prepares and "prepare" in calls.abilities:
+            if terms.prepares and "prepare" in lanes.abilities:
                 prepares = self._clock.monotonic()
-                await calls.prepare(devices, once=False, options=terms.options)
+                await lanes.prepare(devices, once=False, options=terms.options)
                 self._tell_later("prepared %s for a container, in %s", ids, devices, terms.api, prepares)
 
             # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
             now = dict[str, frozenset[str]]()
-            for id_, device in self._found(ids, again, given_up).items():
+            for id_, device in self._found(ids, restarting, given_up).items():
                 now[id_] = hardware(device)
                 if not behind[id_] <= now[id_]:
                     became = f"{', '.join(sorted(now[id_]))} instead of {', '.join(sorted(behind[id_]))}"
@@ -162,18 +162,18 @@ class Granting:
         except TimeoutError:
             self._in_vain = self._clock.monotonic()
 
-    async def again(self, behind: Behind, terms: Terms) -> Allocation:
+    async def repeat(self, behind: Behind, terms: Terms) -> Allocation:
         """Repeats the allocation of ids that another front granted before the node's boot, each with its hardware. That
         front has them in use, and releases them: nothing is granted here. Raises GatewayError.
         """
-        calls, ids = self._calls(terms.options), tuple(behind)
+        lanes, ids = self._lanes(terms.options), tuple(behind)
         devices = _once(self._same(behind).values())
         began = self._clock.monotonic()
         # A late answer is dropped: the other front has the devices all the time, so nothing is to be undone.
-        allocation = await calls.allocate(devices, None, terms.options)
+        allocation = await lanes.allocate(devices, None, terms.options)
         allocation = await terms.deliver(self.complete(allocation, len(ids)))
-        if "prepare" in calls.abilities:
-            await calls.prepare(devices, once=False, options=terms.options)
+        if "prepare" in lanes.abilities:
+            await lanes.prepare(devices, once=False, options=terms.options)
         self._same(behind)
         self._tell_later("allocated %s to a container again, in %s", ids, devices, terms.api, began)
         return allocation
@@ -194,20 +194,22 @@ class Granting:
             found[id_] = device
         return found
 
-    def _found(self, ids: tuple[str, ...], again: Collection[str], given_up: Collection[str]) -> Mapping[str, Device]:
-        """The device of each id; raises RequestError if one can't be granted. ``again``: ids of containers that may be
-        restarting, which take no other container's share. ``given_up``: ids of containers that must have ended,
+    def _found(
+        self, ids: tuple[str, ...], restarting: Collection[str], given_up: Collection[str]
+    ) -> Mapping[str, Device]:
+        """The device of each id; raises RequestError if one can't be granted. ``restarting``: ids of containers that may
+        be starting again, which take no other container's share. ``given_up``: ids of containers that must have ended,
         because the kubelet allocates one of theirs.
         """
         # Each refusal names its reason, because people read it in the pod's events.
         if self._over:
             raise self._refused(self._over)
-        found = self._ledger.resolve(ids, self._clock.monotonic(), again)
+        found = self._ledger.resolve(ids, self._clock.monotonic(), restarting)
         if isinstance(found, Refusal):
             raise self._refused(f"device {found.id} is {found.reason}")
         full = None
         if self._exclusion.may_crowd:
-            full = self._exclusion.crowded([id_ for id_ in ids if id_ not in again], given_up)
+            full = self._exclusion.crowded([id_ for id_ in ids if id_ not in restarting], given_up)
         if full is not None:
             id_, others = full
             text = f"device {id_} can't be given away: containers have all shares of it already, as {others}"
@@ -245,14 +247,14 @@ class Granting:
 
         ``check``: the front's check of the container's earlier allocation. Raises GatewayError.
         """
-        calls, found = self._calls(), self._present(ids)
-        own, prepares = _once(found.values()), "prepare" in calls.abilities
+        lanes, found = self._lanes(), self._present(ids)
+        own, prepares = _once(found.values()), "prepare" in lanes.abilities
         self._use_again(found)
 
         # The check may need an answer that a driver with a faulty board has only after prepare(): then it runs again.
         checked = True
         try:
-            await check(ids, own, calls)
+            await check(ids, own, lanes)
         except DriverError:
             if not prepares:
                 raise
@@ -276,10 +278,10 @@ class Granting:
         self._starts({offered: hardware(device) for offered, device in found.items()})
         if prepares:
             began = self._clock.monotonic()
-            await calls.prepare(own)
+            await lanes.prepare(own)
             self._tell_later("prepared %s for a container, in %s", ids, own, api, began)
         if not checked:
-            await check(ids, own, calls)
+            await check(ids, own, lanes)
 
     def _present(self, ids: Sequence[str]) -> Mapping[str, Device]:
         """The present device of each id. Raises RequestError if one is gone: the ledger has the reason."""
@@ -297,10 +299,10 @@ class Granting:
         """What a container gets to monitor devices, by their ids: it holds none of them, and none is prepared or
         released. They may be in use, and Unhealthy. Raises GatewayError.
         """
-        calls, devices = self._calls(), self._ledger.devices
+        lanes, devices = self._lanes(), self._ledger.devices
         if absent := [name for name in names if name not in devices]:
             raise self._refused(f"device {absent[0]} isn't there any more")
-        allocation = await calls.show([devices[name] for name in names])
+        allocation = await lanes.show([devices[name] for name in names])
         return await deliver(self.complete(allocation, len(names)))
 
     def _use_again(self, found: Mapping[str, Device]) -> None:
@@ -327,14 +329,14 @@ class Granting:
             self._usage.set(after)
             self._exclusion.use()
 
-    def _calls(self, options: object = None) -> Lanes:
+    def _lanes(self, options: object = None) -> Lanes:
         """``options``: a claim's own, None without any."""
-        calls, driver = self.driver.calls, f"its driver {self.config.value.driver}"
-        if calls is None:
+        lanes, driver = self.driver.lanes, f"its driver {self.config.value.driver}"
+        if lanes is None:
             raise self._refused(f"{driver} isn't running; see the log")
-        if options is not None and "with_options" not in calls.abilities:
+        if options is not None and "with_options" not in lanes.abilities:
             raise self._refused(f"{driver} takes no parameters: it has no with_options()")
-        return calls
+        return lanes
 
     def _refused(self, why: str) -> RequestError:
         return RequestError(f"resource {self.inventory.name}: {why}")

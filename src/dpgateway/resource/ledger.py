@@ -13,14 +13,16 @@ does. A listed id is in exactly one of ``_offers`` (present) and ``lost``. ``_me
 present ids equal to their device's id, which are nearly all. An id keeps its meaning while it is listed: when its
 device disappears, when ``shares`` changes, and over restarts, from the journal (:meth:`meant`).
 
-A present id can be given away unless one of these objects, in this order:
+A present id is granted unless one of these objects; :meth:`resolve` has the first one's reason:
 
+    ``counted``                 its device is excluded, and yet Healthy, because the scheduler counts its holder
     the device's own health     ``_unhealthy_since`` has the start of the Unhealthy state, by device
     ``_excluded``               the same hardware is in use as another device; reasons by device
-    ``crowded``                 its share is held under an id that is no longer offered; reasons by offered id
     ``_failure``                the driver doesn't answer, so nothing is Healthy
+    ``crowded``                 its share is held under an id that is no longer offered; reasons by offered id
 
-An id in ``counted`` stays Healthy although its device is excluded: the scheduler counts its holder (``use.counted``).
+While each exclusion is by a use that is known (``_sure``), the offer of an excluded device is ``taken``: metrics don't
+count it as broken.
 
 An offer and a mapping of offers are immutable: an unchanged offer is the same object, so comparing lists of 10,000 is
 cheap, and a published list is a snapshot.
@@ -75,7 +77,9 @@ class Ledger:
         self._offers: dict[str, Offer] = {}
         """`_offers` contains the offers of present ids, keyed by id."""
         self._meaning: dict[str, str] = {}
-        """`_meaning` contains the device id, keyed by listed id; a present id without an entry means itself."""
+        """`_meaning` contains the device id, keyed by an id that is or was listed; a present id without an entry means
+        itself.
+        """
         self._unhealthy_since: dict[str, float] = {}
         self._excluded: Mapping[str, str] = {}
         self._sure = False
@@ -145,7 +149,7 @@ class Ledger:
                     self._meaning.pop(offered, None)
 
     def means(self, offered: str) -> str | None:
-        """The device id that a listed id means, present or lost; None for an unlisted id."""
+        """The device id that an id means, present or lost; None if it was never listed, or was lost and dropped."""
         meaning = self._meaning.get(offered)
         return offered if meaning is None and offered in self._offers else meaning
 
@@ -269,11 +273,13 @@ class Ledger:
         first = share_id(device.id, 0, self.shares.ids) if self.shares.ids else ""
         return Offer(offered, health, device.numa_nodes, first, taken)
 
-    def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
+    def resolve(
+        self, ids: Collection[str], now: float, restarting: Collection[str] = ()
+    ) -> dict[str, Device] | Refusal:
         """The present, Healthy device of each id; or the first id's Refusal.
 
         An id whose share is no longer offered still means its device: a 1.8 kubelet allocates again at each start.
-        ``again``: ids of restarting containers, which take no other container's share.
+        ``restarting``: ids of containers that start again, which take no other container's share.
         """
         found = {}
         for offered in ids:
@@ -296,7 +302,7 @@ class Ledger:
             elif self._failure is not None:
                 reason = f"unhealthy for {now - self._failure[1]:.0f} s: {self._failure[0]}"
             # A container that starts again has its share already.
-            elif offered in self.crowded and offered not in again:
+            elif offered in self.crowded and offered not in restarting:
                 reason = f"unhealthy: {self.crowded[offered]}"
             else:
                 found[offered] = device

@@ -23,7 +23,8 @@ Theory of operation
     - A write of what the lock guards may hang, and end late. So :meth:`Ownership.end` leaves the lock where it is until
       all writes under way are over: a late one would destroy what the next owner has written by then. A process ends
       nonetheless: the kernel frees the lock once no thread of it is in a system call. Within the process such a lock
-      (:attr:`Ownership.late`) keeps nobody waiting: it is the resource's next one's, and no other gateway's to others.
+      (:attr:`Ownership.late`) blocks nobody: the resource's next ownership takes it over, and a search for other
+      gateways' locks skips it.
     - The folder has mode 0700 and our uid, so no other user can put a file there between the check and the open.
 
 The states of an ownership (:class:`LockState`), and the events that lead to others:

@@ -42,8 +42,8 @@ class Pools:
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
         self._orphans, self._after_close = orphans, after_close.now
         self.left: Observable[Mapping[str, InUse]] = Observable({})
-        """What another front than the resource's gave, and isn't free yet, keyed by resource. A freed id is in it until
-        it is known whether a driver here releases it.
+        """`left` contains the other front's grants that aren't released yet, keyed by resource. A freed id is in it
+        until it is known whether a driver here releases it.
         """
         self.in_doubt = Observable(frozenset[str]())
         """The resources of which another front may have given devices that nobody remembers."""

@@ -127,8 +127,8 @@ class Resource:
         self._limit = common.limit
         self._listed: tuple[Device, ...] | None = None
         """The last list that the inventory took."""
-        self._calls: Lanes | None = None
-        """The driver's calls at the last look; another value means another driver."""
+        self._lanes: Lanes | None = None
+        """The driver's lanes at the last look; another value means another driver."""
         self.ownership = Ownership(common.directory, name, log)
         self.elsewhere = self.ownership.other
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
@@ -172,11 +172,11 @@ class Resource:
 
     def _look(self) -> None:
         """Takes the driver's present state; also its last list again, after ``shares`` changed."""
-        state, calls, usage = self.driver.state.value, self.driver.calls, self.inventory.usage
+        state, lanes, usage = self.driver.state.value, self.driver.lanes, self.inventory.usage
         # Grants record the driver to release to: from now on the new one.
-        restarted, self._calls = calls is not self._calls, calls
-        if restarted and calls is not None:
-            usage.set(usage.value.given_by(self._known.driver if "release" in calls.abilities else ""))
+        restarted, self._lanes = lanes is not self._lanes, lanes
+        if restarted and lanes is not None:
+            usage.set(usage.value.given_by(self._known.driver if "release" in lanes.abilities else ""))
 
         # A failed driver's list is taken once, for the ids; fail() then makes all of it Unhealthy.
         others = False
@@ -187,7 +187,7 @@ class Resource:
             if others or restarted or usage.value.unsettled:
                 self.releases.tell()
         if state.failure:
-            deaf = calls is None or state.devices is None
+            deaf = lanes is None or state.devices is None
             self.inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)
 
         if others or restarted:

@@ -13,8 +13,8 @@ that nothing is given twice:
     freed       the id awaits its release: in use for the other names of its hardware
     abandoned   the driver's allocate() goes on without its Allocate: as freed, even without a driver to release to
 
-Joint devices of one request share names, and go to one container. Each keeps that hardware under its own id, so none of
-them excludes another that is held, too; a device without a hold on the name is excluded as ever.
+Joint devices of one request may share hardware, and are granted together to one container. A held joint device isn't
+excluded by another one that is held, too; one that isn't held is excluded as usual.
 
 Shares of one device don't exclude each other. But after ``shares`` changed, a container may hold a share under an id
 that is no longer offered; each such share takes the place of a free offered id (:func:`crowded`).

@@ -118,7 +118,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         return ResourceFigures(name, driver, (unserved(config.on),))
     holdings = plugin.resource.inventory.usage.value
     holder = {id_: _holder(one, id_) for one in (*others, holdings) for id_ in one.last_known}
-    used, ledger, calls = frozenset(holder), plugin.resource.inventory.ledger, plugin.resource.driver.calls
+    used, ledger, lanes = frozenset(holder), plugin.resource.inventory.ledger, plugin.resource.driver.lanes
     listed = plugin.resource.inventory.list.value or {}
     return ResourceFigures(
         name,
@@ -135,8 +135,8 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         ledger.losses,
         ledger.returns,
         plugin.rpcs.read(),
-        calls.stats.read() if calls is not None else {},
-        calls.preparing.running if calls is not None else 0,
+        lanes.stats.read() if lanes is not None else {},
+        lanes.preparing.running if lanes is not None else 0,
         len(plugin.outdated.value),
     )
 

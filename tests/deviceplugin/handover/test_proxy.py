@@ -59,7 +59,7 @@ async def test_the_newer_gateway_knows_the_kubelet(
     older: Served, newer: Served, proxy: Proxy, allocate: Callable[[], Awaitable[bytes]]
 ) -> None:
     """By a call, before the kubelet has opened a stream there: its release decides whether it passes CDI names on."""
-    older.calls.listed_for(KUBELET)
+    older.calls.remember_agent(KUBELET)
     proxy.serves(newer.socket, agent=older.calls.agent)
     await allocate()
     assert newer.calls.api.passes_cdi(newer.calls.agent)

@@ -39,7 +39,7 @@ class Plug:
     def speak(self, api):
         self.spoken.append(api.name)
 
-    def listed_for(self, agent):
+    def remember_agent(self, agent):
         pass
 
     async def link(self):

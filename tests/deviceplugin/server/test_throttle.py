@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.deviceplugin.api import APIS, Api
-from dpgateway.deviceplugin.server.streams import WRITING, End, Lists, ListThrottle
+from dpgateway.deviceplugin.server.streams import WRITE_WITHIN, End, Lists, ListThrottle
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Health
 from dpgateway.resource.shares import Offer
@@ -63,12 +63,12 @@ async def test_a_blind_watch_is_waited_for_once():
     began = loop.time()
     for _ in range(3):
         await throttle.turn(0.01, writes=True)
-    assert loop.time() - began == pytest.approx(0.01 + WRITING + 0.01)
+    assert loop.time() - began == pytest.approx(0.01 + WRITE_WITHIN + 0.01)
     written.notify()
     await throttle.turn(0.01, writes=True)
     began = loop.time()
     await throttle.turn(0.01, writes=True)
-    assert loop.time() - began == pytest.approx(0.01 + WRITING)
+    assert loop.time() - began == pytest.approx(0.01 + WRITE_WITHIN)
 
 
 @in_virtual_time

@@ -1,6 +1,7 @@
 """One version of the kubelet's device-plugin API, as a value with a row for each of its RPCs.
 
-An ability that a version lacks is a missing row; no other code branches on the version.
+A call that a version lacks is a missing row; all other differences are fields of :class:`Api`. No other code branches
+on the version, but ``remainder`` speaks v1beta1 alone: only kubelets with DRA see it.
 """
 
 from __future__ import annotations

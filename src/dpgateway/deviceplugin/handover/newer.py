@@ -1,8 +1,8 @@
 """The newer gateway's side of a handover: asks for a resource, serves it, registers it (``protocol``).
 
-The order is that of :meth:`Plugin.run`: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
-lock, then the resource is served, then :meth:`NewerSide.register` registers it. ``Plugin.run`` repeats all of it after
-any failure, so each step first checks whether it is already done.
+The order is that of :meth:`Plugin._serve`: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
+lock, then the resource is served, then :meth:`NewerSide.register` registers it. All of it is repeated after any
+failure, so each step first checks whether it is already done.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class HandoverState(enum.Enum):
 class OlderSide:
     """The older side for one resource, for the life of its plugin. Used from the event loop."""
 
-    resource: KubeletCalls
+    calls: KubeletCalls
     endpoint: Endpoint
     registrar: Registrar
     journal: JournalWriter
@@ -62,7 +62,7 @@ class OlderSide:
     log: logging.LoggerAdapter[logging.Logger]
 
     def __post_init__(self) -> None:
-        self.name = self.resource.name
+        self.name = self.calls.name
         self._asked: Callable[[Peer], None] = Peer.close
         self._listener: Listener | None = None
         self._deaf = Complaint(
@@ -103,7 +103,7 @@ class OlderSide:
 
     def keeps_from(self, wanted: str) -> bool:
         """Whether the kubelet would lose healthy devices to a gateway without any, which asks by ``wanted``."""
-        return wanted == POOR and self.resource.driver.healthy
+        return wanted == POOR and self.calls.driver.healthy
 
     def meet(self, newer: Peer, wanted: str) -> None:
         """``newer`` gets the resource; an earlier peer has failed to take it."""
@@ -116,8 +116,8 @@ class OlderSide:
         """Whether no call is unanswered, the driver isn't working on a device, and no Register waits for its stream: a
         kubelet opens the stream even of a cancelled Register, and may then call this gateway instead of the newer one.
         """
-        calls = self.resource.driver.calls
-        works = self.resource.inventory.usage.value.abandoned or (calls is not None and not calls.preparing.idle)
+        lanes = self.calls.driver.lanes
+        works = self.calls.inventory.usage.value.abandoned or (lanes is not None and not lanes.preparing.idle)
         return not (self.endpoint.handlers.running() or works or self.registrar.registering)
 
     @property
@@ -139,13 +139,13 @@ class OlderSide:
         self.state = HandoverState.PARKED
         self._proxy = Proxy(self.name, self.log)
         self.endpoint.handlers.forward(self._proxy.answer)
-        self.resource.releases.rest()
+        self.calls.releases.rest()
 
     async def give(self) -> None:
         """Lends the lock, and waits until the newer gateway serves. Raises OSError."""
         # The newer gateway reads the journal as soon as it has the lock.
         await self.journal.rest()
-        self._peer.send(f"{TAKE} {self.resource.api.name}", self.endpoint.ownership.lend())
+        self._peer.send(f"{TAKE} {self.calls.api.name}", self.endpoint.ownership.lend())
         await self._hear(SERVES)
         bound = self.endpoint.socket.lstat()
         if not stat.S_ISSOCK(bound.st_mode) or self.endpoint.is_bound:
@@ -153,7 +153,7 @@ class OlderSide:
 
     def pass_on(self, decided: Decided) -> None:
         """Forwards calls to the newer gateway. Raises OSError."""
-        self._proxy.serves(self.endpoint.socket, decided, self.resource.agent, unasked=self.resource.unasked)
+        self._proxy.serves(self.endpoint.socket, decided, self.calls.agent, unasked=self.calls.unasked)
 
     async def take_back(self) -> None:
         """Serves again, as if nothing had happened."""
@@ -161,7 +161,7 @@ class OlderSide:
         self.state = HandoverState.SERVING
         self.endpoint.handlers.forward(None)
         self.journal.go_on()
-        self.resource.releases.go_on()
+        self.calls.releases.go_on()
         await self._proxy.end()
 
     async def leave(self) -> None:
@@ -176,7 +176,7 @@ class OlderSide:
         self.state = HandoverState.LEAVING
         self._proxy.owns()
         passed: list[int] = []
-        if streaming and keeps_one_client(self.resource.agent):
+        if streaming and keeps_one_client(self.calls.agent):
             # The newer gateway keeps these connections open, silent. gRPC would send GOAWAY on them, even when the
             # server is only garbage-collected, so the endpoint is kept until the process ends.
             self._freezes = True

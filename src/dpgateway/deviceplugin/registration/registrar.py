@@ -1,15 +1,15 @@
 """Registers one resource with the kubelet, and again whenever the lifecycle table requires it.
 
 Theory of operation
-    - Events are method calls, the result of a Register, and the timer; actions may cause events, too.
-      :meth:`Registrar._feed` gives each to the table (``lifecycle``) and executes the action. Actions never await, so
-      the table is never entered twice at once.
+    - The normal path is READY -> Register -> EXPECTING -> a stream -> SERVING (``lifecycle``).
+    - Events are method calls, the result of a Register, and the timer. :meth:`Registrar._feed` gives each to the table
+      and executes the action, which never awaits: an event that it causes comes after it.
     - An attempt is one Register, then its timer: ``_task`` and ``_timer``, never both at once, and ``_tried``. The
       lifecycle numbers attempts and drops the results of older ones.
     - ``_streams`` are the present kubelet's. A new kubelet disowns the older one's: they are forgotten, not ended.
     - ``_registered`` are the options of the last Register; if the resource's options change, it registers again.
-    - ``_listening`` is whether the socket was served at the last attempt; if it wasn't, the kubelet may just be
-      starting, and backoff and log are patient.
+    - ``_listening`` is whether kubelet.sock accepted a connection at the last attempt; if it didn't, the kubelet may
+      just be starting, and backoff and log are patient.
     - ``_inherited``, an API's name, and ``_seamless`` come from the gateway that handed the resource over.
     - ``record`` is the state that the rest of the gateway sees.
 """
@@ -54,13 +54,13 @@ class Registrar:
 
     def __init__(
         self,
-        resource: KubeletCalls,
+        calls: KubeletCalls,
         endpoint: Endpoint,
         client: KubeletClient,
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
+        self._calls, self._endpoint, self._client, self._group, self._log = calls, endpoint, client, group, log
         self._apis = client.apis
         self._lifecycle = Lifecycle(len(self._apis))
         self.record = RegistrationRecord(log)
@@ -112,7 +112,7 @@ class Registrar:
 
     def stream_opened(self, agent: str = "") -> StreamCallbacks:
         """The kubelet with this user agent has opened a stream."""
-        self._resource.listed_for(agent)
+        self._calls.remember_agent(agent)
         self._endpoint.tidy()
         # Only the first stream after a handover overlaps with the older gateway's.
         stream, seamless = Stream(), self._seamless
@@ -142,7 +142,7 @@ class Registrar:
 
     def options_changed(self) -> None:
         """The resource's options may differ from the registered ones."""
-        if self._registered is not None and self._registered != self._resource.options():
+        if self._registered is not None and self._registered != self._calls.options():
             self._feed(Trigger.REDO)
 
     def stop(self) -> None:
@@ -172,7 +172,7 @@ class Registrar:
                 first = apis.index(last) if last in apis else 0
                 self._tried = first if action is Action.REGISTER else (self._tried + 1) % len(apis)
                 registering = self._register(self._lifecycle.attempt, self._api)
-                self._task = self._group.create_task(registering, name=f"{self._resource.name} register")
+                self._task = self._group.create_task(registering, name=f"{self._calls.name} register")
             case Action.EXPECT:
                 text = f"the kubelet accepted the registration, but opened no stream within {STREAM_DUE:g} s"
                 self._start(STREAM_DUE, text)
@@ -191,12 +191,12 @@ class Registrar:
         self.record.note(self._lifecycle.state, self._api.name, [stream.listed for stream in self._streams])
 
     def _start(self, seconds: float, complaint: str = "") -> None:
-        """Starts the timer. ``complaint``: the fault, if it expires; the socket is served in that case."""
+        """Starts the timer. ``complaint``: the fault, if it expires; kubelet.sock accepts connections in that case."""
         attempt = self._lifecycle.attempt
 
         def expired() -> None:
-            # A kubelet that has just come is told of in a moment, once its checkpoint was read. Registered with now, it
-            # would be registered with twice, and calls of its first stream would end, or be answered in another API.
+            # A new kubelet is an event of its own, as soon as its checkpoint has been read. Registering before that
+            # would register twice, and calls of the first stream would end, or be answered in another API.
             if not complaint and self._client.changing():
                 self._timer = asyncio.get_running_loop().call_later(CHANGING, expired)
                 return
@@ -212,9 +212,9 @@ class Registrar:
         trigger = Trigger.FAILED
         try:
             # Version and socket come before Register, within which kubelets from 1.25 on dial and call (#112395).
-            self._resource.speak(api)
-            options = self._resource.options()
-            registration = Registration(self._resource.name, await self._endpoint.link(), options)
+            self._calls.speak(api)
+            options = self._calls.options()
+            registration = Registration(self._calls.name, await self._endpoint.link(), options)
             self._registered = options
             await self._client.register(api, registration)
         except asyncio.CancelledError:

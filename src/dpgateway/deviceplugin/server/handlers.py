@@ -100,15 +100,15 @@ class Handlers:
 
     def __init__(
         self,
-        resource: KubeletCalls,
+        calls: KubeletCalls,
         apis: Iterable[Api],
         opened: Opened,
         throttle: ListThrottle,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        self.name = resource.name
-        self._resource, self._apis, self._opened, self._log = resource, tuple(apis), opened, log
-        self.lists = Lists(resource.inventory.list, throttle)
+        self.name = calls.name
+        self._calls, self._apis, self._opened, self._log = calls, tuple(apis), opened, log
+        self.lists = Lists(calls.inventory.list, throttle)
         self._running: dict[asyncio.Task[Any], Call] = {}
         """The tasks of handlers whose answer isn't sent yet."""
         self._ends: set[End] = set()
@@ -137,13 +137,13 @@ class Handlers:
 
         async def answer(raw: bytes, context: ServicerContext) -> bytes:  # gRPC unwraps a partial at each call
             spoken, row = await self._begin(api, rpc, context)
-            # What an older gateway forwards comes before the first stream, and in the kubelet's name.
-            if not self._resource.agent and (agent := _agent(context)).startswith(KUBELET_AGENT):
-                self._resource.listed_for(agent)
+            # An older gateway may forward calls before the kubelet opens a stream here; they have its user agent.
+            if not self._calls.agent and (agent := _agent(context)).startswith(KUBELET_AGENT):
+                self._calls.remember_agent(agent)
             # The newer gateway counts the calls that it answers.
             answered = None
             if self._forward is not None:
-                answered = await self._forward(spoken, row, raw, self._resource.patience(row.call, spoken))
+                answered = await self._forward(spoken, row, raw, self._calls.patience(row.call, spoken))
                 if answered is None and self._refusing:
                     answered = grpc.StatusCode.UNAVAILABLE, ENDING
             if answered is None:
@@ -173,7 +173,7 @@ class Handlers:
         task.add_done_callback(self._running.pop)  # a context's own callback may come earlier
 
         # 1.8 and 1.9 share a path, so gRPC's choice of the row may be wrong; the API of the last Register isn't.
-        spoken = self._resource.api
+        spoken = self._calls.api
         if spoken is not api and spoken.service == api.service:
             for row in spoken.rpcs:
                 if row.name == rpc.name:
@@ -187,13 +187,13 @@ class Handlers:
             answer: Any = None
             match rpc.call:
                 case Call.OPTIONS:
-                    answer = self._resource.options()
+                    answer = self._calls.options()
                 case Call.PREFER:
-                    answer = await self._resource.prefer(request)
+                    answer = await self._calls.prefer(request)
                 case Call.ALLOCATE:
-                    answer = await self._resource.allocate(request, api, unasked=unasked)
+                    answer = await self._calls.allocate(request, api, unasked=unasked)
                 case Call.PREPARE:
-                    await self._resource.prepare(request)
+                    await self._calls.prepare(request)
             encoded = rpc.encode(answer)
         except DecodeError as error:
             return grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: not that request: {error}"
@@ -245,7 +245,7 @@ class Handlers:
 
     def make_ready(self) -> None:
         """Encodes the list in advance, in the API of the Register that is about to be sent."""
-        self.lists.encode(self._resource.api)
+        self.lists.encode(self._calls.api)
 
     def forward(self, to: Forward | None) -> None:
         """Forwards calls to ``to`` first; None: this gateway answers every call."""

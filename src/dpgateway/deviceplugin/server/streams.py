@@ -20,10 +20,10 @@ from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Health, changed
 from dpgateway.resource.shares import Offers
 
-WRITING = 0.3
+WRITE_WITHIN = 0.3
 """Timeout in seconds for a kubelet's checkpoint write; then the next list is sent without it."""
 
-_ENDING = Health.unhealthy("about to be listed")
+_NOT_YET = Health.unhealthy("about to be listed")
 
 
 class ListThrottle:
@@ -51,7 +51,7 @@ class ListThrottle:
                 self._blind = False
             elif writes and not self._blind:
                 try:
-                    async with asyncio.timeout(WRITING):
+                    async with asyncio.timeout(WRITE_WITHIN):
                         await self._written.wait(self._sent)
                 except TimeoutError:
                     self._blind = True
@@ -146,7 +146,7 @@ class Lists:
 
             if first and forgets:
                 offers = self._list.value or {}
-                yield ListEncoder(api).encode({i: replace(one, health=_ENDING) for i, one in offers.items()})
+                yield ListEncoder(api).encode({i: replace(one, health=_NOT_YET) for i, one in offers.items()})
             version = self._list.version
             yield self.encode(api)
             if first:
