@@ -7,6 +7,14 @@ from its record, unless the API server says that it was allocated anew. What is 
     Prepare     record "preparing" -> driver: allocate, prepare -> CDI specs -> record "prepared" -> answer
     Unprepare   record "ending" -> no CDI specs -> released to the driver -> no record -> answer
 
+    a Prepare finds               and
+    no record                     chooses devices, and grants them
+    preparing                     grants the record's devices
+    prepared, in an earlier boot  grants the record's devices again
+    prepared                      answers from the record, if the claim is allocated to its devices still
+    prepared, for other devices   ends the record, then chooses
+    ending                        ends the record, then chooses
+
 - Calls of one claim come one after the other (a lane), and go on if the kubelet stops waiting, after 45 s: its next
   call joins them. Those of different claims don't wait for one another.
 - A Prepare waits for what may come soon, rather than being refused (``waiting``).
@@ -149,26 +157,26 @@ class NodeClaims:
     async def _prepare(self, asked: Asked) -> tuple[Prepared, ...]:
         began = time.monotonic()
         record = self.store.records.get(asked.uid)
-        if record is not None and record.phase is Phase.ENDING:
-            await self.ends.end(record)
-            if asked.uid in self.store.records:
-                raise RequestError(f"{record} is ending: its devices are being released")
-            record = None
+        over = record is not None and record.phase is Phase.ENDING
         if record is not None and record.phase is Phase.PREPARED and record.boot == self.boot:
             if (still := await self._as_now(record, asked)) is not None:
                 if still.pods != record.pods:
                     await self.store.write(still)
                 self.store.records[asked.uid] = still  # another object: decisions about the old one are void
                 return _prepared(still)
+            over = True
+        if record is not None and over:
             await self.ends.end(record)
             if asked.uid in self.store.records:
-                raise RequestError(f"{record} was allocated anew, and its devices of before are being released yet")
+                why = "is ending" if record.phase is Phase.ENDING else "was allocated anew"
+                raise RequestError(f"{record} {why}: its devices are still being released")
             record = None
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         wanted = allocated(await self.waits.read(asked), self.driver, asked)
         resources = await self.extended.asked(wanted) if wanted.classes else {}
-        damaged, given = asked.uid in self.store.doubts.damaged, await self.waits.devices(wanted, record)
+        damaged = asked.uid in self.store.doubts.damaged
+        given = await self.waits.devices(wanted, record)
         if given is None:  # its record was lost, and has been made again meanwhile
             return await self._prepare(asked)
 

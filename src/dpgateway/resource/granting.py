@@ -197,9 +197,9 @@ class Granting:
     def _found(
         self, ids: tuple[str, ...], restarting: Collection[str], given_up: Collection[str]
     ) -> Mapping[str, Device]:
-        """The device of each id; raises RequestError if one can't be granted. ``restarting``: ids of containers that may
-        be starting again, which take no other container's share. ``given_up``: ids of containers that must have ended,
-        because the kubelet allocates one of theirs.
+        """The device of each id; raises RequestError if one can't be granted. ``restarting``: ids of containers that
+        may be starting again, which take no other container's share. ``given_up``: ids of containers that must have
+        ended, because the kubelet allocates one of theirs.
         """
         # Each refusal names its reason, because people read it in the pod's events.
         if self._over:
