@@ -96,9 +96,9 @@ class Plugin:
         """The warning that another plugin has registered this resource; empty if none has."""
 
         self._backoff = front.handover.backoff(name)
-        self._newer = NewerSide(resource.ownership, self._endpoint.next, self._backoff, log)
-        parked = self._newer.parked
-        self._older = OlderSide(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
+        self._as_newer = NewerSide(resource.ownership, self._endpoint.next, self._backoff, log)
+        parked = self._as_newer.parked
+        self._as_older = OlderSide(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
         self.taken_back = False
         """Whether the gateway that handed the resource over has taken it back."""
 
@@ -167,7 +167,7 @@ class Plugin:
         try:
             await retry(self._serve, self._failed)
             # shield: a cancellation here mustn't cancel the coordinator's future.
-            given = await asyncio.shield(self._older.over)
+            given = await asyncio.shield(self._as_older.over)
         except TakenBack as error:
             level = logging.WARNING if self._backoff.failed(str(error)) else logging.DEBUG
             self._log.log(level, "%s", error)
@@ -195,24 +195,24 @@ class Plugin:
             if self.resource.ownership.state is LockState.BORROWED:  # as with a full disk: the lender serves on
                 raise TakenBack(str(error)) from error
             raise
-        await self.resource.begin(took_over=self._newer.took_over)
+        await self.resource.begin(took_over=self._as_newer.took_over)
         self._calls.answers.look()
         # No await up to the message that says so: a gateway that has taken the resource back meanwhile writes, too.
         self.resource.journal.go_on()
-        await self._newer.register(self.registrar)
+        await self._as_newer.register(self.registrar)
         # A gateway that takes the resource back releases, and gives away, what is free here: a call of this one's
         # driver that has begun by then can't be stopped.
         self.resource.releases.go_on()
         self._calls.answers.look()
         # Last: a third gateway may ask only once a handover to this one is over (protocol, step 6).
-        self._older.listen(partial(self._front.handover.asked, self._older))
+        self._as_older.listen(partial(self._front.handover.asked, self._as_older))
 
     async def _ask(self) -> int:
         """Asks the gateway that serves it; returns the descriptor of the lock that it lends."""
-        descriptor = await self._newer.ask(self.resource.warm)
+        descriptor = await self._as_newer.ask(self.resource.warm)
         # That one forwards calls before this one has registered: 1.8 and 1.9 share a path.
         for api in self._front.client.apis:
-            if api.name == self._newer.api:
+            if api.name == self._as_newer.older_api:
                 self._calls.speak(api)
         return descriptor
 
@@ -224,7 +224,7 @@ class Plugin:
     async def drain(self, grace: float) -> None:
         """Ends the registration, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         began = time.monotonic()
-        await self._front.handover.end(self._older, grace)
+        await self._front.handover.end(self._as_older, grace)
         grace -= time.monotonic() - began
         self.registrar.stop()
         self.resource.stop()
@@ -239,8 +239,8 @@ class Plugin:
                 await self.resource.close()
         finally:
             self.resource.ownership.end()
-        self._older.close()
-        self._newer.close()
+        self._as_older.close()
+        self._as_newer.close()
 
     def abandon(self) -> None:
         """Removes the names at once, without waiting for tasks. May be called from any thread."""

@@ -54,7 +54,7 @@ class NewerSide:
         self.parked = ParkedConnections()
         self._older: Peer | None = None
         """The gateway that lent the lock; closed once its streams, or the gateway, have ended."""
-        self.api = ""
+        self.older_api = ""
         """The API in which the older gateway is registered, by name."""
         self._may_register = False
 
@@ -102,7 +102,7 @@ class NewerSide:
             wrong = f"expected {self._ownership.path}, locked, found another descriptor"
         else:
             self._hang_up()  # an earlier lender's lock was in a folder that has been replaced since
-            self._older, self.api, self._may_register = older, api, False
+            self._older, self.older_api, self._may_register = older, api, False
             return descriptors[0]
         for descriptor in descriptors:
             os.close(descriptor)
@@ -132,7 +132,7 @@ class NewerSide:
                 self.parked.park(self._older.take_descriptors())
             self._may_register = True
             self._log.info("took over from another gateway")
-            registrar.ready(self.api, seamless=seamless)
+            registrar.ready(self.older_api, seamless=seamless)
 
         # Says LISTED once the kubelet has the list, until the older gateway, or its streams, have ended.
         telling = asyncio.create_task(self._tell(self._older, registrar), name="tell the older gateway")
