@@ -344,6 +344,23 @@ async def test_ready_while_a_change_is_not_served_yet(short_path):
         assert not any("its new configuration" in one.reason for one in overview.status().troubles)
 
 
+async def test_a_new_name_while_the_old_one_ends(short_path, gate):
+    """What containers have under a name that was removed counts from the reload on, not from that name's end."""
+    closing = gate()
+    node = Node(short_path, configured(driver_class=scripted(close=closing)))
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await offered(kubelet)
+        assert (await kubelet.admit("p", {"c": {R: 2}}))["ok"]
+        reloading = asyncio.ensure_future(node.reload(configured(name=S, driver_class=Scripted)))
+        await closing.entered()
+        await kubelet.wait_for(lambda: kubelet.counts(S)[0] == 2)
+        assert not (await kubelet.admit("q", {"c": {S: 1}}))["ok"]
+        assert not reloading.done()
+        closing.open()
+        await reloading
+        assert not (await kubelet.admit("r", {"c": {S: 1}}))["ok"]
+
+
 async def test_it_ends_and_leaves_nothing(gateway, kubelet, short_path):
     before = len(asyncio.all_tasks())
     gateway.start(Scripted, Scripted)

@@ -121,6 +121,8 @@ class Gateway:
             for config in (*moved, *added, *unserved):
                 self._fronts.pools.add(config)
 
+            # An added one may be a removed one under a new name, and begin before that has ended.
+            self._fronts.pools.end([config.name for config in changes.removed])
             for config in added:
                 self._start(config)
             await asyncio.gather(*map(self._remove, changes.removed), *map(self._restart, restarted))

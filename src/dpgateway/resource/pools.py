@@ -3,14 +3,14 @@
 Theory of operation. A resource is in its pool from the moment it is configured. The pool grants nothing until the
 holdings of all members are known, nor while another gateway serves one of them (``elsewhere``). Two uses count for
 every resource, in a pool or not, because the hardware may be any resource's by now: holdings of resources that are no
-longer configured, and calls that go on after their driver ended.
+longer configured, also while these still end, and calls that go on after their driver ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from dpgateway.config import ResourceConfig
@@ -60,6 +60,8 @@ class Pools:
         self.elsewhere = Elsewhere(orphans, self._besides_changed)
         self._served: dict[str, Exclusion] = {}
         """`_served` contains the resources that have joined, keyed by name."""
+        self._ending: set[str] = set()
+        """The resources that are no longer configured, and still end here."""
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
         """Tickets of :meth:`others_ended`: calls so far, and calls already served by a scan of the journals."""
@@ -101,7 +103,8 @@ class Pools:
             yield Used("a resource that isn't configured here", elsewhere=text)
         if resource in self.in_doubt.value:
             yield Used(_on_another_front(resource))
-        if self._orphans.usages or self.left.value or self._after_close.value:  # nearly always there are none
+        # Nearly always there are none.
+        if self._orphans.usages or self.left.value or self._after_close.value or self._ending:
             for one in self._ended(self._of[resource]):
                 # Its own holdings on another front aren't just any resource's: they are of the same hardware.
                 if one.resource == _on_another_front(resource) and not one.known:
@@ -110,11 +113,16 @@ class Pools:
                     yield certain(one)
 
     def _ended(self, pool: Pool) -> Iterator[Used]:
-        """The uses of orphans, of what the pool's resources have on another front, and of calls of ended drivers."""
+        """The uses of orphans, and of those to be, of what the pool's resources have on another front, and of calls of
+        ended drivers.
+        """
         for name in self._orphans.usages:
             if self._of.get(name, pool) is pool:
                 whose = name if name not in self._of else _on_another_front(name)
                 yield used(whose, self._orphans.in_use(name), self._device_of(name))
+        for name in self._ending:
+            if name not in pool.members and name in self._served:
+                yield self._served[name].used()
         for name, in_use in self.left.value.items():
             if self._of.get(name, pool) is pool:
                 yield used(_on_another_front(name), in_use, self._device_of(name))
@@ -224,9 +232,18 @@ class Pools:
         here = {one for one in members if one in self.configs and self.configs[one].on == self._orphans.front}
         return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
+    def end(self, names: Collection[str]) -> None:
+        """These resources are no longer configured: what containers hold of them counts for all others from now on,
+        however long they take to end (:meth:`remove`).
+        """
+        if names:
+            self._ending.update(names)
+            self._besides_changed()
+
     def remove(self, name: str) -> None:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
         self._orphans.removed(name)
+        self._ending.discard(name)
         self.configs.pop(name, None)
         self.elsewhere.drop(name)
         self._leave(name)
