@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -359,6 +360,27 @@ async def test_a_new_name_while_the_old_one_ends(short_path, gate):
         closing.open()
         await reloading
         assert not (await kubelet.admit("r", {"c": {S: 1}}))["ok"]
+
+
+@pytest.mark.parametrize("order", [(R, S), (S, R)])
+async def test_a_new_name_of_a_pool_that_not_all_have_yet(short_path, gate, order):
+    """One is to be restarted, and its new driver takes its time."""
+
+    def thing(name, pool, **methods):
+        one = scripted(**{"devices": lambda: [Device("a")], **methods})
+        return configured(name=name, pool=pool, driver_class=one)
+
+    first, listing = thing(R, "old"), gate([Device("a")])
+    node = Node(short_path, first, thing(S, "old"))
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == kubelet.counts(S)[1] == 1)
+        await node.reload(replace(first, pool="new"), thing(S, "new", devices=listing))
+        one, other = order
+        assert (await kubelet.admit("p", {"c": {one: 1}}))["ok"]
+        assert not (await kubelet.admit("q", {"c": {other: 1}}))["ok"]
+        listing.open()
+        await until(lambda: node.gateway.serving[S].next is None and node.gateway.serving[S].in_place.is_set())
+        assert not (await kubelet.admit("r", {"c": {other: 1}}))["ok"]
 
 
 async def test_it_ends_and_leaves_nothing(gateway, kubelet, short_path):

@@ -116,10 +116,14 @@ class Gateway:
             # All members of a pool are added before any begins, because each needs to know the whole pool. A restarted
             # resource that its old driver still serves stays in its old pool until the new driver lists.
             moved = [config for config in amended if "pool" in changes.keys[config.name]]
-            moved = [config for config in moved if self.serving[config.name].next is None]
-            unserved = [config for config in restarted if not self.serving[config.name].has_devices]
-            for config in (*moved, *added, *unserved):
-                self._fronts.pools.add(config)
+            waiting = [config for config in moved if self.serving[config.name].next is not None]
+            waiting += [config for config in restarted if self.serving[config.name].has_devices]
+            wait = {config.name for config in waiting}
+            for config in (*moved, *added, *restarted):
+                if config.name not in wait:
+                    self._fronts.pools.add(config)
+            for config in waiting:
+                self._fronts.pools.follow(config)
 
             # An added one may be a removed one under a new name, and begin before that has ended.
             self._fronts.pools.end([config.name for config in changes.removed])

@@ -60,6 +60,8 @@ class Pools:
         self.elsewhere = Elsewhere(orphans, self._besides_changed)
         self._served: dict[str, Exclusion] = {}
         """`_served` contains the resources that have joined, keyed by name."""
+        self._next: dict[str, str] = {}
+        """`_next` contains the pool to which a resource goes that is served in another one, keyed by name."""
         self._ending: set[str] = set()
         """The resources that are no longer configured, and still end here."""
         self._looking = asyncio.Lock()
@@ -104,7 +106,7 @@ class Pools:
         if resource in self.in_doubt.value:
             yield Used(_on_another_front(resource))
         # Nearly always there are none.
-        if self._orphans.usages or self.left.value or self._after_close.value or self._ending:
+        if self._orphans.usages or self.left.value or self._after_close.value or self._ending or self._next:
             for one in self._ended(self._of[resource]):
                 # Its own holdings on another front aren't just any resource's: they are of the same hardware.
                 if one.resource == _on_another_front(resource) and not one.known:
@@ -113,8 +115,8 @@ class Pools:
                     yield certain(one)
 
     def _ended(self, pool: Pool) -> Iterator[Used]:
-        """The uses of orphans, and of those to be, of what the pool's resources have on another front, and of calls of
-        ended drivers.
+        """The uses of orphans, and of those to be, of what the pool's resources have on another front, of pools that
+        resources leave for this one, or this one for, and of calls of ended drivers.
         """
         for name in self._orphans.usages:
             if self._of.get(name, pool) is pool:
@@ -123,6 +125,12 @@ class Pools:
         for name in self._ending:
             if name not in pool.members and name in self._served:
                 yield self._served[name].used()
+        # One that goes to another pool excludes in both: it serves on until its new driver has devices.
+        for name, following in self._next.items():
+            if (after := self._pools.get(following)) is pool and name in self._served:
+                yield certain(self._served[name].used())
+            elif after is not None and name in pool.members:
+                yield from (certain(one.used()) for one in after.members.values() if one is not None)
         for name, in_use in self.left.value.items():
             if self._of.get(name, pool) is pool:
                 yield used(_on_another_front(name), in_use, self._device_of(name))
@@ -139,6 +147,7 @@ class Pools:
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
         self.configs[config.name] = config
+        self._next.pop(config.name, None)
         if config.on == self._orphans.front:
             self._orphans.offered(config.name)
         else:
@@ -232,6 +241,14 @@ class Pools:
         here = {one for one in members if one in self.configs and self.configs[one].on == self._orphans.front}
         return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
+    def follow(self, config: ResourceConfig) -> None:
+        """The resource is served with an earlier configuration until it gets this one (:meth:`add`)."""
+        before = self._next.pop(config.name, None)
+        if config.pool and self._pools.get(config.pool) is not self._of[config.name]:
+            self._next[config.name] = config.pool
+        if self._next.get(config.name) != before:
+            self._besides_changed()
+
     def end(self, names: Collection[str]) -> None:
         """These resources are no longer configured: what containers hold of them counts for all others from now on,
         however long they take to end (:meth:`remove`).
@@ -244,6 +261,7 @@ class Pools:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
         self._orphans.removed(name)
         self._ending.discard(name)
+        self._next.pop(name, None)
         self.configs.pop(name, None)
         self.elsewhere.drop(name)
         self._leave(name)
