@@ -383,6 +383,20 @@ async def test_a_new_name_of_a_pool_that_not_all_have_yet(short_path, gate, orde
         assert not (await kubelet.admit("r", {"c": {other: 1}}))["ok"]
 
 
+async def test_a_new_name_of_a_pool_that_one_can_not_take(short_path):
+    """Its new configuration can't be used, so it goes on as before."""
+    driver = scripted(devices=lambda: [Device("a")])
+    one, other = (configured(name=name, pool="old", driver_class=driver) for name in (R, S))
+    node = Node(short_path, one, other)
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == kubelet.counts(S)[1] == 1)
+        await node.reload(replace(one, pool="new"), replace(other, pool="new", driver_class=None, failure="it's gone"))
+        assert (await kubelet.admit("p", {"c": {R: 1}}))["ok"]
+        assert not (await kubelet.admit("q", {"c": {S: 1}}))["ok"]
+        await node.reload(replace(one, pool="new"), replace(other, pool="new"))
+        assert not (await kubelet.admit("r", {"c": {S: 1}}))["ok"]
+
+
 async def test_it_ends_and_leaves_nothing(gateway, kubelet, short_path):
     before = len(asyncio.all_tasks())
     gateway.start(Scripted, Scripted)

@@ -122,7 +122,8 @@ class Gateway:
             for config in (*moved, *added, *restarted):
                 if config.name not in wait:
                     self._fronts.pools.add(config)
-            for config in waiting:
+            # One whose new configuration can't be used stays in its old pool until a later one can, or is the old one.
+            for config in (*waiting, *changes.unusable, *changes.same):
                 self._fronts.pools.follow(config)
 
             # An added one may be a removed one under a new name, and begin before that has ended.

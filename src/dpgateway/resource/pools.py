@@ -242,7 +242,7 @@ class Pools:
         return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
     def follow(self, config: ResourceConfig) -> None:
-        """The resource is served with an earlier configuration until it gets this one (:meth:`add`)."""
+        """The resource is to have this configuration, and served with an earlier one until it gets it (:meth:`add`)."""
         before = self._next.pop(config.name, None)
         if config.pool and self._pools.get(config.pool) is not self._of[config.name]:
             self._next[config.name] = config.pool
