@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS, LARGEST
 from dpgateway.deviceplugin.server.streams import ListEncoder
 from dpgateway.deviceplugin.wire import v1beta1_pb2
@@ -492,6 +493,18 @@ def test_ids_that_are_lost_count_until_they_leave(node):
     assert sent(node) <= LARGEST
     node.sleep(10.1)
     node.take(*many(2500, first=2500))
+    assert list(node.listed.values()) == [True] * 2500
+
+
+def test_ids_of_another_form_count_until_they_leave(node: Node) -> None:
+    node.take(*many(2500))
+    node.run(node.config.set, replace(node.config.value, shares=Shares(1, ids="new-{id}")))
+    node.take(*many(2500))
+    assert sum(node.listed.values()) == 0, "all are lost, and the new ones don't fit beside them"
+    assert sent(node) <= LARGEST
+    assert node.inventory.misfit.value
+    node.sleep(10.1)
+    node.take(*many(2500))
     assert list(node.listed.values()) == [True] * 2500
 
 

@@ -27,7 +27,9 @@ class ListLimit:
         self._framing = size([Offer("x")]) - 1
         self._node = size([Offer("x", numa_nodes=(2**31 - 1,))]) - size([Offer("x")])
 
-    def bound(self, entries: Collection[Device] | Collection[Lost], ids: Iterable[str], shares: int = 1) -> int:
+    def bound(
+        self, entries: Collection[Device] | Collection[Lost] | Collection[Offer], ids: Iterable[str], shares: int = 1
+    ) -> int:
         """An upper bound of the bytes of a list of ``entries`` with these ids, each offered ``shares`` times."""
         nodes = sum(map(len, [entry.numa_nodes for entry in entries]))
         return shares * (_text(ids) + (self._framing + _GROWTH) * len(entries) + self._node * nodes)
