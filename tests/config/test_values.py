@@ -78,7 +78,9 @@ web: {listen: "[::1]:9480"}
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("pool", '""', "expected the name of a pool, or null"),
+        ("pool", '""', "expected the name of a pool, in one line of at most 253 bytes, or null"),
+        ("pool", '"on two\\nlines"', "expected the name of a pool, in one line of at most 253 bytes"),
+        ("pool", "é" * 127, "expected the name of a pool, in one line of at most 253 bytes"),
         ("shares", "0", "from 1 to 1000"),
         ("shares", "{count: 0}", "from 1 to 1000"),
         ("shares", "{distinct: require}", "shares.count: found nothing"),

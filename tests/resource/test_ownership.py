@@ -8,6 +8,7 @@ import re
 import resource
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -327,6 +328,17 @@ async def test_waiting_for_the_end_takes_nothing(tmp_path):
     assert leading_to(owner.path) == 0
     owner.path.unlink()
     await other.until_free()  # nobody ever served it
+
+
+async def test_all_that_a_lock_says_is_read(tmp_path: Path) -> None:
+    name, pool = f"{'d' * 253}/{'n' * 63}", "p" * 253
+    after = frozenset(f"pid {number} in pod {'s' * 63}/{'p' * 253}" for number in range(10))
+    mine = await acquired(tmp_path, name)
+    mine.join(pool, after)
+    owner = Ownership(tmp_path, name).owner()
+    assert owner is not None
+    assert (owner.pool, owner.after) == (pool, after)
+    mine.end()
 
 
 async def test_which_resources_others_have(tmp_path):

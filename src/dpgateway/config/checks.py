@@ -16,6 +16,8 @@ T = TypeVar("T")
 Check: TypeAlias = Callable[[T], T]
 
 MOST_SHARES = 1000
+LONGEST_POOL = 253
+"""Bytes. Other gateways read the name in a line of a lock's file."""
 LONGEST_DRA_DRIVER = 63
 """Characters (DriverNameMaxLength, resource/v1/types.go)."""
 
@@ -53,7 +55,10 @@ share_ids: Check[str] = _expect(
     lambda form: "{share}" in form and _BRACES.isdisjoint(SHARE_FIELD.sub("", form)),
 )
 driver_name: Check[str] = _expect("the name of a driver", bool)
-pool_name: Check[str] = _expect("the name of a pool, or null", bool)
+pool_name: Check[str] = _expect(
+    f"the name of a pool, in one line of at most {LONGEST_POOL} bytes, or null",
+    lambda name: name.isprintable() and 0 < len(name.encode()) <= LONGEST_POOL,
+)
 dra_driver: Check[str] = _expect(
     f"a DNS name of at most {LONGEST_DRA_DRIVER} characters, like dra.example.com",
     lambda name: len(name) <= LONGEST_DRA_DRIVER and DOMAIN.fullmatch(name) is not None,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dpgateway.kit.timestamp import timestamp
 
 _POOL, _AFTER = "pool ", "after "
-_MOST_READ = 1000
+_MOST_READ = 64 * 1024
 """Bytes read of a lock file."""
 
 
