@@ -124,6 +124,11 @@ def test_recursive_and_deep_values_are_refused(config: Write, text: str) -> None
     assert only_problem(config(text)) == problem
 
 
+@pytest.mark.parametrize("text", ["%YAML 1.3\n---\nresources: []", "%YAML 1.0\n---\na", "? \n%YAML 9.9\n---\n''"])
+def test_a_version_of_yaml_that_there_is_not(config: Write, text: str) -> None:
+    assert only_problem(config(text)) == ": found %YAML with an unknown version, expected YAML 1.2; leave that line out"
+
+
 def test_too_many_values_stop_the_parser(config: Write) -> None:
     problem = only_problem(config("- a\n" * (MOST_VALUES + 1) + "a: b: the rest isn't even looked at"))
     assert problem.startswith(f": found more than {MOST_VALUES} values")

@@ -45,6 +45,9 @@ def parse(text: str, file: str, above: int = 0) -> Written | None:
         raise InvalidConfiguration([explain(error, text, file, above)]) from error
     except _TooMuch as error:
         raise InvalidConfiguration([Problem(Place(file), str(error), "plain values")]) from None
+    except (AssertionError, KeyError) as error:  # ruamel.yaml looks for the rules of that version
+        wrong = Problem(Place(file), "%YAML with an unknown version", "YAML 1.2", "leave that line out")
+        raise InvalidConfiguration([wrong]) from error
     except (YAMLError, ValueError) as error:
         line = above + text.count("\n", 0, error.position) + 1 if isinstance(error, ReaderError) else 0
         told = " ".join(str(error).split())
