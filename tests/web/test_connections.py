@@ -195,6 +195,25 @@ async def test_wrong_requests_are_not_logged(port, caplog, sent):
     assert caplog.messages == []
 
 
+async def test_wrong_bodies_are_not_logged(pages, port, caplog):
+    """The body is wrong before the request has its answer, while that is sent, and after it."""
+    pages.text = "x" * 20_000_000
+    chunked = request(more="transfer-encoding: chunked\r\n")
+    async with connected(port, chunked + b"zzz\r\n") as (reader, _):
+        assert (await read_reply(reader)).status == 400
+        await cut(reader)
+    async with connected(port, chunked) as (reader, writer):
+        await reader.readexactly(1)
+        writer.write(b"zzz\r\n")
+        await cut(reader)
+    async with connected(port, chunked) as (reader, writer):
+        assert (await read_reply(reader)).status == 200
+        writer.write(b"zzz\r\n")
+        await cut(reader)
+    assert (await ask(port, "/text")).status == 200
+    assert caplog.messages == []
+
+
 async def test_bodies_and_upgrades_are_ignored(port, caplog):
     more = "content-length: 3\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     async with connected(port, request(more=more) + b"abc" + request()) as (reader, _):

@@ -14,6 +14,7 @@ import socket
 import struct
 from typing import Any
 
+from h11 import IDLE, SEND_RESPONSE  # of uvicorn
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -107,6 +108,16 @@ class _Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not before and self.busy:
             self._hurry(self._all.limits.taking)
+
+    def send_400_response(self, msg: str) -> None:
+        # The body may be malformed of a request that has begun to get its answer, or has it: then no other one can be
+        # sent. uvicorn would send it, and the request's own answer as well, which fails with a traceback each time.
+        if self.conn.our_state not in {IDLE, SEND_RESPONSE}:
+            self.drop()
+            return
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         self._all.wait(self)
