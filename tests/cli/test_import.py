@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import sys
 from pathlib import Path
 
@@ -107,6 +108,33 @@ def test_overwriting_needs_an_option(run, tmp_path):
     assert refused.stderr == "--output-file: ours.yaml exists, expected a new file; --force overwrites it\n"
     done = run("# theirs\nname: example.com/blue\n", *line, "--force")
     assert (done.exit_code, done.stdout, ours.read_text()) == (0, "", OURS)
+
+
+@pytest.fixture
+def no_room():
+    """A disk that takes files of some bytes only."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(OURS) // 2, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(("before", "more"), [({}, ()), ({}, ("--force",)), ({"ours.yaml": "mine"}, ("--force",))])
+def test_a_full_disk_leaves_no_half_of_it(run, tmp_path, no_room, before, more):
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    result = run("name: example.com/blue\n", "old", "theirs", "--output-file", "ours.yaml", *more)
+    assert (result.exit_code, result.stderr) == (1, "Error: ours.yaml can't be written: File too large\n")
+    assert {one.name: one.read_text() for one in tmp_path.glob("*ours*")} == before
+
+
+def test_overwriting_keeps_the_mode_and_the_link(run, tmp_path):
+    ours, link = tmp_path / "ours.yaml", tmp_path / "link.yaml"
+    ours.write_text("mine")
+    ours.chmod(0o640)
+    link.symlink_to("ours.yaml")
+    run("# theirs\nname: example.com/blue\n", "old", "theirs", "--output-file", "link.yaml", "--force")
+    assert (ours.read_text(), ours.stat().st_mode & 0o777, link.is_symlink()) == (OURS, 0o640, True)
 
 
 def test_what_can_be_imported(run):

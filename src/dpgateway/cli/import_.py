@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -32,6 +33,7 @@ from dpgateway.importing import (
     refused,
     without_variables,
 )
+from dpgateway.kit.files import write
 
 _HOW_TO, _MATCH = "docs/how-to/replace-a-plugin.md", "docs/how-to/match-devices.md"
 _ENDING = re.compile("-dev[a-z]*-[a-z]+$")
@@ -235,8 +237,19 @@ def _named(plugin: str, importers: dict[str, Importer]) -> Importer:
 
 def _write(path: Path, text: str, *, force: bool) -> None:
     try:
+        if force and path.is_file():  # a gateway may serve it, and half of it may be valid
+            whole, mode = path.resolve(), path.stat().st_mode
+            write(whole, text.encode())
+            whole.chmod(stat.S_IMODE(mode))
+            return
         with path.open("w" if force else "x", encoding="utf-8") as stream:
-            stream.write(text)
+            try:
+                stream.write(text)
+                stream.flush()
+            except OSError:
+                if path.is_file():
+                    path.unlink()
+                raise
     except FileExistsError as error:
         told = f"--output-file: {path} exists, expected a new file; --force overwrites it"
         raise ConfigurationError(told) from error
