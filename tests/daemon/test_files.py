@@ -72,6 +72,23 @@ async def test_many_changes_in_a_row_are_one(watch, tmp_path):
     await until(lambda: len(changes) == 2)
 
 
+@pytest.mark.parametrize("name", [".config.yaml.swp", "config.log"])
+async def test_files_that_are_not_read_may_change_all_the_time(watch, tmp_path, name):
+    async def write_on():
+        while True:
+            (tmp_path / name).touch()
+            await asyncio.sleep(0.01)
+
+    writing = asyncio.ensure_future(write_on())
+    try:
+        changes = watch(tmp_path)
+        for number in range(1, 3):
+            (tmp_path / f"{number}.yaml").touch()
+            await until(lambda: len(changes) == number)  # noqa: B023  it has returned when the loop goes on
+    finally:
+        writing.cancel()
+
+
 async def test_what_a_link_from_elsewhere_leads_to_is_watched(watch, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()

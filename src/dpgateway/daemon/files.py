@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from asyncinotify import Mask
 
+from dpgateway.config.files import MISNAMED
 from dpgateway.kit.inotify import Watch
 from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
@@ -30,6 +31,9 @@ SETTLING = 0.2
 
 _ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.ATTRIB
 _WATCHED = _ENTRY | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
+
+_NAMED = {".yaml", *MISNAMED}
+"""Suffixes of the files of a directory that are read, or that the gateway warns of."""
 
 _Found = tuple[tuple[object, ...], ...]
 
@@ -66,10 +70,10 @@ class FileWatch:
 
 
 def _look(path: Path) -> _Found:
-    """The names, each with the state of its file."""
+    """The names, each with the state of its file. Other files of a directory may change all the time."""
     files = [path]
     with contextlib.suppress(OSError):
-        files += sorted(path.iterdir())
+        files += sorted(one for one in path.iterdir() if one.suffix in _NAMED and not one.name.startswith("."))
     states: list[tuple[object, ...]] = []
     for file in files:
         try:
