@@ -98,6 +98,13 @@ def test_an_answer_that_breaks_off(answering):
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: the gateway ended before it had answered")
 
 
+@pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watch"])
+def test_a_name_that_is_no_text(answering, watch):
+    none = f"{json.dumps(NEW | {'resources': []})}\n"
+    done = run(answering(**{"status ?": none, "watch ?": none}), "\udcff", *watch)
+    assert (done.returncode, done.stdout) == (1, "the gateway has no resource \\udcff\n")
+
+
 DEFAULT = StatusRequest("", CONTROL_SOCKET, "table")
 
 

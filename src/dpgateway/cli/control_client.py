@@ -33,7 +33,7 @@ def pieces(path: Path, request: str) -> Iterator[bytes]:
     """Sends a request; yields the one answer in pieces, as they arrive. Raises NoGateway if there is none."""
     with _connected(path) as connection:
         try:
-            connection.sendall(f"{request}\n".encode())
+            connection.sendall(f"{request}\n".encode(errors="replace"))
             while piece := connection.recv(PIECE):
                 yield piece
         except OSError as error:
@@ -45,7 +45,7 @@ def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
     """Sends a request; yields an iterator over the answers as they arrive. Raises NoGateway if there is none."""
     with _connected(path) as connection:
         try:
-            connection.sendall(f"{request}\n".encode())
+            connection.sendall(f"{request}\n".encode(errors="replace"))
         except OSError as error:  # it has too many clients
             raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
         with connection.makefile("r", encoding="utf-8") as lines:
