@@ -4,7 +4,7 @@ import time
 import pytest
 
 from dpgateway.importing import InvalidConfiguration, Place, Source, flags
-from dpgateway.importing.source import MOST_DOCUMENTS
+from dpgateway.importing.source import MOST_DOCUMENTS, MOST_TEXTS
 
 MANIFESTS = """\
 apiVersion: v1
@@ -157,6 +157,15 @@ def test_documents_are_counted(read):
     assert len(read("---\na: 1\n" * (MOST_DOCUMENTS - 1)).documents) == MOST_DOCUMENTS - 1
     with pytest.raises(InvalidConfiguration, match=f"more than {MOST_DOCUMENTS} documents"):
         read("---\n" * 1_000_000)
+
+
+def test_texts_within_texts_are_counted(read):
+    text = "word: 1"
+    for depth in range(500):
+        text = "word: |\n" + "".join(f" {line}\n" for line in text.splitlines())
+        if depth == 1:
+            assert len(list(read(text).holding("word"))) == 3
+    assert len(list(read(text).holding("word"))) == 1 + MOST_TEXTS
 
 
 def cost(work, *arguments):

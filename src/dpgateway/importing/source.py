@@ -23,6 +23,8 @@ from dpgateway.importing.prose import has_blocks, is_for_people
 
 MOST_DOCUMENTS = 1000
 """YAML documents in one file."""
+MOST_TEXTS = 10
+"""Texts that are YAML, each within the one before."""
 _CHARTS = "a chart's template"
 _LANGUAGES = (
     ("Jinja", re.compile(r"\{%")),
@@ -218,7 +220,8 @@ class Source:
             if named:
                 yield one.place, f"names the ConfigMap {named}, which may have it"
 
-    def _within(self, written: Written, words: re.Pattern[str]) -> Iterator[Written]:
+    def _within(self, written: Written, words: re.Pattern[str], texts: int = 0) -> Iterator[Written]:
+        """``texts``: in how many texts it is. Each is parsed again, so it costs as much as all that are in it."""
         if _defines(written):
             return
         yield written
@@ -229,8 +232,9 @@ class Source:
         elif isinstance(written.value, list):
             inner = written.value
         elif text(written) and not written.problems and words.search(written.value) and _MAPPING.search(written.value):
-            if FLAG.fullmatch(written.value):  # a word of a command, which isn't YAML
+            if texts == MOST_TEXTS or FLAG.fullmatch(written.value):  # a word of a command isn't YAML
                 return
+            texts += 1
             try:
                 inner = [one for one in self.inner(written) if isinstance(one.value, dict | list)]
             except InvalidConfiguration as error:
@@ -238,7 +242,7 @@ class Source:
                 problems = tuple(replace(one, hint=hint or one.hint) for one in error.problems)
                 inner = [replace(written, problems=problems)]
         for one in inner:
-            yield from self._within(one, words)
+            yield from self._within(one, words, texts)
 
 
 def _hint(part: str) -> str:
