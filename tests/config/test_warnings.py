@@ -36,6 +36,20 @@ def test_advice_about_the_whole(config: Write) -> None:
 
 
 @pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        *((server, 0) for server in ("https://10.0.0.1:6443", "http://127.0.0.1:80", "http://localhost:80")),
+        *((server, 0) for server in ("http://[::1]:80", "http://localhost")),
+        *((server, 1) for server in ("http://10.0.0.1:6443", "http://localhost.example.com", "http://127.example.com")),
+    ],
+)
+def test_advice_about_a_token_that_others_can_read(config: Write, server: str, told: int) -> None:
+    resources = "resources: [{name: example.com/a, driver: x}]"
+    found = advise(load(config(f"{resources}\ncluster: {{server: '{server}'}}")), ())
+    assert [one.place.key for one in found] == ["cluster.server"] * told
+
+
+@pytest.mark.parametrize(
     ("listen", "told"), [("127.0.0.2:80", 0), ("'[::1]:80'", 0), ("0.0.0.0:80", 1), ("'[::]:80'", 1)]
 )
 def test_advice_about_pages_for_the_whole_network(config: Write, listen: str, told: int) -> None:

@@ -13,6 +13,8 @@ from dpgateway.model import place
 
 _HOSTS_OWN = tuple(map(PurePosixPath, ("/boot", "/etc", "/root", "/usr", "/var/lib/kubelet")))
 """Directories of the host: write access to them is as good as root."""
+_PLAIN = re.compile(r"http://(?!(?:localhost|127(?:\.\d+){3}|\[::1\])(?::|$))")
+"""The beginning of a URL of another machine, without encryption."""
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))")
 
 
@@ -29,6 +31,9 @@ def advise(document: Document, preferring: Collection[str]) -> tuple[Problem, ..
     if (address := document.web.address) and not address[0].is_loopback:
         text = "all who reach this address can read which pods have which devices, without a password"
         found.append(Problem(whole.below("web", "listen"), hint=text))
+    if document.cluster.server is not None and _PLAIN.match(document.cluster.server):
+        text = "without https others can read the account's token on its way, and change what the API server answers"
+        found.append(Problem(whole.below("cluster", "server"), hint=text))
     for entry in document.entries:
         if entry.resource is not None:
             found += _of_resource(entry, entry.resource, prefers=entry.driver in preferring)
