@@ -379,7 +379,7 @@ async def test_a_new_name_of_a_pool_that_not_all_have_yet(short_path, gate, orde
         assert (await kubelet.admit("p", {"c": {one: 1}}))["ok"]
         assert not (await kubelet.admit("q", {"c": {other: 1}}))["ok"]
         listing.open()
-        await until(lambda: node.gateway.serving[S].next is None and node.gateway.serving[S].in_place.is_set())
+        await until(lambda: node.gateway.serving[S].next is None and node.gateway.serving[S].succeeded.is_set())
         assert not (await kubelet.admit("r", {"c": {other: 1}}))["ok"]
 
 

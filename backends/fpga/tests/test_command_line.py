@@ -255,7 +255,7 @@ def test_a_tool_that_fails_has_not_programmed_the_board(run, tmp_path):
     for one in config["resources"]:
         one["options"] |= {"programmer": "command", "command": {"argv": ["/bin/false"]}}
     file.write_text(json.dumps(config))
-    command = [Path(sys.executable).with_name("dpgateway-fpga"), "program", "b", "--force"]
+    command = [str(Path(sys.executable).with_name("dpgateway-fpga")), "program", "b", "--force"]
     done = subprocess.run(["env", "--ignore-signal=CHLD", *command], check=False, capture_output=True, text=True)
     assert (done.returncode, "board 'b': " in done.stderr) == (1, True), done
     assert "/bin/false" in done.stderr
