@@ -99,6 +99,24 @@ async def test_missing_driver_keeps_its_resource(node):
     assert await node.gateway.end() == 0
 
 
+async def test_missing_driver_keeps_no_resource_of_dra_without_dra(node):
+    """Only the resource is as it was: the rest of the new configuration has no driver of DRA."""
+    await worked(node, GOOD, MORE)
+    (file,) = (node.folder / "state").glob("*.config")
+    last = json.loads(file.read_text())
+    last["configuration"]["resources"][1]["front"] = "dra"
+    last["configuration"]["dra"] = {"driver": "dra.example.com"}
+    file.write_text(json.dumps(last))
+    await node.gateway.start(GOOD, {**MORE, "driver": "absent"})
+    await served(node, R)
+
+    async def failing():
+        return [one["failure"]["reason"] for one in (await node.json())["resources"] if one["failure"]]
+
+    assert "it isn't installed" in (await until(failing))[0]
+    assert await node.gateway.end() == 0
+
+
 async def test_refused_kept_options_fail_alone(node):
     """A new release of the driver refuses the options of both configurations."""
     await worked(node, GOOD, MORE)

@@ -125,7 +125,10 @@ def _with_last_good(
         _log.error(text, last.time, kept.path)
         return good, Fallback(tuple(problems), last.time, whole=True)
 
-    before = {one.name: one for one in good.resources if not one.failure or one.load}
+    # One that was offered by DRA can't be without the driver of DRA, which the new configuration may not have.
+    dra = wanted.dra.driver is not None
+    usable = [one for one in good.resources if (not one.failure or one.load) and (dra or one.front == "deviceplugin")]
+    before = {one.name: one for one in usable}
     text = "resource %s goes on as before, because its new configuration can't be used: %s"
     told = [text % (name, failed[name].failure) for name in failed if name in before]
     for line in told:
