@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from dpgateway.events.book import SETTLED, EventBook, Pace
-from dpgateway.events.conditions import Condition, Subject
+from dpgateway.events.conditions import Condition, Reason, Subject
 
 A, B = (Subject("default", "p", "u", "example.com/thing", device) for device in "ab")
 BAD, WORSE = Condition("DeviceUnhealthy", "no link"), Condition("DeviceGone", "unplugged")
@@ -87,6 +87,19 @@ def test_a_restarting_kubelets_resources_arent_said() -> None:
     clock.see(a=Condition("ResourceUnregistered", "no"))
     assert clock.after(SETTLED["ResourceUnregistered"] - 1) == []
     assert clock.after(2) == ["a ResourceUnregistered"]
+
+
+@pytest.mark.parametrize("reason", ["DeviceUnhealthy", "ResourceFailed", "ResourceUnregistered"])
+def test_a_note_that_always_changes_holds_up_nothing(clock: Clock, reason: Reason) -> None:
+    """Once it began anew with each note."""
+    step = 0.4 * SETTLED[reason]
+    for number in range(3):
+        clock.see(a=Condition(reason, f"attempt {number}"))
+        assert clock.after(step) == ([f"a {reason}"] if number == 2 else [])
+    for number in range(100):
+        clock.see(a=Condition(reason, f"{number} degrees"))
+        clock.after(step)
+    assert len(clock.written) <= 6 + 100 * step / 300
 
 
 def test_a_flapping_subject_is_slowed_down_and_ends_right(clock: Clock) -> None:

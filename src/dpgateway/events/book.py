@@ -6,7 +6,8 @@ is wrong. Nothing is queued: while the API server is away, or a subject has had 
 condition counts, and one that is over again is never said. So, once it has come to rest, the last event of each subject
 says how it is.
 
-- A condition has to last for its time in SETTLED: what passes by itself is no news.
+- A condition has to last for its time in SETTLED: what passes by itself is no news. Its note may change meanwhile:
+  each attempt to register may fail with another socket's name, a temperature rises.
 - A subject has BURST events at once, then one in each REFILL.
 - A subject that isn't there is neither good nor bad: a resource has no list while it starts, a pod isn't named before
   PodResources has answered. After FORGOTTEN it is dropped, with what was said of it: the pod is gone.
@@ -60,7 +61,7 @@ class _Entry:
     seen: Condition | None = None
     """The present condition; None if it isn't there."""
     since: float = 0.0
-    """When ``seen`` began."""
+    """When the reason of ``seen`` began."""
     said: Condition | None = None
     """The last condition said, if it was bad: only that one can be taken back. UNCLEAR: perhaps something was said."""
     before: Condition | None = None
@@ -90,8 +91,9 @@ class EventBook:
                 if condition.good:
                     continue
                 entry = self._entries[subject] = _Entry(tokens=self._pace.burst, filled=now)
-            if entry.seen != condition:
-                entry.seen, entry.since = condition, now
+            if entry.seen is None or entry.seen.reason != condition.reason:
+                entry.since = now
+            entry.seen = condition
         for subject, entry in list(self._entries.items()):
             if subject not in found and entry.seen is not None:
                 entry.seen, entry.since = None, now
