@@ -95,6 +95,17 @@ async def test_a_second_signal_ends_it_at_once(older: Gateway) -> None:
 
 
 @ONE_RELEASE
+async def test_its_time_may_be_longer_than_any_calendar(kubelet: Kubelet, patient: Gateway) -> None:
+    patient.environment["DPGATEWAY_LINGER"] = "99999999h"
+    await patient.start()
+    await kubelet.wait_for_devices(2)
+    await lingers(patient)
+    tell_to_end(patient)
+    assert await ended(patient) == 0
+    await patient.said("told to end once more")
+
+
+@ONE_RELEASE
 async def test_it_ends_when_its_time_is_over(kubelet: Kubelet, gateway: Gateway) -> None:
     gateway.environment["DPGATEWAY_LINGER"] = "3s"  # longer than an end may take
     await kubelet.start()

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 LATEST = 2**37
-"""The latest time of a file that is believed, in seconds since 1970: ``datetime`` ends with the year 9999."""
+"""The latest time that is written, or believed, in seconds since 1970: ``datetime`` ends with the year 9999."""
 
 
 def timestamp(seconds: float | None = None) -> str:
     """``seconds``: since 1970; by default now."""
-    return _written(int(time.time() if seconds is None else seconds))
+    return _written(int(min(time.time() if seconds is None else seconds, LATEST)))
 
 
 @lru_cache(maxsize=128)
