@@ -70,6 +70,15 @@ def test_nothing_but_json_lines_reaches_standard_error():
     assert (process.returncode, process.stdout) == (1, "")
 
 
+def test_what_ends_a_process_with_a_log_of_its_own_thread_is_logged():
+    """`run` is one. Once it ended without a word."""
+    ends = "from dpgateway.kit import log\nlog.setup('json')\nwith log.captured():\n    raise LookupError('at the end')"
+    process = subprocess.run([sys.executable, "-c", ends], capture_output=True, text=True, check=False)
+    (entry,) = map(json.loads, process.stderr.splitlines())
+    assert (entry["level"], entry["message"], process.returncode) == ("critical", "uncaught LookupError", 1)
+    assert entry["exception"].endswith("LookupError: at the end")
+
+
 def test_the_noise_of_libraries_is_not_logged_at_debug(logged):
     lines = logged(log_level="debug")
     for name in ("grpc._cython.cygrpc", "asyncio", "httpx2", "some.driver"):

@@ -125,6 +125,7 @@ def finish(seconds: float) -> None:
 
 def _uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     _log.critical("uncaught %s", kind.__name__, exc_info=(kind, error, traceback))
+    finish(LAST_LINES)  # the process ends now, and with it the thread that writes
 
 
 def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
