@@ -54,8 +54,10 @@ def test_what_killed_gateways_left_is_removed(file):
 
 
 def test_each_node_and_configuration_its_own(tmp_path):
-    paths = {LastGoodFile(tmp_path, config, node).path for config in (CONFIG, CONFIG.parent) for node in "ab"}
-    assert len(paths) == 4
+    """Also where a path isn't UTF-8."""
+    configs = (CONFIG, CONFIG.parent, *map(Path, ("/etc/\udcfe.yaml", "/etc/\udcff.yaml")))
+    paths = {LastGoodFile(tmp_path, config, node).path for config in configs for node in "ab"}
+    assert len(paths) == 8
 
 
 @pytest.mark.parametrize(

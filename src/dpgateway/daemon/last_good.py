@@ -58,7 +58,7 @@ class LastGoodFile:
 
     def __init__(self, state_dir: Path, config: Path, node_name: str) -> None:
         """``config``: the configuration's absolute path."""
-        name = hashlib.sha256(f"{node_name}\0{config}".encode()).hexdigest()[:16]
+        name = hashlib.sha256(f"{node_name}\0{config}".encode(errors="surrogateescape")).hexdigest()[:16]
         self.path = state_dir / f"{name}.config"  # not .json, which is a journal
         self._node_name = node_name
 
