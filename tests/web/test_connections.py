@@ -167,6 +167,17 @@ async def test_answers_may_take_longer(pages, port):
         assert (await read_reply(reader)).status == 200
 
 
+@quick(0.3, taking=20)
+async def test_answers_to_pipelined_requests_may_take_longer(pages, port):
+    go_on = slow_page(pages)
+    async with connected(port, request() + request("/slow")) as (reader, _):
+        assert (await read_reply(reader)).status == 200
+        async with connected(port) as (silent, _):
+            await cut(silent)
+        go_on.set()
+        assert (await read_reply(reader)).status == 200
+
+
 @quick(0.3)
 async def test_slow_reader_is_cut(pages, port):
     pages.text = "x" * 20_000_000

@@ -122,7 +122,10 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._all.wait(self)
         self._hurry(self._all.limits.asking)
-        super().on_response_complete()  # may start the next pipelined request, so it comes last
+        before = self.cycle
+        super().on_response_complete()  # may start the next pipelined request
+        if self.cycle is not before and self.busy:
+            self._hurry(self._all.limits.taking)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
