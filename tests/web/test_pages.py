@@ -111,6 +111,24 @@ async def test_concurrent_requests_share_an_answer():
     assert (await always()).body == b"3"
 
 
+async def test_requests_that_are_given_up_make_no_more_answers():
+    made, go_on = [], asyncio.Event()
+
+    async def page():
+        made.append(1)
+        await go_on.wait()
+        return Response("x", b"here")
+
+    one = Cached(page)
+    for _ in range(10):
+        asking = asyncio.ensure_future(one())
+        await turns()
+        asking.cancel()
+        await turns()
+    go_on.set()
+    assert ((await one()).body, len(made)) == (b"here", 1)
+
+
 @in_virtual_time
 async def test_unasked_answer_is_forgotten():
     made: list[weakref.ref[object]] = []

@@ -66,7 +66,8 @@ class Cached:
     """A page with its last answer. The answer may be megabytes, so it is dropped when it is old; the timer for that is
     slow, because each timer wakes an idle process.
 
-    The lock lets one request make the answer while the others wait for it.
+    A task of its own makes the answer, while requests wait for it: one that is given up costs no more than one that
+    isn't, however many come.
     """
 
     def __init__(self, page: Page, seconds: float = FRESH) -> None:
@@ -75,20 +76,26 @@ class Cached:
         self._last: Response | None = None
         self._old = 0.0
         """When the last answer becomes too old, by the event loop's clock."""
-        self._making = asyncio.Lock()
+        self._making: asyncio.Task[Response] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def __call__(self) -> Response:
-        clock = asyncio.get_running_loop().time
-        async with self._making:
-            if self._last is not None and clock() < self._old:
-                return self._last
+        if self._last is not None and asyncio.get_running_loop().time() < self._old:
+            return self._last
+        if self._making is None:
             self._last = None  # freed before the next one is made
+            self._making = asyncio.create_task(self._make(), name="make a page")
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> Response:
+        try:
             self._last = made = await self._page()
-            self._old = clock() + self._seconds
-            if self._timer is None:
-                self._forget()
-            return made
+        finally:
+            self._making = None
+        self._old = asyncio.get_running_loop().time() + self._seconds
+        if self._timer is None:
+            self._forget()
+        return made
 
     def _forget(self) -> None:
         loop = asyncio.get_running_loop()
