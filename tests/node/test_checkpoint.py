@@ -124,6 +124,15 @@ def test_two_containers_with_the_same_id():
     assert found.pods == {"1a"}
 
 
+def test_a_container_of_no_pod() -> None:
+    """A journal with such a pod couldn't be read again."""
+    document = {"PodDeviceEntries": [{**entry(THING, DeviceIDs=["a"]), "PodUID": ""}]}
+    assert notes(json.dumps(document).encode())[THING]["a"].pods == frozenset()
+    damaged = {"PodDeviceEntries": [{**entry(THING, DeviceIDs=["a"]), "PodUID": "\ud800"}]}
+    with pytest.raises(KubeletError):
+        notes(json.dumps(damaged).encode())
+
+
 def test_a_real_file():
     # 1.2x, from a public lab's log
     raw = (

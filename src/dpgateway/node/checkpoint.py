@@ -58,8 +58,8 @@ def parse(raw: bytes) -> Content:
             ids = held[_text(entry["ResourceName"])]
             # Without pod uid and name nothing could tell that a container has ended.
             uid, name, containers = entry.get("PodUID"), entry.get("ContainerName"), frozenset[Container]()
-            if isinstance(uid, str) and isinstance(name, str):
-                containers = frozenset([Container(uid, name, _answer(entry))])
+            if isinstance(uid, str) and uid and isinstance(name, str):
+                containers = frozenset([Container(_text(uid), name, _answer(entry))])
             near: dict[int, Noted] = {}  # shared between ids: there may be millions
             for id_, node in _ids(entry):
                 nodes = (node,) if 0 <= node <= _LAST_NODE else ()
