@@ -11,7 +11,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 WAITING = {
-    "tests/scenarios/test_random.py": 3.0,  # these two take minutes on real device managers
+    "tests/scenarios/test_soak.py": 5.0,  # these three take minutes on real device managers
+    "tests/scenarios/test_random.py": 3.0,
     "tests/scenarios/test_walk.py": 4.0,
     "tests/end_to_end/test_front_auto.py": 14.0,
     "tests/end_to_end/test_fronts_random.py": 8.0,
