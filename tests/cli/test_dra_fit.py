@@ -1,5 +1,6 @@
 """What check says of resources that are offered by DRA."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,13 @@ def test_an_api_server_that_cannot_be_asked(line, tmp_path):
     found = checked(line, keys)
     assert f"the token of the API server can't be read from {token}: No such file or directory\n" in found
     assert f"the certificates of the API server can't be read from {tmp_path / 'ca'}: No such file or dir" in found
+    os.mkfifo(token)  # nobody will write into it
+    os.mkfifo(tmp_path / "ca")
+    found = checked(line, keys)
+    assert f"can't be read from {token}: {token}: expected a regular file" in found
+    assert f"can't be read from {tmp_path / 'ca'}: {tmp_path / 'ca'}: expected a regular file" in found
+    token.unlink()
+    (tmp_path / "ca").unlink()
     token.write_text("first")
     (tmp_path / "ca").write_text("")
     assert "cluster." not in checked(line, keys)

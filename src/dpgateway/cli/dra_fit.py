@@ -10,7 +10,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 
 from dpgateway.cli.ask_drivers import DriverAnswer
-from dpgateway.cluster.account import Account
+from dpgateway.cluster.account import LONGEST, Account
 from dpgateway.cluster.server import INSTALL
 from dpgateway.config import Configuration, Document, Place, Problem, ResourceConfig, format_duration
 from dpgateway.dra.slices.attributes import resource_value
@@ -18,6 +18,7 @@ from dpgateway.dra.slices.names import key, pool_name
 from dpgateway.dra.slices.offered import Offered, PoolContent, pool
 from dpgateway.errors import ConfigurationError
 from dpgateway.kit import unix
+from dpgateway.kit.files import read
 from dpgateway.model import hardware
 
 MOST_IN_A_CLAIM = 32
@@ -99,9 +100,9 @@ def of_account(configuration: Configuration, environment: Mapping[str, str] = os
         yield Problem(place.below("token"), hint=str(error))
     try:
         if account.ca is not None:
-            account.ca.read_bytes()
+            read(account.ca, LONGEST, follow=True)
     except OSError as error:
-        text = f"the certificates of the API server can't be read from {account.ca}: {error.strerror}"
+        text = f"the certificates of the API server can't be read from {account.ca}: {error.strerror or error}"
         yield Problem(place.below("ca"), hint=text)
 
 

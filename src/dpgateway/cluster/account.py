@@ -12,9 +12,12 @@ from pathlib import Path
 
 from dpgateway.config import ClusterSettings
 from dpgateway.errors import ConfigurationError
+from dpgateway.kit.files import read
 
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The place of a service account's files in a pod (plugin/pkg/admission/serviceaccount)."""
+LONGEST = 1024 * 1024
+"""Bytes of a token, or of certificates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class Account:
     def read_token(self) -> str:
         """The token. Raises ConfigurationError if there is none."""
         try:
-            token = self.token.read_text().strip()
+            token = read(self.token, LONGEST, follow=True).content.decode().strip()
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
+            why = getattr(error, "strerror", None) or error
             raise ConfigurationError(f"the token of the API server can't be read from {self.token}: {why}") from error
         if not token or not token.isascii() or not token.isprintable():
             found = "an empty file" if not token else f"a file of {len(token)} characters that aren't a token's"
