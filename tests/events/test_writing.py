@@ -230,10 +230,11 @@ async def test_a_waiting_gateway_goes_on_from_the_last_word(said: Rig) -> None:
     await waits.stop()
 
 
-async def test_a_successor_without_the_file_counts_the_event(said: Rig) -> None:
+@pytest.mark.parametrize("text", ["damaged", "[" * 100_000], ids=["text", "nested"])
+async def test_a_successor_without_the_file_counts_the_event(said: Rig, text: str) -> None:
     await said.saved(BAD)
     await said.stop()
-    (said.folder / FILE).write_text("damaged")
+    (said.folder / FILE).write_text(text)
     said.start()
     await until(lambda: "series" in said.events[0])
     assert said.reasons == ["DeviceUnhealthy"]

@@ -119,7 +119,7 @@ class EventWriter:
                 self._book.recall(text.content, time.monotonic())
             except FileNotFoundError:
                 pass
-            except (GatewayError, OSError, ValueError, TypeError) as error:
+            except (GatewayError, OSError, ValueError, TypeError, RecursionError) as error:
                 _log.warning("which events were written isn't known: %s: %s", self._file, error)
             await self._follow()
         finally:
