@@ -1,5 +1,7 @@
 """What is written is tested in tests/docs, by installing and running it; here is what is refused, and what is said."""
 
+import resource
+
 import pytest
 
 
@@ -60,3 +62,14 @@ def test_directory_not_writable(line):
     result = line("new-driver", "tpm", "--directory", "/proc/new")
     assert result.exit_code == 1
     assert result.stderr == "Error: /proc/new can't be written: No such file or directory\n"
+
+
+def test_a_full_disk_leaves_nothing(line, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        result = line("new-driver", "tpm", "--directory", tmp_path / "new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (result.exit_code, "can't be written: File too large" in result.stderr) == (1, True)
+    assert not (tmp_path / "new").exists()

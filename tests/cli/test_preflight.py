@@ -203,7 +203,14 @@ def test_a_driver_that_fails(node):
 
 @pytest.mark.parametrize(
     ("text", "allowed"),
-    [("failCgroupV1: false", True), ("failCgroupV1: true", False), ("a: b", False), ("[]", False), ("{", False)],
+    [
+        ("failCgroupV1: false", True),
+        ("failCgroupV1: true", False),
+        ("a: b", False),
+        ("[]", False),
+        ("{", False),
+        ("%YAML 1.3\n---\na: b", False),
+    ],
 )
 def test_kubelet_allowed_cgroup_v1(tmp_path, text, allowed):
     (tmp_path / "config.yaml").write_text(text)

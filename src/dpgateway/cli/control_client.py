@@ -84,10 +84,13 @@ def current(text: str | bytes, path: Path) -> Any:  # noqa: ANN401  JSON
         raise NoGateway(f"no gateway answers at {path}, but another program: expected a status")
     if (schema := answer.get("schema", NEWEST)) > NEWEST:
         raise NoGateway(f"the gateway at {path} is newer than this command: found schema {schema}, expected {NEWEST}")
-    if schema == 1:
-        for resource in answer["resources"]:
-            resource["registrations"] = [{"front": "deviceplugin", **resource.pop("registration")}]
-        answer["schema"] = 2
-    if refusal := answer.get("reloads", {}).get("refusal"):
-        refusal.setdefault("served", "the old one goes on")  # the first gateways fell back to nothing else
+    try:
+        if schema == 1:
+            for resource in answer["resources"]:
+                resource["registrations"] = [{"front": "deviceplugin", **resource.pop("registration")}]
+            answer["schema"] = 2
+        if refusal := answer.get("reloads", {}).get("refusal"):
+            refusal.setdefault("served", "the old one goes on")  # the first gateways fell back to nothing else
+    except (AttributeError, KeyError, TypeError) as error:
+        raise NoGateway(f"no gateway answers at {path}, but another program: expected a status") from error
     return answer

@@ -7,6 +7,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
+from shutil import rmtree
 from string import Template
 
 import click
@@ -91,10 +92,14 @@ def new_driver(name: str, directory: Path | None) -> None:
             raise ConfigurationError(
                 f"{directory} exists, expected a new or an empty directory; --directory chooses another"
             )
-        for path, (text, _) in made.items():
-            file = directory / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+        try:
+            for path, (text, _) in made.items():
+                file = directory / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+        except OSError:
+            rmtree(directory, ignore_errors=True)  # all in it was written here, and the next try wants it empty
+            raise
     except OSError as error:
         raise GatewayError(f"{error.filename or directory} can't be written: {error.strerror}") from error
 
