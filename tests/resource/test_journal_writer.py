@@ -29,12 +29,12 @@ class Disk(Journal):
         self.free.set()
         self.writing = 0
 
-    def save(self, unreleased, *, sync=True):
+    def save(self, unreleased, **how):
         self.writing += 1
         try:
             assert self.writing == 1, "two at once"
             self.free.wait(20)
-            super().save(unreleased, sync=sync)
+            return super().save(unreleased, **how)
         finally:
             self.writing -= 1
 
@@ -235,6 +235,24 @@ async def test_what_another_gateway_wrote_is_replaced_once_it_is_ours_again(one,
     disk.save({"theirs": Unreleased("")})
     one.go_on()
     await until(lambda: disk.load().keys() == {"a"})
+
+
+@pytest.mark.parametrize("empty", [False, True])
+async def test_a_late_write_replaces_nothing_of_another_gateway(one, disk, holdings, empty):
+    await one.start()
+    before = holdings.value
+    give(holdings, "a")
+    assert await one.record()
+    disk.free.clear()
+    holdings.set(before)
+    if not empty:
+        give(holdings, "b")
+    await one.finish(0.01)
+    one.leave()
+    Journal.save(disk, {"theirs": Unreleased("")})
+    disk.free.set()
+    await asyncio.wait(one.under_way())
+    assert set(disk.load()) == {"theirs"}
 
 
 async def test_a_journal_isn_t_given_away_while_a_write_hangs(one, disk, holdings):

@@ -73,11 +73,14 @@ def at_once(file: IO[bytes], most: int) -> bytes:
     return found
 
 
-def write(path: Path, content: bytes, *, sync: bool = True, lasting: bool = True) -> None:
+def write(
+    path: Path, content: bytes, *, sync: bool = True, lasting: bool = True, still: Callable[[], bool] = lambda: True
+) -> bool:
     """Replaces the file atomically, with mode 0600: a reader sees the old content or the new one.
 
-    ``sync``: so it is after a power cut, too (fsync(2)). ``lasting``: then it is the new one. Raises OSError; then the
-    file is as it was before.
+    ``sync``: so it is after a power cut, too (fsync(2)). ``lasting``: then it is the new one. ``still``: whether it may
+    be replaced, asked once the disk has the content, which may take long; returns that. Raises OSError; then the file
+    is as it was before.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     new = Path(name)
@@ -87,6 +90,9 @@ def write(path: Path, content: bytes, *, sync: bool = True, lasting: bool = True
             if sync:
                 file.flush()
                 os.fsync(descriptor)
+        if not still():
+            new.unlink()
+            return False
         new.replace(path)
     except BaseException:
         new.unlink(missing_ok=True)
@@ -97,6 +103,7 @@ def write(path: Path, content: bytes, *, sync: bool = True, lasting: bool = True
             os.fsync(directory)
         finally:
             os.close(directory)
+    return True
 
 
 def sweep(directory: Path) -> None:

@@ -82,13 +82,16 @@ class Journal:
             raise
         return from_json(raw, self.resource, str(self.path))
 
-    def save(self, unreleased: Entries, *, sync: bool = True) -> None:
-        """Writes the file. Raises OSError; then the file is unchanged. ``sync``: survives a power cut."""
-        if not unreleased:
+    def save(self, unreleased: Entries, *, sync: bool = True, ours: Callable[[], bool] = lambda: True) -> bool:
+        """Writes the file. Raises OSError; then the file is unchanged. ``sync``: survives a power cut. ``ours``:
+        whether the file is this gateway's, asked last, and returned; else it stays as it is.
+        """
+        if unreleased:
+            make_private(self.path.parent)  # the content decides who gets a device
+            return write(self.path, to_json(unreleased, self.resource), sync=sync, still=ours)
+        if still := ours():
             self.path.unlink(missing_ok=True)
-            return
-        make_private(self.path.parent)  # the content decides who gets a device
-        write(self.path, to_json(unreleased, self.resource), sync=sync)
+        return still
 
     def put_aside(self) -> Path:
         """Renames a damaged file, over an earlier one, so that people can examine it. Raises OSError."""
@@ -260,7 +263,7 @@ class JournalWriter:
         self._saved = None  # that one may write, and be taken back from
 
     def leave(self) -> None:
-        """Stops at once: another gateway writes the journal already."""
+        """Stops at once: another gateway writes the journal already. A write that hangs replaces nothing."""
         self._rests = True
 
     def go_on(self) -> None:
@@ -277,13 +280,14 @@ class JournalWriter:
                 await self._read(seconds)
             holdings, self._saved = self._usage.value, None
             self._writes = this = self._writes + 1
-            await self._on_disk(partial(self._journal.save, holdings.unreleased, sync=sync), seconds)
+            save = partial(self._journal.save, holdings.unreleased, sync=sync, ours=lambda: not self._rests)
+            written = await self._on_disk(save, seconds)
         except (GatewayError, OSError) as error:
             self._complaint.say(f"{self._journal.path}: {error}")
             self._saved = None
         else:
             self._complaint.over()
-            if this == self._writes:
+            if written and this == self._writes:
                 self._saved = holdings.unreleased
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
