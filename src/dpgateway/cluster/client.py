@@ -72,7 +72,7 @@ class RenewedClient:
             self._ca_read = _UNREAD
             return await self._renewed()
         if made is not None:
-            # Requests are under way with the one before; those of the one before it ended long ago.
+            # Requests are under way with the previous client; those with the one before it ended long ago.
             (client, self._token), gone = made, self._retired
             self._retired = () if self._client is None else (self._client,)
             self._client = client

@@ -57,7 +57,7 @@ class Remainders:
         self._holdings, self._client = holdings, client
         self._resources: dict[str, Resource] = {}
         self._heard: set[str] = set()
-        """The resources of which the kubelet has heard what it has to."""
+        """The resources that the kubelet knows without PreStartContainer by now."""
         self._changed = Signal()
         holdings.reader.registered.subscribe(self._changed.notify)
 

@@ -27,7 +27,7 @@ class Publishable(NamedTuple):
     failures: tuple[str, ...]
     """Why other pools can't be."""
     refused: Mapping[str, str]
-    """The same of each one of which the server would drop fields, by name."""
+    """The same, by name, for each pool whose fields the server would drop."""
     error: ClusterError | None
     """What the server says of pools that it refuses to try: their slices stay as they are."""
 

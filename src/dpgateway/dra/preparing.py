@@ -125,7 +125,7 @@ class NodeClaims:
             await asyncio.wait(running, timeout=seconds)
 
     async def turned_over(self) -> None:
-        """Returns once the calls and the ends of now are over, or hang; others may be under way by then."""
+        """Returns once the present calls and ends are over, or hang; others may be under way by then."""
         if running := self.lanes.running | self.ends.running | self.store.disk.changing:
             await asyncio.wait(running)
 

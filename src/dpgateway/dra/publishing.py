@@ -21,7 +21,7 @@ own. What decides when:
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
   deleted.
-- A pool of which the server would drop fields isn't published (``dryruns``). One whose slices it alters otherwise
+- A pool whose fields the server would drop isn't published (``dryruns``). One whose slices it alters otherwise
   would be written again and again, so that counts as a failure.
 """
 

@@ -168,7 +168,7 @@ class Exclusion(Signal):
         self.tell_pool()
 
     def listed(self, devices: Iterable[Device]) -> None:
-        """The ledger has the driver's list, of which these devices are new."""
+        """The ledger has the driver's list, in which these devices are new."""
         self._deaf = False
         self._shared = self._shared or any(device.hardware is not None for device in devices)
         if self._form != self.ledger.shares.ids:

@@ -81,7 +81,7 @@ class ListLog:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._holders = holders
         self._changed = Signal()
-        """Unlike the list's own version it counts other reasons, too, of which the kubelet isn't told."""
+        """Unlike the list's own version it also counts other reasons, which the kubelet isn't told."""
         listed.subscribe(self._changed.notify)
         self._logged: Offers | None = None
         self.falls = 0

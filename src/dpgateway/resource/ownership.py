@@ -154,7 +154,7 @@ class Ownership:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
 
-        # A resource that was removed and is back has its lock already, if the last write of before hangs.
+        # A resource that was removed and is back has its lock already, if its last write still hangs.
         if (late := self.late.pop(self.hash, None)) is not None:
             late.pass_on(self)
 

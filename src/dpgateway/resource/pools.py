@@ -46,7 +46,7 @@ class Pools:
         until it is known whether a driver here releases it.
         """
         self.in_doubt = Observable(frozenset[str]())
-        """The resources of which another front may have given devices that nobody remembers."""
+        """The resources whose devices another front may have granted without a record."""
         self.configs: dict[str, ResourceConfig] = {}
         """`configs` contains the configured resources, on whichever front, keyed by name."""
         self.record: Record = recorded

@@ -80,6 +80,6 @@ class AllocatedClaims:
 
 
 def _pools(driver: str, pools: Collection[str], claim: Object) -> frozenset[str]:
-    """The ``pools`` of the driver of which the claim has devices."""
+    """The driver's ``pools`` from which the claim has devices."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     return frozenset(one["pool"] for one in devices.get("results") or () if one["driver"] == driver).intersection(pools)

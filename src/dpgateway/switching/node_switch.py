@@ -91,7 +91,7 @@ class NodeSwitch:
             names, why = members[group], [text for one in some for text in obstacles(one)]
             if group in new:
                 fronts = self._present(names)
-                # Where it is now counts, if a reload gave up a front for good: what the disk has is of before.
+                # Where it is now counts, if a reload gave up a front for good: what the disk has is outdated.
                 state = SwitchState.DRA if fronts == {"dra"} else SwitchState.PLUGIN
                 begun = SwitchRecord(group, state, resources=names)
                 remembered = None if fronts else on_disk.get(group)

@@ -131,7 +131,7 @@ class SwitchFiles:
 
     async def fix(self, group: str, front: str, name: str) -> None:
         """The configuration has given the group this front for good, and its resource ``name`` begins there: what the
-        disk has is of before. Raises GatewayError, OSError.
+        disk has is outdated. Raises GatewayError, OSError.
         """
         await self._in_turn(group, lambda: self._fix(group, front, name))
 

@@ -28,7 +28,7 @@ class Struck:
     runs: frozenset[str] = frozenset()
     """The pods that were said to run when they last told, of those asked about: their silence is no end."""
     unknown: frozenset[str] = frozenset()
-    """The other ``pods`` of which neither could tell: the kubelet is believed."""
+    """The ``pods`` that neither could tell about: the kubelet is believed."""
 
     # state
 

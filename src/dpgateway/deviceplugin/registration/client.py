@@ -56,7 +56,7 @@ class KubeletClient:
         self._channel: Channel | None = None
         self.apis = apis
         self.changing: Callable[[], bool] = lambda: False
-        """Whether another kubelet has come of which the resources are told in a moment; set by the owner."""
+        """Whether another kubelet has come, and the resources aren't told yet; set by the owner."""
         self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, which the next resource tries first."""

@@ -104,7 +104,7 @@ class Endpoint:
         KubeletError, OSError.
         """
         # The socket is the newer gateway's, or will be: this one forwards calls to that path. And a kubelet that dials
-        # for a Register of before might do so after the newer one has registered.
+        # for an earlier Register might do so after the newer one has registered.
         if self.ownership.lent or self.handlers.forwards:
             raise KubeletError("another gateway is taking the resource over")
         await self.open()

@@ -190,7 +190,7 @@ class ClaimStore:
         given the ids before. Raises RequestError: what isn't on disk isn't done.
         """
         before, self.records[new.uid] = self.records.get(new.uid), new
-        if new.phase is not Phase.ENDING:  # given anew: what was told of these ids is of before
+        if new.phase is not Phase.ENDING:  # given anew: what was told of these ids is outdated
             self._forget_told(new.uid)
         else:  # owed to the drivers before it counts as free
             for resource in new.resources - self.offerings.keys() - self.expected:
