@@ -127,7 +127,8 @@ class Gateway:
                 self._fronts.pools.follow(config)
 
             # An added one may be a removed one under a new name, and begin before that has ended.
-            self._fronts.pools.end([config.name for config in changes.removed])
+            if changes.removed:
+                self._fronts.pools.end([config.name for config in changes.removed])
             for config in added:
                 self._start(config)
             await asyncio.gather(*map(self._remove, changes.removed), *map(self._restart, restarted))

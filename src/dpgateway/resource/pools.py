@@ -253,9 +253,8 @@ class Pools:
         """These resources are no longer configured: what containers hold of them counts for all others from now on,
         however long they take to end (:meth:`remove`).
         """
-        if names:
-            self._ending.update(names)
-            self._besides_changed()
+        self._ending.update(names)
+        self._besides_changed()
 
     def remove(self, name: str) -> None:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
