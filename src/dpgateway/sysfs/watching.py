@@ -234,9 +234,9 @@ class Watcher:
                     selector.register(self._uevents, selectors.EVENT_READ)
                 due = min(last + SETTLE, since + LONGEST) - time.monotonic() if since else None
                 ready = selector.select(due) if due is None or due > 0 else []
-                stop = self._closed
                 if self._wake in {key.fd for key, _ in ready}:
                     os.eventfd_read(self._wake)
+                stop = self._closed  # after that: else the read may be of close()'s own number, and nothing comes again
                 for _ in self._heard(events):
                     if self._matters_in_sysfs is None:
                         self._tell()
