@@ -127,6 +127,33 @@ def test_incomplete_watch_knows_nothing(watched, tmp_path):
     assert watcher.news() is None
 
 
+def test_close_is_noticed_by_a_thread_that_is_just_awake() -> None:
+    """Between its look at what is ready and its read of the number that woke it."""
+    reads, closing, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(_: object, event: str, function: object) -> None:
+        if event == "c_call" and function is os.eventfd_read:
+            reads.set()
+            go_on.wait(20)
+        elif event == "c_return" and function is os.eventfd_write:
+            closing.set()
+
+    log = logging.LoggerAdapter(logging.getLogger(__name__))
+    watcher = Watcher("test", lambda: None, Complaint(log), lambda _: False)
+    closes = threading.Thread(target=watcher.close, daemon=True)
+    threading.setprofile(hold)  # on each new thread
+    try:
+        watcher.watch()  # opens the uevent socket, and wakes the thread for it
+        assert reads.wait(20)
+        closes.start()
+        assert closing.wait(20)
+    finally:
+        threading.setprofile(None)
+        go_on.set()
+    closes.join(20)
+    assert not closes.is_alive()
+
+
 def test_a_refused_thread_leaves_only_the_refresh(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No driver fails for it, and what an attempt has opened is closed."""
     log = logging.LoggerAdapter(logging.getLogger(__name__))
