@@ -1,9 +1,8 @@
-import time
-
 import pytest
 
 from dpgateway.importing import Imported, ImportedResource, InvalidConfiguration, NotKept, Place, Problem
 from dpgateway.importing.variables import explained, without_variables
+from tests.support.cost import cost
 
 
 def resource(name, line, **options):
@@ -94,11 +93,8 @@ def test_errors_say_what_to_give():
 def test_time_grows_with_spaces():
     """Once the spaces before a template's end were taken twice."""
 
-    def cost(spaces):
+    def read(spaces):
         whole = Imported((resource("a.b/c", 3, paths=["{{ a" + " " * spaces]),))
-        began = time.thread_time()
         assert without_variables(whole).resources == whole.resources
-        return time.thread_time() - began
 
-    cost(1)
-    assert cost(400_000) < 30 * cost(40_000)
+    assert cost(read, 400_000) < 30 * cost(read, 40_000)
