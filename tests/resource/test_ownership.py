@@ -7,8 +7,11 @@ import os
 import re
 import resource
 import stat
+import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -73,7 +76,7 @@ async def test_the_kubelets_directory_is_never_made(tmp_path):
 async def test_the_lock_says_who_holds_it(tmp_path):
     mine = await acquired(tmp_path)
     owner, resource, pool, end = mine.path.read_text().split("\n")
-    assert re.fullmatch(rf"pid {os.getpid()} on \S+, since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ", owner)
+    assert re.fullmatch(rf"pid {os.getpid()} (in pid:\[\d+\] )?on \S+, since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ", owner)
     assert (resource, pool, end, mode(mine.path)) == (NAME, "pool ", "", 0o600)
     mine.end()
 
@@ -88,6 +91,20 @@ async def test_the_lock_names_the_pod(tmp_path, monkeypatch):
     assert f"{NAME}: pid {os.getpid()} in pod devices/dpgateway-x2v9k, since " in owner.text
     mine.end()
     assert mine.owner() is None
+
+
+def test_gateways_in_the_nodes_network_are_two(monkeypatch):
+    """Each in a container, without POD_NAME: pid and hostname are the same."""
+    monkeypatch.delenv("POD_NAME", raising=False)
+    tell = "from dpgateway.resource.owner import this_gateway; print(this_gateway(), flush=True); input()"
+    command = ("unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", tell)
+    with ExitStack() as ends:
+        both = [ends.enter_context(Popen(command, stdin=PIPE, stdout=PIPE, text=True)) for _ in range(2)]
+        first, second = [one.stdout.readline() for one in both if one.stdout]
+        for one in both:
+            one.communicate("\n")
+    assert first.startswith("pid 1 in pid:[")
+    assert first != second
 
 
 async def test_a_second_gateway_waits(tmp_path, log, records):

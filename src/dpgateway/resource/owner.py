@@ -5,8 +5,9 @@
     pool boards
     after pid 7 in pod kube-system/dpgateway-5k2wp
 
-A pid alone is ambiguous, because each container has its own pid namespace. Gateways of the first releases wrote only
-``pid 7``. There is an ``after`` line for each older gateway where the resource may have another name (``elsewhere``).
+A pid alone is ambiguous, because each container has its own pid namespace, and containers in the node's network also
+share its hostname. Gateways of the first releases wrote only ``pid 7``. There is an ``after`` line for each older
+gateway where the resource may have another name (``elsewhere``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from dpgateway.kit.timestamp import timestamp
@@ -22,6 +24,8 @@ from dpgateway.kit.timestamp import timestamp
 _POOL, _AFTER = "pool ", "after "
 _MOST_READ = 64 * 1024
 """Bytes read of a lock file."""
+_NODES = "pid:[4026531836]"
+"""The node's own pid namespace has the same number on each (Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO)."""
 
 
 class Owner(NamedTuple):
@@ -39,9 +43,13 @@ class Owner(NamedTuple):
 
 def this_gateway() -> str:
     """The identity of this process, enough to find it from another gateway's log."""
-    pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
-    where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
-    return f"pid {os.getpid()} {where}"
+    who = f"pid {os.getpid()}"
+    if name := os.environ.get("POD_NAME"):
+        return f"{who} in pod {'/'.join(filter(None, (os.environ.get('POD_NAMESPACE'), name)))}"
+    namespace = _NODES
+    with contextlib.suppress(OSError):
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    return f"{who} {'' if namespace == _NODES else f'in {namespace} '}on {socket.gethostname()}"
 
 
 def signature(resource: str, pool: str, after: Iterable[str]) -> str:
