@@ -58,6 +58,11 @@ class Rig:
         async with asyncio.timeout(60):
             await self.watched.facts.wait_for(holds)
 
+    async def hang_up(self) -> None:
+        """Cuts off the watch of slices, too: a dry run may be answered before the watch is connected."""
+        await until(lambda: "GET resourceslices watch" in self.simulated.asked)
+        self.simulated.hang_up()
+
     def node(self, name: str = "n1", **status: Any) -> None:
         status = {"nodeInfo": SOFTWARE, **status}
         self.store.update(("nodes", "", name), lambda one: one.update({"status": status}))
@@ -340,7 +345,7 @@ class TestFields:
         rig.store.off.add("DRADeviceTaints")
         await rig.until(lambda it: it.fields[POOL].value is False)
         rig.store.off.clear()
-        rig.simulated.hang_up()
+        await rig.hang_up()
         await rig.until(lambda it: it.fields[POOL].value)
 
     @pytest.mark.parametrize(("status", "value"), [(403, False), (422, False), (500, None)])
@@ -359,5 +364,5 @@ class TestFields:
         await rig.publisher.state.wait_for(lambda state: not state.refused)
         assert rig.facts.fields[POOL].value is False
         rig.store.off.clear()
-        rig.simulated.hang_up()
+        await rig.hang_up()
         await rig.until(lambda it: it.fields[POOL].value)
