@@ -579,7 +579,7 @@ async def test_a_newer_gateway_asks_while_it_registers_again(node: Node, make: A
 
     def ask() -> None:
         if instance.answer.value is None and not newer:
-            hurry(1)
+            hurry(0.02)
             newer.append(Peer.dial(instance.ownership.next))
             newer[0].send(ASK)
 
@@ -594,6 +594,7 @@ async def test_a_newer_gateway_asks_while_it_registers_again(node: Node, make: A
     await hanging
     assert await newer[0].receive() == TAKE
     assert not waits.done()
+    hurry(50)
     newer[0].close()
     await waits
 
