@@ -285,6 +285,32 @@ async def test_an_allocate_that_outlasts_the_grace_is_written_down(run, short_pa
     await client.close()
 
 
+async def test_an_allocate_that_outlasts_the_grace_on_a_disk_that_hangs(run, short_path, gate):
+    """The lock stays until the disk has it, too."""
+    slow, disk = gate(Allocation()), StuckDisk("journal")
+    driver = scripted(allocate=lambda devices: slow(devices) if devices[0].id == "b" else Allocation())
+    plugin = (one := run(driver, threads=disk)).plugin
+    client = await one.client()
+    disk.stick()
+    first, late = (v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": [id_]}]) for id_ in "ab")
+    await client.call("Allocate", first)
+    await until(lambda: disk.hanging)
+    call = client.call("Allocate", late)
+    await slow.entered()
+    await plugin.drain(0)
+    closing = asyncio.create_task(plugin.close())
+    await turns()
+    slow.open()
+    await closing
+    await call
+    await client.close()
+    lock = Ownership(short_path, NAME)
+    assert lock.owner() is not None
+    disk.go_on()
+    await until(lambda: lock.owner() is None)
+    assert Journal(short_path / "state", short_path, NAME).load().keys() == {"a", "b"}
+
+
 async def hangs_at_the_end(run, disk):
     """A plugin that has ended, but for a write of its journal."""
     one = run(scripted(release=lambda _: None), threads=disk)

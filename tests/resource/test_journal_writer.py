@@ -321,3 +321,20 @@ async def test_a_disk_that_hangs_is_not_waited_for_at_the_end(one, disk, holding
     give(holdings, "a")
     await one.finish(0.01)
     assert "the disk hasn't answered for 0.01 s" in str(records.texts())
+
+
+@pytest.mark.parametrize("answers", [False, True])
+async def test_a_change_after_the_last_write_that_was_waited_for(disk, holdings, log, answers):
+    one = JournalWriter(disk, holdings, Threads(), log)
+    await one.load()
+    disk.free.clear()
+    give(holdings, "a")
+    await one.finish(0.01)
+    if answers:
+        disk.free.set()
+        await until(lambda: not one.under_way())
+    give(holdings, "b")
+    await one.finish()
+    disk.free.set()
+    await until(lambda: not one.under_way())
+    assert disk.load().keys() == {"a", "b"}

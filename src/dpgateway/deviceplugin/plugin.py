@@ -235,8 +235,7 @@ class Plugin:
         await self.resource.close()
         try:
             await self._endpoint.close()
-            if not self.resource.unsaved:  # a call that outlasted its grace may have ended only now
-                await self.resource.close()
+            await self.resource.close()  # a call that outlasted its grace may have ended only now
         finally:
             self.resource.ownership.end()
         self._as_older.close()

@@ -51,8 +51,7 @@ PATIENCE = 2.0
 UNWRITTEN = "after a restart nobody will remember what is given away now: %s"
 KUBELET_ALONE = "what was given away before this start is known from the kubelet alone"
 LAST_PATIENCE = 0.45
-"""Seconds that the disk has to answer at the end of the gateway: with the grace of its last calls, less than the
-process has to end."""
+"""Seconds that the disk has to answer at the end: with the grace of the last calls, less than the process has."""
 
 Entries = Mapping[str, Unreleased]
 """The records of unreleased ids, keyed by id."""
@@ -69,9 +68,7 @@ class Journal:
         self.resource = resource
 
     def load(self) -> Entries:
-        """Reads the file; empty without one. Raises KubeletError for a wrong content, also if it is no file, OSError
-        for a failed read.
-        """
+        """The file's content; empty without one. Raises OSError, and KubeletError for a wrong content, or no file."""
         try:
             raw = read(self.path, LARGEST).content
         except FileNotFoundError:
@@ -247,14 +244,19 @@ class JournalWriter:
         return not self._rests and not self.complaint
 
     async def finish(self, seconds: float = LAST_PATIENCE) -> None:
-        """Writes the last change, without a sync: the kernel may write to the disk after the end."""
-        await self._save(seconds, sync=False)
+        """Writes the last change, without a sync: the kernel may write to the disk after the end. A disk that hangs is
+        waited for once, and gets what is in use when it answers.
+        """
+        if not (self.complaint and self.under_way()):
+            await self._save(seconds, sync=False)
+        if self.complaint and self.under_way() and not (self._rests or self._unread):
+            self.lanes.call(self._journal.resource, lambda: self._threads.call("journal", self._write(sync=False)))
 
     async def rest(self) -> None:
         """Writes the last change and stops: from now on the journal is another gateway's. Raises OSError while a write
         hangs, which could come after that one's, and if the disk hasn't the last change, which that one would miss.
         """
-        await self.finish()
+        await self._save(LAST_PATIENCE, sync=False)
         self._rests = True
         if self.under_way():
             raise OSError(f"{self._journal.path} is still being written")
@@ -280,8 +282,7 @@ class JournalWriter:
                 await self._read(seconds)
             holdings, self._saved = self._usage.value, None
             self._writes = this = self._writes + 1
-            save = partial(self._journal.save, holdings.unreleased, sync=sync, ours=lambda: not self._rests)
-            written = await self._on_disk(save, seconds)
+            written = await self._on_disk(self._write(sync=sync), seconds)
         except (GatewayError, OSError) as error:
             self._complaint.say(f"{self._journal.path}: {error}")
             self._saved = None
@@ -289,6 +290,9 @@ class JournalWriter:
             self._complaint.over()
             if written and this == self._writes:
                 self._saved = holdings.unreleased
+
+    def _write(self, *, sync: bool) -> Callable[[], bool]:
+        return partial(self._journal.save, self._usage.value.unreleased, sync=sync, ours=lambda: not self._rests)
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         """Runs one function at a time: a call that timed out may still be using the file."""
