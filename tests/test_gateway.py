@@ -362,6 +362,23 @@ async def test_a_new_name_while_the_old_one_ends(short_path, gate):
         assert not (await kubelet.admit("r", {"c": {S: 1}}))["ok"]
 
 
+async def test_a_new_name_while_a_new_driver_of_the_old_one_ends(short_path, gate):
+    """The old driver gives nothing away meanwhile: the new name may have given it already."""
+    closing = gate()
+    node = Node(short_path, configured(driver_class=Scripted))
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await offered(kubelet)
+        await node.reload(configured(driver_class=scripted(devices=list, close=closing)))
+        reloading = asyncio.ensure_future(node.reload(configured(name=S, driver_class=Scripted)))
+        await closing.entered()
+        await offered(kubelet, S)
+        assert (await kubelet.admit("p", {"c": {S: 2}}))["ok"]
+        assert not (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
+        assert not reloading.done()
+        closing.open()
+        await reloading
+
+
 @pytest.mark.parametrize("order", [(R, S), (S, R)])
 async def test_a_new_name_of_a_pool_that_not_all_have_yet(short_path, gate, order):
     """One is to be restarted, and its new driver takes its time."""

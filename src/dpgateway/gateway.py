@@ -198,8 +198,7 @@ class Gateway:
             await self._restart(latest)
 
     async def _remove(self, config: ResourceConfig) -> None:
-        await self.serving[config.name].stop_next()
-        await self.serving[config.name].stop()
+        await self.serving[config.name].end()
         del self.serving[config.name]
         self._fronts.forget(config.name)
         self.changed.notify()

@@ -252,6 +252,15 @@ class ServedResource(Served):
             await one.stop()
         self.next = None
 
+    async def end(self) -> None:
+        """Stops it and its successors together: else it would serve on while their drivers close, and an added resource
+        may have the same hardware.
+        """
+        chain, self.next = self.chain, None
+        for one in chain:
+            one.task.cancel()
+        await asyncio.wait([one.task for one in chain])
+
 
 def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
     """The resource's configuration, read at each use. Only keys of IN_PLACE notify: comparing options would run driver
