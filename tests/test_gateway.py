@@ -400,6 +400,21 @@ async def test_a_new_name_of_a_pool_that_not_all_have_yet(short_path, gate, orde
         assert not (await kubelet.admit("r", {"c": {other: 1}}))["ok"]
 
 
+@pytest.mark.parametrize("order", [(R, S), (S, R)])
+@pytest.mark.parametrize("pool", ["old", None])
+async def test_a_list_while_not_all_have_a_new_name_of_a_pool(short_path, order, pool):
+    """The kubelet chooses no device that would be refused then."""
+    driver = scripted(devices=lambda: [Device("a")])
+    one, other = (configured(name=name, pool=pool, driver_class=driver) for name in (R, S))
+    node = Node(short_path, one, other)
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == kubelet.counts(S)[1] == 1)
+        await node.reload(replace(one, pool="new"), replace(other, pool="new", driver_class=None, failure="it's gone"))
+        gives, has = order
+        assert (await kubelet.admit("p", {"c": {gives: 1}}))["ok"]
+        await kubelet.wait_for(lambda: kubelet.counts(has)[1] == 0)
+
+
 async def test_a_new_name_of_a_pool_that_one_can_not_take(short_path):
     """Its new configuration can't be used, so it goes on as before."""
     driver = scripted(devices=lambda: [Device("a")])

@@ -137,6 +137,13 @@ class Pools:
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
+    def _beside(self, pool: Pool) -> Iterator[Pool]:
+        """The pools to which the pool's resources go, or from which resources come to it."""
+        for name, following in self._next.items():
+            both = self._of[name], self._pools.get(following)
+            if None not in both and pool in both:
+                yield from (one for one in both if one is not None and one is not pool)
+
     def _device_of(self, name: str) -> Callable[[str], Device | None]:
         """What finds the present device of an id that the other front gave, if the journal that had its hardware is
         lost. A resource has the same ids on both.
@@ -155,9 +162,9 @@ class Pools:
         self.elsewhere.configured(config.name)
         before = self._of.get(config.name)
         if config.pool:
-            pool = self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
+            pool = self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool), self._beside))
         else:
-            pool = Pool(partial(self._besides_one, config.name), alone=True)
+            pool = Pool(partial(self._besides_one, config.name), self._beside, alone=True)
 
         # No move: the same pool, or none before and after.
         if before is pool or (before is not None and before.alone and pool.alone):
