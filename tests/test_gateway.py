@@ -429,6 +429,19 @@ async def test_a_new_name_of_a_pool_that_one_can_not_take(short_path):
         assert not (await kubelet.admit("r", {"c": {S: 1}}))["ok"]
 
 
+async def test_a_pool_that_one_can_not_take_and_need_not_any_more(short_path):
+    driver = scripted(devices=lambda: [Device("a")])
+    one, other = (configured(name=name, pool="old", driver_class=driver) for name in (R, S))
+    node = Node(short_path, one, other)
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == kubelet.counts(S)[1] == 1)
+        one = replace(one, pool="new")
+        await node.reload(one, replace(other, pool="new", driver_class=None, failure="it's gone"))
+        await node.reload(one, replace(other, env={"A": "1"}))
+        for name in (R, S):
+            assert (await kubelet.admit(name, {"c": {name: 1}}))["ok"]
+
+
 async def test_it_ends_and_leaves_nothing(gateway, kubelet, short_path):
     before = len(asyncio.all_tasks())
     gateway.start(Scripted, Scripted)

@@ -116,14 +116,13 @@ class Gateway:
             # All members of a pool are added before any begins, because each needs to know the whole pool. A restarted
             # resource that its old driver still serves stays in its old pool until the new driver lists.
             moved = [config for config in amended if "pool" in changes.keys[config.name]]
-            waiting = [config for config in moved if self.serving[config.name].next is not None]
-            waiting += [config for config in restarted if self.serving[config.name].has_devices]
-            wait = {config.name for config in waiting}
+            waiting = {config.name for config in moved if self.serving[config.name].next is not None}
+            waiting |= {config.name for config in restarted if self.serving[config.name].has_devices}
             for config in (*moved, *added, *restarted):
-                if config.name not in wait:
+                if config.name not in waiting:
                     self._fronts.pools.add(config)
             # One whose new configuration can't be used stays in its old pool until a later one can, or is the old one.
-            for config in (*waiting, *changes.unusable, *changes.same):
+            for config in (*amended, *restarted, *changes.unusable, *changes.same):
                 self._fronts.pools.follow(config)
 
             # An added one may be a removed one under a new name, and begin before that has ended.

@@ -247,6 +247,19 @@ async def test_resources_that_come_into_one_pool(live):
     assert life.served[FFT].reasons == {"b0": "held as example.com/aes by pod 1a"}
 
 
+async def test_a_resource_that_goes_to_another_pool_and_starts_again_before(live):
+    """On another front for example, with its earlier configuration until the new driver has devices."""
+    life = await live(AES, FFT)
+    life.truth.settings[FFT] = replace(life.truth.settings[FFT], pool="new")
+    life.amend(FFT)
+    life.pools.follow(configured(name=AES, pool="new"))
+    life.pools.add(configured(name=AES, pool="boards"))
+    await give(life, AES, "b0")
+    assert life.served[FFT].reasons.keys() == {"b0"}
+    life.pools.add(configured(name=AES, pool="new"))
+    assert life.served[FFT].reasons.keys() == {"b0"}
+
+
 async def test_a_new_resource_of_a_pool(live):
     life = await live(FFT)
     life.usages.add(AES)

@@ -154,7 +154,8 @@ class Pools:
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
         self.configs[config.name] = config
-        self._next.pop(config.name, None)
+        if self._next.get(config.name) == config.pool:  # else it starts again with an earlier configuration
+            self._next.pop(config.name, None)
         if config.on == self._orphans.front:
             self._orphans.offered(config.name)
         else:
@@ -249,7 +250,7 @@ class Pools:
         return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
     def follow(self, config: ResourceConfig) -> None:
-        """The resource is to have this configuration, and served with an earlier one until it gets it (:meth:`add`)."""
+        """The resource is to have this configuration, and may have an earlier one until it gets it (:meth:`add`)."""
         before = self._next.pop(config.name, None)
         if config.pool and self._pools.get(config.pool) is not self._of[config.name]:
             self._next[config.name] = config.pool
