@@ -132,6 +132,46 @@ async def test_nobody_gets_what_another_front_gave_before_it_is_owed(tmp_path):
     following.cancel()
 
 
+@pytest.mark.parametrize(
+    ("places", "then", "counts"),
+    [
+        (("boards", "boards"), lambda _: None, True),
+        (("boards", None), lambda _: None, False),
+        (("boards", None), lambda pools: pools.end([AES]), True),
+        (("boards", "new"), lambda pools: pools.follow(configured(name=AES, front="dra", pool="new")), True),
+        (("new", "boards"), lambda pools: pools.follow(configured(name=FFT, front="dra", pool="new")), True),
+    ],
+    ids=["in its pool", "beside it", "it ends", "it goes there", "another one comes"],
+)
+@pytest.mark.parametrize("orphan", [True, False])
+async def test_where_counts_what_another_front_gave(tmp_path, places, then, counts, orphan):
+    told = Told([])
+    pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, Threads()), CallsAfterClose())
+    following, now = asyncio.ensure_future(pools.run()), time.monotonic()
+    inventories = {}
+    for name, pool in zip((AES, FFT), places, strict=True):
+        pools.add(configured(name=name, front="dra", pool=pool))
+        own = ResourceHoldings(Holdings().remembered({}).noted({}, now, now).given_by("scripted"))
+        inventories[name] = Inventory(Observable(configured(name=name)), own, LOG, Clock())
+        pools.join(inventories[name].exclusion)
+        inventories[name].take(tuple(BOARDS))
+    gave = {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]), device="b0", driver="scripted")}
+    noted, nothing = {"b0": Noted((), frozenset([Container("1a", "c")]))}, Holdings().remembered({}).noted({}, now, now)
+    given = Holdings().remembered(gave).noted(noted, now, now)
+    for name in (AES, FFT):
+        told.by_resource[name].set(given if orphan and name == AES else nothing)
+    if not orphan:
+        pools.left.set({AES: given})
+    await asyncio.wait_for(pools.known(FFT), 5)
+    then(pools)
+    await turns()
+    offers = inventories[FFT].ledger.offers()
+    assert [id_ for id_, offer in offers.items() if not offer.health.ok] == (["b0"] if counts else [])
+    for inventory in inventories.values():
+        inventory.list.close()
+    following.cancel()
+
+
 async def test_a_resource_that_leaves_its_front_takes_no_debt(tmp_path):
     """It is in its pool until its successor on the other front takes its place: the debt would end with it."""
     told, directory = Told([AES]), tmp_path / "device-plugins"

@@ -119,7 +119,7 @@ class Pools:
         resources leave for this one, or this one for, and of calls of ended drivers.
         """
         for name in self._orphans.usages:
-            if self._of.get(name, pool) is pool:
+            if self._counts(name, pool):
                 whose = name if name not in self._of else _on_another_front(name)
                 yield used(whose, self._orphans.in_use(name), self._device_of(name))
         for name in self._ending:
@@ -132,10 +132,15 @@ class Pools:
             elif after is not None and name in pool.members:
                 yield from (certain(one.used()) for one in after.members.values() if one is not None)
         for name, in_use in self.left.value.items():
-            if self._of.get(name, pool) is pool:
+            if self._counts(name, pool):
                 yield used(_on_another_front(name), in_use, self._device_of(name))
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
+
+    def _counts(self, name: str, pool: Pool) -> bool:
+        """Whether what another front gave of this resource counts in the pool; of one that isn't configured it does."""
+        own = self._of.get(name, pool)
+        return own is pool or name in self._ending or pool in self._beside(own)
 
     def _beside(self, pool: Pool) -> Iterator[Pool]:
         """The pools to which the pool's resources go, or from which resources come to it."""
