@@ -508,6 +508,17 @@ def test_ids_of_another_form_count_until_they_leave(node: Node) -> None:
     assert list(node.listed.values()) == [True] * 2500
 
 
+def test_all_shares_count_until_they_leave(node: Node) -> None:
+    """The driver has failed while the configuration changed, and lists other devices then."""
+    devices = many(2400)
+    node.run(node.config.set, replace(node.config.value, shares=Shares(4)))
+    node.take(*devices[:900])
+    node.run(node.config.set, replace(node.config.value, shares=Shares(1)))
+    node.take(*devices[900:])
+    assert sent(node) <= LARGEST
+    assert node.inventory.misfit.value
+
+
 def test_a_list_fits_when_all_turn_unhealthy(node):
     (device,) = many(1)
     healthy, unhealthy = (len(APIS[0].to_offer(Offer(device.id, health))) for health in (HEALTHY, WET))

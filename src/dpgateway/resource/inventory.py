@@ -112,13 +112,14 @@ class Inventory:
 
     def _fits(self, devices: tuple[Device, ...]) -> bool:
         # Lost ids stay listed beside the devices, and so may the present ones: the driver's new list may lack them, or
-        # they get ids of another form.
+        # they get fewer ids, or those of another form.
         count, form = self._shares.count, self._shares.ids or ""
         failure = clash(tuple(device.id for device in devices), count, form)
         if not failure and (limit := self._limit) is not None:
             lost, present = self.ledger.lost, self.ledger.devices
             besides = limit.bound(lost.values(), lost)
-            if (self.ledger.shares.ids or "") != form:
+            shares = self.ledger.shares
+            if (shares.count, shares.ids or "") != (count, form):
                 listed = self.ledger.offers()
                 besides = limit.bound(listed.values(), listed)
             elif present.keys() != {device.id for device in devices}:
