@@ -379,6 +379,20 @@ async def test_a_new_name_while_a_new_driver_of_the_old_one_ends(short_path, gat
         await reloading
 
 
+async def test_the_end_while_a_new_driver_of_a_removed_resource_ends(short_path, gate):
+    closing = gate()
+    node = Node(short_path, configured(driver_class=Scripted))
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        await offered(kubelet)
+        await node.reload(configured(driver_class=scripted(devices=list, close=closing)))
+        reloading = asyncio.ensure_future(node.reload())
+        await closing.entered()
+        await node.gateway.close()
+        assert not of(R)
+        closing.open()
+        await reloading
+
+
 @pytest.mark.parametrize("order", [(R, S), (S, R)])
 async def test_a_new_name_of_a_pool_that_not_all_have_yet(short_path, gate, order):
     """One is to be restarted, and its new driver takes its time."""

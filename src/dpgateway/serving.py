@@ -256,10 +256,13 @@ class ServedResource(Served):
         """Stops it and its successors together: else it would serve on while their drivers close, and an added resource
         may have the same hardware.
         """
-        chain, self.next = self.chain, None
-        for one in chain:
-            one.task.cancel()
-        await asyncio.wait([one.task for one in chain])
+        tasks = [one.task for one in self.chain]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        self.next = None
+        if self.kept is not None:
+            self.kept.forgo()
 
 
 def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
