@@ -300,6 +300,18 @@ async def test_a_resource_that_goes_to_another_pool_and_starts_again_before(live
     assert life.served[FFT].reasons.keys() == {"b0"}
 
 
+async def test_a_resource_that_goes_to_another_pool_is_handed_over_with_both(live):
+    """Else the newer gateway would give nothing of the new pool as long as this one has the resource."""
+    life = await live(AES, FFT, RAW)
+    assert set(life.pools.together(RAW)) == {AES, FFT, RAW}
+    life.truth.settings[FFT] = replace(life.truth.settings[FFT], pool="new")
+    life.amend(FFT)
+    assert life.pools.together(FFT) == (FFT,)
+    life.pools.follow(configured(name=AES, pool="new"))
+    for name in (AES, FFT, RAW):
+        assert set(life.pools.together(name)) == {AES, FFT, RAW}
+
+
 async def test_a_new_resource_of_a_pool(live):
     life = await live(FFT)
     life.usages.add(AES)

@@ -247,10 +247,11 @@ class Pools:
             await self._of[name].known.wait()
 
     def together(self, name: str) -> tuple[str, ...]:
-        """The resource and the members of its pool that the device plugin hands over, without those that another
-        gateway serves already. Those by DRA go with their driver.
+        """The resource and the members of its pool, and of those beside it, that the device plugin hands over, without
+        those that another gateway serves already. Those by DRA go with their driver.
         """
-        members = self._of[name].members if name in self._of else (name,)
+        pools = (self._of[name], *self._beside(self._of[name])) if name in self._of else ()
+        members = dict.fromkeys(one for pool in pools for one in pool.members) or (name,)
         here = {one for one in members if one in self.configs and self.configs[one].on == self._orphans.front}
         return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
