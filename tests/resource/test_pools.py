@@ -132,6 +132,29 @@ async def test_nobody_gets_what_another_front_gave_before_it_is_owed(tmp_path):
     following.cancel()
 
 
+async def test_a_call_that_fails_while_its_resource_ends(tmp_path):
+    """Its hardware is free for all others from the resource's end on."""
+    told = Told([])
+    pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, Threads()), CallsAfterClose())
+    inventories = {}
+    for name in (AES, FFT):
+        pools.add(configured(name=name, front="dra"))
+        nothing = Holdings().remembered({}).noted({}, 0.0, 0.0)
+        told.by_resource[name].set(nothing)
+        inventories[name] = Inventory(Observable(configured(name=name)), ResourceHoldings(nothing), LOG, Clock())
+        pools.join(inventories[name].exclusion)
+        inventories[name].take(tuple(BOARDS))
+    ends, offers = inventories[AES].usage, inventories[FFT].ledger.offers
+    ends.set(ends.value.began(("b0",)))
+    pools.end([AES])
+    assert not offers()["b0"].health.ok
+    ends.set(ends.value.failed(("b0",)))
+    pools.remove(AES)
+    assert offers()["b0"].health.ok
+    for inventory in inventories.values():
+        inventory.list.close()
+
+
 @pytest.mark.parametrize(
     ("places", "then", "counts"),
     [

@@ -279,6 +279,7 @@ class Pools:
         self.elsewhere.drop(name)
         self._leave(name)
         self._served.pop(name, None)
+        self._besides_changed()
 
     def _leave(self, name: str) -> None:
         pool = self._of.pop(name, None)
