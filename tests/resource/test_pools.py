@@ -323,6 +323,19 @@ async def test_a_resource_that_goes_to_another_pool_and_starts_again_before(live
     assert life.served[FFT].reasons.keys() == {"b0"}
 
 
+async def test_a_resource_that_goes_to_another_pool_and_then_to_a_third(live):
+    life = await live(AES, FFT, RAW)
+    life.truth.settings[FFT] = replace(life.truth.settings[FFT], pool="new")
+    life.amend(FFT)
+    life.pools.follow(configured(name=AES, pool="new"))
+    life.pools.left.set({FFT: Holdings().remembered({}).noted({}, 0.0, 0.0).began(("b1",), {"b1": frozenset({"b1"})})})
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool="third")
+    life.amend(AES)
+    life.pools.follow(configured(name=AES, pool="third"))
+    await give(life, AES, "b0")
+    assert "b0" not in life.served[FFT].reasons
+
+
 async def test_a_resource_that_goes_to_another_pool_is_handed_over_with_both(live):
     """Else the newer gateway would give nothing of the new pool as long as this one has the resource."""
     life = await live(AES, FFT, RAW)

@@ -145,7 +145,7 @@ class Pools:
     def _beside(self, pool: Pool) -> Iterator[Pool]:
         """The pools to which the pool's resources go, or from which resources come to it."""
         for name, following in self._next.items():
-            both = self._of[name], self._pools.get(following)
+            both = self._of.get(name), self._pools.get(following)
             if None not in both and pool in both:
                 yield from (one for one in both if one is not None and one is not pool)
 
