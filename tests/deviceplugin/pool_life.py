@@ -72,6 +72,8 @@ class Truth:
     def __init__(self, settings: dict[str, Setting]) -> None:
         self.settings = settings
         """Of the resources that are configured."""
+        self.next: dict[str, str] = {}
+        """The pools to which resources go once their new drivers have devices."""
         self.has: dict[str, Has] = {}
         """By the pod's uid: containers that run."""
         self.getting: list[Has] = []
@@ -87,8 +89,14 @@ class Truth:
 
     def counts(self, resource: str, other: str) -> bool:
         """Whether a resource must leave alone what containers have as the other one."""
-        pool = self.settings[resource].pool
-        return other not in self.settings or (pool is not None and self.settings[other].pool == pool)
+        if other not in self.settings:
+            return True
+        pool, its = self.settings[resource].pool, self.settings[other].pool
+        if pool is not None and pool in {its, self.next.get(other)}:
+            return True
+        # Of a resource that goes to another pool all of its present one leave that pool's alone.
+        mine = [name for name in self.next if name == resource or pool == self.settings[name].pool is not None]
+        return its in {self.next[name] for name in mine}
 
     def conflicts(self, resource: str, device: Device, among: list[Has]) -> list[Has]:
         """Who has hardware of the device under another name that matters."""
@@ -213,6 +221,7 @@ class Life:
         self._following = asyncio.ensure_future(self.pools.run())
         self.served: dict[str, Served] = {}
         truth.known = lambda name: name not in self.served or not self.served[name].unready
+        truth.next.clear()
         for name in truth.settings:
             self.pools.add(self.config(name))
         for name in truth.settings:
@@ -227,7 +236,19 @@ class Life:
         served.setting, config = self.truth.settings[name], self.config(name)
         served.config.set(config)
         served.list()
-        self.pools.add(config)
+        self.configured(name)
+
+    def configured(self, name: str) -> None:
+        self.truth.next.pop(name, None)
+        self.pools.add(self.config(name))
+        self.pools.follow(self.config(name))
+
+    def follow(self, name: str, pool: str | None) -> None:
+        """The resource is to have another pool once its new driver has devices."""
+        self.truth.next.pop(name, None)
+        if pool is not None and pool != self.truth.settings[name].pool:
+            self.truth.next[name] = pool
+        self.pools.follow(self.config(name, replace(self.truth.settings[name], pool=pool)))
 
     async def begin(self, name: str) -> None:
         self.usages.add(name)

@@ -25,7 +25,10 @@ LISTS = (
 )
 """The same names mean different things in these."""
 SETTINGS = st.builds(
-    Setting, st.sampled_from(LISTS), st.sampled_from(["boards", "boards", "boards", None]), st.sampled_from([1, 1, 2])
+    Setting,
+    st.sampled_from(LISTS),
+    st.sampled_from(["boards", "boards", "boards", "new", None]),
+    st.sampled_from([1, 1, 2]),
 )
 CHANGES = st.dictionaries(st.sampled_from(NAMES), st.none() | SETTINGS, min_size=1)
 """None: the resource isn't configured any more."""
@@ -182,9 +185,17 @@ class Node(NodeAtRandom):
         self.change(name, devices=devices)
 
     @precondition(lambda self: self.all_ready)
-    @rule(name=st.sampled_from(NAMES), pool=st.sampled_from(["boards", None]), shares=st.sampled_from([1, 2]))
+    @rule(name=st.sampled_from(NAMES), pool=st.sampled_from(["boards", "new", None]), shares=st.sampled_from([1, 2]))
     def resource_changes_in_place(self, name, pool, shares) -> None:
         self.change(name, pool=pool, shares=shares)
+
+    @precondition(lambda self: self.all_ready)
+    @rule(name=st.sampled_from(NAMES), pool=st.sampled_from(["boards", "new", None]))
+    def resource_goes_to_a_pool_later(self, name, pool) -> None:
+        if name in self.served:
+            self.save()
+            self.do(partial(self.life.follow, name, pool))
+            self.look()
 
     def change(self, name: str, **what) -> None:
         if name in self.served:
@@ -202,7 +213,7 @@ class Node(NodeAtRandom):
         stops = name in self.served
         if setting is not None:
             self.truth.settings[name] = setting
-            self.do(partial(self.life.pools.add, self.life.config(name)) if stops else list)
+            self.do(partial(self.life.configured, name) if stops else list)
         if stops:
             self.do(partial(self.life.stop, name))
         if setting is not None:
@@ -210,6 +221,7 @@ class Node(NodeAtRandom):
             self.do(partial(self.new_kubelet, name))
         elif stops:
             del self.truth.settings[name]
+            self.truth.next.pop(name, None)
             self.do(partial(self.life.pools.remove, name))
             self.look()
 
