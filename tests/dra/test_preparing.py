@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dpgateway import Device, Health
 from dpgateway.dra.claims.reading import Asked
+from dpgateway.dra.claims.records import Phase
 from dpgateway.dra.preparing import Prepared
 from dpgateway.errors import DriverError
 from dpgateway.model import hardware
 from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
+from tests.dra.claim_node import BOOT, IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME
 from tests.support.time import hurry
@@ -64,6 +66,30 @@ async def test_a_claim_that_was_allocated_anew_keeps_what_it_had_before(node: Cl
     assert [it.device for it in await one(await claims.prepare([asked]))] == ["b", "d"]
     await until(lambda: resource.lanes.released == ["a"])
     assert "free" in await one(await claims.prepare([node.allocate("e", "b")]))
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("boot", [BOOT, "boot-2"])
+async def test_a_claim_that_was_allocated_anew_owes_what_has_left(node: ClaimNode, phase: Phase, boot: str) -> None:
+    """The resource of its earlier devices is on the device plugin, whose driver doesn't run yet."""
+    before, asked = await node.gateway(Resource(lanes("release"), Device("a"))), node.allocate("c", "a")
+    await before.prepare([asked])
+    node.files.write(replace(before.store.records[asked.uid], phase=phase))
+    node.journals[NAME] = {"a": Unreleased("", frozenset(), frozenset({"a"}), 1, "a", "scripted")}
+    (result,) = node.store.get(("resourceclaims", "default", "c"))["status"]["allocation"]["devices"]["results"]
+    result.update({"pool": "n1/other", "device": "b"})
+
+    claims, owed, runs = await node.gateway(boot=boot, patience=IN_VAIN), set[str](), list[bool]()
+    claims.store.owe = lambda _, id_, __: (owed.add(id_) or True) if runs else None
+    claims.store.drop(NAME)
+    claims.store.add("example.com/other", Resource(lanes(), Device("b"), name="example.com/other", pool="n1/other"))
+    assert "still being released" in await one(await claims.prepare([asked]))
+    assert claims.parts.left.value[NAME].taken == {"a"}, "it counts on the device plugin"
+    runs.append(True)
+    claims.store.served.notify()
+    await until(lambda: not claims.store.records)
+    assert [it.device for it in await one(await claims.prepare([asked]))] == ["b"]
+    assert (owed, claims.parts.left.value) == ({"a"}, {})
 
 
 async def test_a_claim_that_was_freed_and_allocated_anew_has_what_it_has_now(node: ClaimNode) -> None:

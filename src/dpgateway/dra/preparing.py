@@ -15,6 +15,8 @@ from its record, unless the API server says that it was allocated anew. What is 
     prepared, for other devices   ends the record, then chooses
     ending                        ends the record, then chooses
 
+- Of the records before ``prepared`` another takes the place if the claim has other devices by now, and what isn't its
+  own any more is released. A resource that isn't offered here would forget that, so then the record ends first.
 - Calls of one claim come one after the other (a lane), and go on if the kubelet stops waiting, after 45 s: its next
   call joins them. Those of different claims don't wait for one another.
 - A Prepare waits for what may come soon, rather than being refused (``waiting``).
@@ -37,7 +39,7 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.dra.claims.choosing import OfferedElsewhere, same
 from dpgateway.dra.claims.files import ClaimDisk, ClaimFiles
-from dpgateway.dra.claims.reading import Asked, allocated
+from dpgateway.dra.claims.reading import Allocated, Asked, allocated
 from dpgateway.dra.claims.records import ClaimRecord, Phase, is_of_claim
 from dpgateway.dra.claims.store import ClaimStore, Left
 from dpgateway.dra.ending import ClaimEnds
@@ -166,14 +168,15 @@ class NodeClaims:
                 return _prepared(still)
             over = True
         if record is not None and over:
-            await self.ends.end(record)
-            if asked.uid in self.store.records:
-                why = "is ending" if record.phase is Phase.ENDING else "was allocated anew"
-                raise RequestError(f"{record} {why}: its devices are still being released")
+            await self._end_before(record)
             record = None
 
         # The scheduler's choice is read anew for each attempt that isn't finished, but devices once chosen stay.
         wanted = allocated(await self.waits.read(asked), self.driver, asked)
+        if record is not None and not (same(record.given, wanted) or record.resources <= self.store.offerings.keys()):
+            await self._former_pods_end(record, wanted)
+            await self._end_before(record)
+            return await self._prepare(asked)
         resources = await self.extended.asked(wanted) if wanted.classes else {}
         damaged = asked.uid in self.store.doubts.damaged
         given = await self.waits.devices(wanted, record)
@@ -205,6 +208,13 @@ class NodeClaims:
         self._log.info("prepared %s: %d %s", new, extra["count"], devices, extra=extra)
         return _prepared(new)
 
+    async def _end_before(self, record: ClaimRecord) -> None:
+        """Ends what the claim had. Raises RequestError if that takes its time."""
+        await self.ends.end(record)
+        if record.uid in self.store.records:
+            why = "is ending" if record.phase is Phase.ENDING else "was allocated anew"
+            raise RequestError(f"{record} {why}: its devices are still being released")
+
     async def _as_now(self, record: ClaimRecord, asked: Asked) -> ClaimRecord | None:
         """The record of a prepared claim, with the pods that it is for by now; None if the claim isn't allocated to its
         devices. If the API server doesn't answer, it is taken for unchanged. A kubelet that has started asks again for
@@ -217,8 +227,7 @@ class NodeClaims:
                 now = allocated(found, self.driver, asked)
         except (GatewayError, TimeoutError):
             return replace(record)
-        before = frozenset(uid for uid, _ in record.pods).difference(uid for uid, _ in now.pods)
-        await self._pods_end(record, before, "be given to its next pod")
+        await self._former_pods_end(record, now)
         if not same(record.given, now):
             return None
         return replace(record, pods=tuple(dict.fromkeys((*record.pods, *now.pods))))
@@ -233,6 +242,11 @@ class NodeClaims:
         elif (damaged := self.store.doubts.damaged.get(asked.uid)) is not None:
             await self.ends.end_damaged(damaged)
         return ()
+
+    async def _former_pods_end(self, record: ClaimRecord, now: Allocated) -> None:
+        """As :meth:`_pods_end`, of the pods that the claim isn't for any more."""
+        before = frozenset(uid for uid, _ in record.pods).difference(uid for uid, _ in now.pods)
+        await self._pods_end(record, before, "be given to its next pod")
 
     async def _pods_end(self, record: ClaimRecord, pods: frozenset[str], what: str) -> None:
         """Waits for the containers of these pods, before the claim may ``what``. Once a minute a kubelet asks for the
