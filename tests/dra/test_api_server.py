@@ -17,7 +17,7 @@ import pytest
 
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.errors import ClusterError
-from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.cluster.server import REPEATED, ApiServer, ObjectKind
 from dpgateway.cluster.transport import LARGEST, LONGEST_LINE
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.dra.slices.layout import MOST_DEVICES
@@ -653,12 +653,15 @@ async def test_watches_that_hang_are_a_failure_until_one_is_accepted(
     account = Account(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, tmp_path / "token")
     server = ApiServer(account, threads=Inline())
     watched = WatchedObjects(server, NODE, {}, Complaint(bind("test")))
-    history = list[str]()
+    history, away, ups = list[str](), list[object](), set[bool | None]()
     watched.failure.subscribe(lambda: history.append(watched.failure.value))
+    watched.failure.subscribe(lambda: ups.add(server.up))
+    server.away.subscribe(lambda: away.append(server.away.value))
     task = asyncio.create_task(watched.run())
     await until(lambda: len(raw.asked) == 4)
     assert all("no answer for 30 s" in text for text in history)
     assert len(caplog.messages) == 1
+    assert (away, ups) == ([], {True}), "the server answers, the watches' failure is said apart"
     # The list and the watch after it have a connection each.
     raw.answers, raw.hangs = [whole(listed), CHUNKED + chunk(line("n2")) + b"0\r\n\r\n"] * 2, False
     await watched.failure.wait_for(lambda text: not text)
@@ -666,6 +669,39 @@ async def test_watches_that_hang_are_a_failure_until_one_is_accepted(
     await asyncio.wait({task})
     await server.close()
     listening.close()
+
+
+async def test_a_server_whose_watches_alone_go_on_is_away(
+    watched: WatchedObjects, server: ApiServer, simulated: Simulated
+) -> None:
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.faults += [("GET nodes n1", 500, {})] * 2
+    await refused(server.get(NODE, "n1"))
+    away = server.away.value
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    await watched.objects.wait_for(lambda found: "n2" in (found or ()))
+    assert server.away.value is away is not None
+    await refused(server.get(NODE, "n1"))
+    assert server.away.value == away, "since the first failure"
+    await server.get(NODE, "n1")
+    assert server.away.value is None
+
+
+async def test_a_server_that_nobody_asks_any_more_is_back_by_its_watches(
+    watched: WatchedObjects, server: ApiServer, simulated: Simulated
+) -> None:
+    """A pod whose claim couldn't be read was deleted."""
+    await until(lambda: "GET nodes watch" in simulated.asked)
+    simulated.faults += [("GET nodes n1", 0, {})]
+    await refused(server.get(NODE, "n1"))
+    assert (server.up, server.away.value is None) == (False, False)
+    hurry(10_000)
+    loop = asyncio.get_running_loop()
+    late = loop.time() + REPEATED
+    await until(lambda: loop.time() > late)
+    hurry(1)
+    simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    await server.away.wait_for(lambda away: away is None)
 
 
 async def test_a_list_whose_pages_are_forgotten_is_a_failure(watched: WatchedObjects, simulated: Simulated) -> None:
@@ -683,7 +719,7 @@ import asyncio, sys
 from pathlib import Path
 from dpgateway.cluster.account import Account
 from dpgateway.cluster.errors import ClusterError
-from dpgateway.cluster.server import ApiServer, ObjectKind
+from dpgateway.cluster.server import REPEATED, ApiServer, ObjectKind
 sys.modules["lightkube"] = None
 server = ApiServer(Account("http://127.0.0.1:1", None, Path({str(tmp_path / "token")!r})))
 try:

@@ -32,6 +32,8 @@ PAGE, SLICES = 500, 50
 """Objects of one answer to a list; of slices fewer, because one may have 0.3 MB: 64 devices with 32 attributes each."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two requests to a server that is away."""
+REPEATED = 120.0
+"""Seconds within which whoever needs an answer repeats a request that failed."""
 NO_ANSWER = "none"
 """In place of a status, of a request that got none."""
 INSTALL = "the client of the API server isn't installed: pip install 'dpgateway[dra]'"
@@ -77,6 +79,8 @@ class ApiServer:
         """Whether the last request got an answer, whatever it was; None before the first."""
         self.away: Observable[tuple[str, float] | None] = Observable(None)
         """Why the server doesn't answer, and since when on the monotonic clock; None while it does."""
+        self._failed = float("-inf")
+        """When a request last failed, but for watches, on the loop's clock."""
 
     async def get(self, kind: ObjectKind, name: str, namespace: str = "", *, patience: float = 0.0) -> Object | None:
         """The object; None if there is none. ``patience``: seconds for which a server that is away is asked again.
@@ -179,7 +183,8 @@ class ApiServer:
 
     def _answered(self, verb: str, plural: str, status: int) -> None:
         self.requests[verb, plural, str(status or NO_ANSWER)] += 1
-        self.up = status != 0
+        if verb != "watch" or self._counts(answered=status != 0):
+            self.up = status != 0
 
     async def _ask(
         self,
@@ -200,7 +205,7 @@ class ApiServer:
                     answer = await ask(await self._connected())
                     answer = answer if check is None else check(answer)
             except ClusterError as error:
-                self._heard(error)
+                self._heard(error, watch=watch)
                 raise
             except TimeoutError:
                 verb, plural, *_ = what.split()
@@ -209,22 +214,32 @@ class ApiServer:
                 raise late from None
             except Exception as error:  # the library, httpx2 and ssl each have errors of their own
                 refused = refusal(where, error, self._account.token)
-                self._heard(refused)
+                self._heard(refused, watch=watch)
                 pause = refused.after * random.uniform(1.0, 1.5)  # noqa: S311
                 if watch or not refused.after or asyncio.get_running_loop().time() + pause >= end:
                     raise refused from error
                 await asyncio.sleep(pause)
             else:
-                self._heard(None)
+                self._heard(None, watch=watch)
                 return answer
 
-    def _heard(self, error: ClusterError | None) -> None:
+    def _heard(self, error: ClusterError | None, *, watch: bool = False) -> None:
         """Notes whether the server answers: a refusal is an answer, a gateway's or its own failure (5xx) isn't."""
-        if error is None or 0 < error.status < SERVER_ERROR:
+        answered = error is None or 0 < error.status < SERVER_ERROR
+        if watch and not self._counts(answered=answered):
+            return
+        if answered:
             self.away.set(None)
         else:
+            self._failed = asyncio.get_running_loop().time()
             since = self.away.value[1] if self.away.value is not None else time.monotonic()
             self.away.set((str(error), since))
+
+    def _counts(self, *, answered: bool) -> bool:
+        """Whether a watch tells if the server answers. One that fails is followed by a list, which tells; and requests
+        that fail are repeated. So where only watches fail, or pass, they don't contradict the requests.
+        """
+        return answered and asyncio.get_running_loop().time() - self._failed >= REPEATED
 
 
 @cache  # the library refuses a second class for a kind
