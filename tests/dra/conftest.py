@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,28 @@ async def server(simulated: Simulated, tmp_path: Path) -> AsyncIterator[ApiServe
     token = tmp_path / "token"
     token.write_text("first")
     one = ApiServer(Account(simulated.url, None, token))
+    yield one
+    await one.close()
+
+
+class LateServer(ApiServer):
+    """Hears of what is created, or would be, when the test says so."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account)
+        self.hear, self.answered = asyncio.Event(), 0
+
+    async def create(self, *what: Any, **how: Any) -> Any:
+        made = await super().create(*what, **how)
+        self.answered += 1
+        await self.hear.wait()
+        return made
+
+
+@pytest.fixture
+async def late_server(simulated: Simulated, tmp_path: Path) -> AsyncIterator[LateServer]:
+    (tmp_path / "token").write_text("first")
+    one = LateServer(Account(simulated.url, None, tmp_path / "token"))
     yield one
     await one.close()
 

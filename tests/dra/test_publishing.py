@@ -22,6 +22,7 @@ from dpgateway.kit.observable import Observable
 from dpgateway.node.runtime import CdiSupport
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from dpgateway_simulator.apiserver import Store
+from tests.dra.conftest import LateServer
 from tests.support.time import hurry
 from tests.support.waiting import until
 
@@ -483,6 +484,25 @@ async def test_without_its_features_a_pool_is_not_published(rig: Rig) -> None:
     await rig.publisher.state.wait_for(lambda state: state.refused)
     assert rig.devices == []
     assert "allowMultipleAllocations" in rig.publisher.state.value.failure
+
+
+async def test_a_dry_run_of_the_server_before_says_nothing_of_the_next_one(
+    late_server: LateServer, simulated: Simulated
+) -> None:
+    """Else the pool wouldn't be published, or would be without its counters, until the server fails again."""
+    rig = Rig(late_server, simulated)
+    rig.store.off.add("DRAConsumableCapacity")
+    rig.allowed.set(True)
+    rig.want("a", shares=2)
+    rig.start()
+    await until(lambda: late_server.answered)
+    rig.store.off.clear()
+    rig.simulated.hang_up()
+    await rig.watched.failure.wait_for(bool)
+    await rig.watched.failure.wait_for(lambda text: not text)
+    late_server.hear.set()
+    await rig.has("a")
+    await rig.stop()
 
 
 async def test_a_withdrawn_device_does_not_wait(rig: Rig) -> None:

@@ -23,6 +23,7 @@ from dpgateway.resource.standing import Standing
 from dpgateway.switching.facts import DraFacts, Fact
 from dpgateway.switching.watching import MUTE, FactSources, WatchedFacts, extended
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
+from tests.dra.conftest import LateServer
 from tests.support.resources import configured
 from tests.support.time import Clock
 from tests.support.waiting import until
@@ -347,6 +348,23 @@ class TestFields:
         rig.store.off.clear()
         await rig.hang_up()
         await rig.until(lambda it: it.fields[POOL].value)
+
+    async def test_what_the_server_before_would_do_says_nothing_of_the_next_one(
+        self, late_server: LateServer, simulated: Simulated
+    ) -> None:
+        rig = Rig(late_server, simulated)
+        rig.store.off.add("DRADeviceTaints")
+        tasks = [asyncio.create_task(run()) for run in (rig.seen.run, rig.watched.run)]
+        await until(lambda: late_server.answered)
+        rig.store.off.clear()
+        rig.simulated.hang_up()
+        await rig.seen.failure.wait_for(bool)
+        await rig.seen.failure.wait_for(lambda text: not text)
+        late_server.hear.set()
+        await rig.until(lambda it: it.fields[POOL].value)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
     @pytest.mark.parametrize(("status", "value"), [(403, False), (422, False), (500, None)])
     async def test_a_slice_that_may_not_be_written(self, rig: Rig, status: int, value: bool | None) -> None:

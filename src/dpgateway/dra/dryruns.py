@@ -42,7 +42,7 @@ class DryRuns:
 
     def forget(self) -> None:
         """The server may be another one."""
-        self._dropped.clear()
+        self._dropped = {}  # an answer that is still to come is of the server before
 
     async def publishable(self, wanted: Wanted) -> Publishable:
         """Raises ClusterError."""
@@ -50,7 +50,7 @@ class DryRuns:
         identity, obstacle = self._owner.identity, self._owner.obstacle
         if wanted and obstacle:
             return Publishable({}, identity, (obstacle,), {}, None)
-        pools, refused, failed = dict(wanted), dict[str, str](), None
+        pools, refused, failed, known = dict(wanted), dict[str, str](), None, self._dropped
         for name, some in wanted.items():
             try:
                 lost = await self.dropped(name, some or ())
@@ -62,6 +62,8 @@ class DryRuns:
             if lost:
                 del pools[name]
                 refused[name] = f"pool {name} isn't published: the API server drops {lost}"
+        if known is not self._dropped:  # some of that is of the server before
+            return await self.publishable(wanted)
         return Publishable(pools, identity, tuple(refused.values()), refused, failed)
 
     async def dropped(self, pool: str, contents: Iterable[Content]) -> str:
@@ -69,12 +71,12 @@ class DryRuns:
         Raises ClusterError.
         """
         await self._owner.known()
-        identity = self._owner.identity._replace(pool=pool)
+        identity, known = self._owner.identity._replace(pool=pool), self._dropped
         for one in contents:
             features, probe = specimen(one, identity)
-            if features and features not in self._dropped:
+            if features and features not in known:
                 kept = await self._server.create(ObjectKind.SLICE, probe, dry_run=True)
-                self._dropped[features] = dropped(probe, kept)
-            if features and self._dropped[features]:
-                return self._dropped[features]
+                known[features] = dropped(probe, kept)
+            if features and known[features]:
+                return known[features]
         return ""

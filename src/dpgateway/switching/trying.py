@@ -49,15 +49,14 @@ class TriedFields:
 
     def need(self, pools: Mapping[str, tuple[ResourceConfig, ...]]) -> None:
         """``pools``: the resources of each pool, by its name in slices."""
-        self._pools = pools
-        self._dropped.clear()
+        self._pools, self._dropped = pools, {}
 
     def look(self) -> None:
         """Updates the results after a change of the slices or of the publisher."""
         anew, self._failed = self._failed and not self._seen.failure.value, bool(self._seen.failure.value)
         published = {name for name, some in (self._publisher.wanted.value or {}).items() if some}
         if anew:
-            self._dropped.clear()
+            self._dropped = {}
             self._refused = {name: text for name, text in self._refused.items() if name in published}
         if (state := self._publisher.state.value).right:
             self._refused = {name: text for name, text in self._refused.items() if name not in published}
@@ -86,10 +85,8 @@ class TriedFields:
             version = self._untried.version
             try:
                 while names := self._to_try():
-                    pools, name = self._pools, names[0]
-                    lost = await self._publisher.dropped(name, specimens(pools[name], self._driver))
-                    if pools is self._pools:  # else it may need something else by now
-                        self._dropped[name] = lost
+                    name, known = names[0], self._dropped  # another one for other pools, and for another server
+                    known[name] = await self._publisher.dropped(name, specimens(self._pools[name], self._driver))
                     tries += 1
                 failures = 0
                 self.trial.set(tries)
