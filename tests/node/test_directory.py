@@ -1,6 +1,8 @@
 """What is said of a directory in which no kubelet is, or can be."""
 
 import asyncio
+import base64
+import json
 import os
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from dpgateway.deviceplugin.server.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
 from dpgateway.kit.unix import LONGEST
+from dpgateway.node import checkpoint
 from dpgateway.node.directory import LARGEST_CHECKPOINT, Absence, is_there, misplaced, read_checkpoint, why_none
 from dpgateway.resource.ownership import Ownership
 from tests.support.counting import leading_to
@@ -99,6 +102,18 @@ def test_no_descriptor_is_left_by_what_is_no_checkpoint(tmp_path):
         with pytest.raises(OSError, match="expected a regular file, found mode 40755"):
             read_checkpoint(tmp_path)
     assert leading_to(tmp_path / "kubelet_internal_checkpoint") == 0
+
+
+def test_a_checkpoint_of_two_resources_all_held(tmp_path):
+    """Each has the longest list that a kubelet accepts, and its plugin's answers repeat the ids."""
+    ids = [f"{number:040}" for number in range(76_000)]
+    pod = {"PodUID": "uid", "ContainerName": "user", "AllocResp": base64.b64encode(",".join(ids).encode()).decode()}
+    names = ["example.com/a", "example.com/b"]
+    entries = [pod | {"ResourceName": name, "DeviceIDs": {"0": ids}} for name in names]
+    data = {"PodDeviceEntries": entries, "RegisteredDevices": dict.fromkeys(names, ids)}
+    (tmp_path / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+    notes = checkpoint.parse(read_checkpoint(tmp_path).content).notes
+    assert [len(note) for note in notes.values()] == [76_000, 76_000]
 
 
 def test_a_checkpoint_too_large_is_refused(tmp_path):

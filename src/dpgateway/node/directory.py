@@ -15,9 +15,11 @@ from dpgateway.node import checkpoint
 from dpgateway.node.cgroups import ROOTS
 
 SOCKET = "kubelet.sock"
-LARGEST_CHECKPOINT = 8 * 1024 * 1024
-"""Most bytes of a checkpoint. It has each registered id and each container's allocation: about a megabyte for a
-thousand pods and ten thousand devices. Parsing takes ten times as much memory."""
+LARGEST_CHECKPOINT = 24 * 1024 * 1024
+"""Most bytes of a checkpoint. It has an id once as registered, once as held, and once more in the answer, in base64, if
+the plugin repeats it there. A list of 4 MiB, the longest that a kubelet accepts, has 76,000 ids of 40 bytes, with 15
+more for each: if pods hold them all, that is 3.3 + 3.3 + 4.2 = 10.8 MB, for one resource. 250 pods of four containers
+add 0.4 MB. So two such resources fit. Parsing takes up to eight times as much memory: 192 of 512 MiB."""
 PATIENCE = 10.0
 """Seconds without a kubelet until a warning: a restart takes less."""
 
