@@ -342,9 +342,10 @@ def test_what_helm_refuses_at_once(render, values, found):
         render(**values)
 
 
-def test_the_runtimes_socket_may_have_a_volume_of_its_own(render):
-    values = {"config": {"runtime": {"socket": CRIO}}, "volumes": [{"name": "crio", "hostPath": {"path": "/run/crio"}}]}
-    objects = render(**values, volumeMounts=[{"name": "crio", "mountPath": "/run/crio"}])
+@pytest.mark.parametrize("path", ["/run/crio", CRIO], ids=["its directory", "the socket alone"])
+def test_the_runtimes_socket_may_have_a_volume_of_its_own(render, path):
+    values = {"config": {"runtime": {"socket": CRIO}}, "volumes": [{"name": "crio", "hostPath": {"path": path}}]}
+    objects = render(**values, volumeMounts=[{"name": "crio", "mountPath": path}])
     assert CRIO in objects["ConfigMap", "dpgateway"]["data"]["config.yaml"]
 
 
