@@ -56,6 +56,16 @@ class TestProfiles:
         assert terms(objects) == [[("zone", "In", "a"), ("example.com/kind", "NotIn", "boards")]]
         assert spec(objects, "dpgateway-boards")["affinity"] == affinity
 
+    def test_the_notes_name_those_that_a_node_may_match_both(self):
+        rooms = {f"room-{room}": {"nodeSelector": {"example.com/room": room}} for room in ("1", "2")}
+        said = manifests.notes({"profiles": {"boards": BOARDS, "desks": DESKS, **rooms}})
+        both = re.findall(r"A node may match both profiles, (\S+) and (\S+)[.] It would have two gateways", said)
+        assert both == [("boards", "room-1"), ("boards", "room-2"), ("desks", "room-1")]
+        there = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+        one = {"nodeSelector": {"example.com/room": "2"}, "affinity": there}
+        assert "both profiles" not in manifests.notes({"profiles": {"boards": BOARDS, "desks": DESKS}})
+        assert "both profiles" not in manifests.notes({"profiles": {"boards": BOARDS, "one": one}, "otherNodes": False})
+
     def test_or_they_have_none(self, render):
         objects = render(profiles={"boards": BOARDS}, otherNodes=False)
         assert [name for kind, name in objects if kind == "DaemonSet"] == ["dpgateway-boards"]

@@ -75,6 +75,25 @@ each term names, for each profile, one label that the node hasn't. */ -}}
 {{- end -}}
 {{- end -}}
 
+{{- /* The profiles of which a node may match two: their selectors have another value of no label, and their affinity is
+the same. */ -}}
+{{- define "dpgateway.overlaps" -}}
+{{- $profiles := omit (include "dpgateway.profiles" . | fromYaml) "gateway" -}}
+{{- range $one := keys $profiles | sortAlpha -}}
+{{- range $other := keys $profiles | sortAlpha -}}
+{{- $affinities := list (get $profiles $one).affinity (get $profiles $other).affinity -}}
+{{- $differ := or (ge $one $other) (ne (first $affinities | toJson) (last $affinities | toJson)) -}}
+{{- range $label, $value := (get $profiles $one).nodeSelector -}}
+{{- if ne $value (default $value (get (get $profiles $other).nodeSelector $label)) }}{{ $differ = true }}{{ end -}}
+{{- end -}}
+{{- if not $differ }}
+A node may match both profiles, {{ $one }} and {{ $other }}. It would have two gateways, of which the later one takes the resources over:
+give them different values of one label in nodeSelector, or never label a node for both.
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Of a DaemonSet and its ConfigMap. Takes the root, and the component as "component". */ -}}
 {{- define "dpgateway.profileName" -}}
 {{- $full := include "dpgateway.fullname" .root -}}
