@@ -8,7 +8,6 @@ import pytest
 from dpgateway import Device, Health
 from dpgateway.cli import dra_fit
 from dpgateway.cli.ask_drivers import DriverAnswer
-from dpgateway.config import Configuration, KubeletSettings
 from tests.support.resources import configured
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
@@ -78,8 +77,11 @@ def test_an_api_server_that_cannot_be_asked(line, tmp_path):
     assert "cluster." not in checked(line, keys)
 
 
-def test_no_word_of_the_api_server_without_dra():
-    assert [*dra_fit.of_account(Configuration((configured(),), KubeletSettings()), {})] == []
+def test_events_alone_need_the_api_server(line):
+    plain = f"- {{{ENTRY.replace(', front: dra', '')}}}"
+    without = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
+    assert "the API server is unknown" in checked(line, f"{plain}\ncluster: {{events: true}}", **without)
+    assert "cluster." not in checked(line, plain, **without)
 
 
 def told(*devices, **config):

@@ -83,8 +83,8 @@ def check(  # noqa: PLR0913  one for each option
     Unhealthy now, with the reason, of resources that offer the same hardware without a common pool, and of those of one
     pool that can never be in use at the same time, or have no hardware in common.
 
-    Of resources with `front: dra` it names keys without effect there, and an API server that can't be asked from here;
-    with --devices also devices and attributes that slices can't have.
+    Of resources with `front: dra` it names keys without effect there; with --devices also devices and attributes that
+    slices can't have. If there are such resources, or events, it names an API server that can't be asked from here.
 
     With --all-nodes resources are checked against each other if a node may have both by the patterns in `nodes`.
     Drivers' warnings are left out, because they are about the hardware of the node where this runs.
@@ -149,7 +149,7 @@ def _judge(settings: Settings, *, all_nodes: bool) -> Verdict:
     problems += tuple(dict.fromkeys(problem for found, _ in by_dra for problem in found))
     warnings += dict.fromkeys(warning for _, found in by_dra for warning in found)
     if not all_nodes:
-        warnings += tuple(dra_fit.of_account(configuration))
+        warnings += tuple(dra_fit.of_account(documents[0]))
 
     # An option for the directory may be misspelt; the default directory may just have no kubelet yet.
     directory, place = settings.device_plugins_dir(configuration), Place(str(settings.config))

@@ -1,5 +1,5 @@
 """What doesn't fit DRA: keys without effect, devices and attributes that slices can't have, an API server that can't
-be asked. Only for resources with ``front: dra``.
+be asked. Only for resources with ``front: dra``; events need that server, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.cluster.account import LONGEST, Account
 from dpgateway.cluster.server import INSTALL
-from dpgateway.config import Configuration, Document, Place, Problem, ResourceConfig, format_duration
+from dpgateway.config import Document, Place, Problem, ResourceConfig, format_duration
 from dpgateway.dra.slices.attributes import resource_value
 from dpgateway.dra.slices.names import key, pool_name
 from dpgateway.dra.slices.offered import Offered, PoolContent, pool
@@ -84,12 +84,11 @@ def warnings(document: Document) -> Iterator[Problem]:
             yield Problem(written.at("name"), hint=text)
 
 
-def of_account(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Iterator[Problem]:
-    """Why the API server can't be asked from here."""
-    where = next((one.where for one in configuration.resources if one.front != "deviceplugin"), None)
-    if where is None:
+def of_account(document: Document, environment: Mapping[str, str] = os.environ) -> Iterator[Problem]:
+    """Why the API server can't be asked from here. Events need it, too."""
+    if not document.cluster.events and not any(entry.on_dra for entry in document.entries):
         return
-    place, account = Place(where.file).below("cluster"), Account.of(configuration.cluster, environment)
+    place, account = Place(str(document.path)).below("cluster"), Account.of(document.cluster, environment)
     if not account.server:
         text = "the API server is unknown: in a pod its environment says it, elsewhere set cluster.server, ca and token"
         yield Problem(place.below("server"), hint=text)
