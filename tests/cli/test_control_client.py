@@ -97,11 +97,13 @@ WORDS = (["status"], ["status", R], ["status", "--output=json"], ["status", "--w
         ("[]", "no gateway answers at {}, but another program: expected a status"),
         ('{"a": 1}', "no gateway answers at {}, but another program: expected a status"),
         ('{"schema": 1}', "no gateway answers at {}, but another program: expected a status"),
+        ('{"schema":2}', "no gateway answers at {}, but another program: expected a status"),
+        ('{"schema": "2", "configuration": {}}', "no gateway answers at {}, but another program: expected a status"),
         ("220 mail.example.com ESMTP", "the gateway at {} hasn't answered: Extra data"),
         ("[" * 100_000, "the gateway at {} hasn't answered: "),
         ("\xff", "the gateway at {} hasn't answered: "),
     ],
-    ids=["newer", "list", "mapping", "no resources", "text", "nested", "binary"],
+    ids=["newer", "list", "mapping", "no resources", "none of the present", "schema", "text", "nested", "binary"],
 )
 def test_an_answer_that_is_no_known_status(line: Line, short_path: Path, words: list[str], text: str, why: str) -> None:
     config = line.config("resources: []\n")

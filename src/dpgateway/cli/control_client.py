@@ -80,10 +80,13 @@ def current(text: str | bytes, path: Path) -> Any:  # noqa: ANN401  JSON
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
-    if not isinstance(answer, dict) or not ("configuration" in answer or isinstance(answer.get("schema"), int)):
-        raise NoGateway(f"no gateway answers at {path}, but another program: expected a status")
-    if (schema := answer.get("schema", NEWEST)) > NEWEST:
+    other = f"no gateway answers at {path}, but another program: expected a status"
+    if not isinstance(answer, dict) or not isinstance(schema := answer.get("schema", NEWEST), int):
+        raise NoGateway(other)
+    if schema > NEWEST:
         raise NoGateway(f"the gateway at {path} is newer than this command: found schema {schema}, expected {NEWEST}")
+    if answer.keys().isdisjoint({"configuration", "resources"}):
+        raise NoGateway(other)
     try:
         if schema == 1:
             for resource in answer["resources"]:
@@ -92,5 +95,5 @@ def current(text: str | bytes, path: Path) -> Any:  # noqa: ANN401  JSON
         if refusal := answer.get("reloads", {}).get("refusal"):
             refusal.setdefault("served", "the old one goes on")  # the first gateways fell back to nothing else
     except (AttributeError, KeyError, TypeError) as error:
-        raise NoGateway(f"no gateway answers at {path}, but another program: expected a status") from error
+        raise NoGateway(other) from error
     return answer
