@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dpgateway.events.book import SETTLED, EventBook, Pace
+from dpgateway.events.book import LARGEST, SETTLED, EventBook, Pace
 from dpgateway.events.conditions import Condition, Reason, Subject
 
 A, B = (Subject("default", "p", "u", "example.com/thing", device) for device in "ab")
@@ -145,6 +145,18 @@ def test_a_successor_says_only_what_is_new(clock: Clock) -> None:
     assert other.after(60) == []  # its drivers haven't listed yet
     other.see(a=BAD, b=GOOD, c=WORSE)
     assert sorted(other.after(5)) == ["b DeviceHealthy", "c DeviceGone"]
+
+
+def test_the_file_is_never_too_long_to_be_read(clock: Clock) -> None:
+    """Rather are some said again."""
+    long = Condition("DeviceUnhealthy", "ü" * 1_000_000)
+    clock.see(**{str(number): long for number in range(4)})
+    clock.after(5)
+    text, other = clock.book.to_json(), Clock()
+    assert len(text) <= LARGEST
+    other.book.recall(text, other.now)
+    other.see(**{str(number): long for number in range(4)})
+    assert len(other.after(5)) == 2
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"said": 1}', '{"said": [1]}', '{"said": [["a"]]}'])

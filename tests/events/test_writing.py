@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import pytest
+from asyncinotify import Inotify, Mask
 
 from dpgateway.cluster.server import ApiServer
 from dpgateway.events.book import Pace
@@ -183,6 +184,19 @@ async def test_a_long_name_is_one_of_an_event(rig: Rig, name: str) -> None:
     found = rig.events[0]["metadata"]["name"]
     assert len(found) <= 253
     assert all(part and part.strip("-") == part for part in found.split("."))
+
+
+async def test_many_events_are_saved_once_each(rig: Rig) -> None:
+    """The whole file is written each time, for a thousand pods perhaps."""
+    (rig.folder / FILE).parent.mkdir(mode=0o700)
+    with Inotify(sync_timeout=0) as saves:
+        saves.add_watch((rig.folder / FILE).parent, Mask.CREATE)  # each by another name
+        rig.start()
+        rig.see({POD._replace(name=f"p{number}"): BAD for number in range(20)})
+        await rig.has(*["DeviceUnhealthy"] * 20)
+        await rig.saved(*[BAD] * 20)
+        times = len([*iter(saves.sync_get, None)])
+    assert times <= 21, f"saved {times} times for 20 events"
 
 
 async def test_a_successor_repeats_nothing(said: Rig) -> None:

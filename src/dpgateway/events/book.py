@@ -23,8 +23,8 @@ from typing import NamedTuple, get_args
 from dpgateway.events.conditions import Condition, Reason, Subject
 
 VERSION = 1
-MOST = 10_000
-"""Subjects of which something bad was said; more than a node has."""
+LARGEST = 16 << 20
+"""Bytes of what a successor reads: ten thousand subjects, more than a node has, with a long note each."""
 
 SETTLED: Mapping[Reason, float] = {
     "DeviceUnhealthy": 1.0,
@@ -158,9 +158,15 @@ class EventBook:
     # over a restart
 
     def to_json(self) -> str:
-        """What was said and not taken back yet."""
-        said = [[*subject, *one.said] for subject, one in self._entries.items() if one.said is not None]
-        return json.dumps({"version": VERSION, "said": said[:MOST]})
+        """What was said and not taken back yet, in ASCII. The rest of what exceeds LARGEST a successor says again."""
+        rows, most = list[str](), LARGEST - 64
+        for subject, entry in self._entries.items():
+            if entry.said is not None:
+                rows.append(json.dumps([*subject, *entry.said]))
+                if (most := most - len(rows[-1]) - 2) < 0:
+                    rows.pop()
+                    break
+        return f'{{"version": {VERSION}, "said": [{", ".join(rows)}]}}'
 
     def recall(self, text: str | bytes, now: float) -> None:
         """What an earlier gateway said. Raises ValueError, TypeError for what isn't that; then nothing is recalled."""

@@ -21,7 +21,7 @@ from dpgateway.cluster.errors import CONFLICT, FORBIDDEN, NOT_FOUND, ClusterErro
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.config import Configuration
 from dpgateway.errors import GatewayError
-from dpgateway.events.book import EventBook, Pace
+from dpgateway.events.book import LARGEST, EventBook, Pace
 from dpgateway.events.conditions import Condition, Subject, conditions
 from dpgateway.events.objects import event, name, namespace, repeated
 from dpgateway.kit import files
@@ -34,8 +34,6 @@ from dpgateway.status.overview import Overview
 
 FILE = "events/said.json"
 """In the state directory, whose own files are journals."""
-LARGEST = 16 << 20
-"""Bytes of the file."""
 DISK = 5.0
 """Seconds that the disk has to answer."""
 PAUSE = 0.1
@@ -127,11 +125,14 @@ class EventWriter:
                 await self.server.close()
 
     async def _follow(self) -> None:
-        failures = 0
+        failures, saved = 0, True
         while True:
             looked, version = time.monotonic(), self._about.changed.version
             self._book.see(self._about.look(), looked)
             if (todo := self._book.due(looked)) is None:
+                if not saved:  # what was due then is over
+                    await self._save()
+                    saved = True
                 due = self._book.next()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if due == float("inf") else max(0.0, due - time.monotonic())):
@@ -158,7 +159,9 @@ class EventWriter:
             self.outcomes["written"] += 1
             self._complaint.over()
             self._book.wrote(*todo, time.monotonic())
-            await self._save()
+            # Once for each event: the file is long if there are many, and the next one's attempt saves this outcome.
+            if saved := self._book.due(time.monotonic()) is None:
+                await self._save()
             await asyncio.sleep(min(PAUSE, self._every))
 
     async def _tell(self, subject: Subject, condition: Condition) -> None:
