@@ -218,6 +218,15 @@ key: {{ a template }}
 """
 
 
+def test_texts_that_aliases_repeat_are_counted(read):
+    """Each is parsed at each use, because its place differs; some uses are usual."""
+    text, uses = f"word: {'x' * 5_000}", "\n".join(f"k{number}: *text" for number in range(300))
+    few = read(f'a: &text "{text}"\n' + uses.partition("k20:")[0])
+    assert len([*few.holding("word")]) == 21
+    with pytest.raises(InvalidConfiguration, match=r"theirs:[0-9]+:.*texts that aliases repeat too often"):
+        list(read(f'a: &text "{text}"\n{uses}').holding("word"))
+
+
 def test_texts_for_people(read):
     """The YAML and JSON in its blocks and here-documents; the rest isn't even a problem."""
     source = read(PAGE)

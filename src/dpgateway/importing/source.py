@@ -25,6 +25,8 @@ MOST_DOCUMENTS = 1000
 """YAML documents in one file."""
 MOST_TEXTS = 10
 """Texts that are YAML, each within the one before."""
+MOST_REPEATED = 256 * 1024
+"""Characters of texts that aliases repeat, which are parsed at each use."""
 _CHARTS = "a chart's template"
 _LANGUAGES = (
     ("Jinja", re.compile(r"\{%")),
@@ -176,8 +178,9 @@ class Source:
         """Each value of the file, those around others first; also in texts that have one of ``words``, as far as they
         are YAML or JSON.
         """
+        left = [MOST_TEXTS * len(self.text) + MOST_REPEATED]
         for one in self.documents:
-            yield from self._within(one, re.compile("|".join(map(re.escape, words)), re.IGNORECASE))
+            yield from self._within(one, re.compile("|".join(map(re.escape, words)), re.IGNORECASE), left)
 
     def inner(self, written: Written) -> list[Written]:
         """The documents of a string that is YAML itself, with the file's line numbers. Raises InvalidConfiguration."""
@@ -220,8 +223,10 @@ class Source:
             if named:
                 yield one.place, f"names the ConfigMap {named}, which may have it"
 
-    def _within(self, written: Written, words: re.Pattern[str], texts: int = 0) -> Iterator[Written]:
-        """``texts``: in how many texts it is. Each is parsed again, so it costs as much as all that are in it."""
+    def _within(self, written: Written, words: re.Pattern[str], left: list[int], texts: int = 0) -> Iterator[Written]:
+        """``texts``: in how many texts it is. Each is parsed again, so it costs as much as all that are in it.
+        ``left``: the number of characters that may be parsed yet. Raises InvalidConfiguration if that is too few.
+        """
         if _defines(written):
             return
         yield written
@@ -235,6 +240,10 @@ class Source:
             if texts == MOST_TEXTS or FLAG.fullmatch(written.value):  # a word of a command isn't YAML
                 return
             texts += 1
+            left[0] -= len(written.value)
+            if left[0] < 0:
+                many = "texts that aliases repeat too often"
+                raise InvalidConfiguration([Problem(written.place, many, "fewer uses of them")])
             try:
                 inner = [one for one in self.inner(written) if isinstance(one.value, dict | list)]
             except InvalidConfiguration as error:
@@ -242,7 +251,7 @@ class Source:
                 problems = tuple(replace(one, hint=hint or one.hint) for one in error.problems)
                 inner = [replace(written, problems=problems)]
         for one in inner:
-            yield from self._within(one, words, texts)
+            yield from self._within(one, words, left, texts)
 
 
 def _hint(part: str) -> str:
