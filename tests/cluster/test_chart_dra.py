@@ -222,6 +222,10 @@ class TestPods:
         paths = {one["hostPath"]["path"] for one in pod["volumes"]}
         assert {"/root-dir/plugins", "/root-dir/plugins_registry"} < paths
         assert not granted(objects)
+        # pods' volumes are mounted below these two, and what the kubelet unmounts must go there, too
+        below = {one["name"] for one in pod["volumes"] if one["hostPath"]["path"] in {"/var/lib", "/root-dir/plugins"}}
+        mounts = pod["initContainers"][0]["volumeMounts"]
+        assert {one["name"] for one in mounts if one.get("mountPropagation") == "HostToContainer"} == below
 
 
 def test_gateways_may_reach_the_api_server_alone(render):
