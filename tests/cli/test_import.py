@@ -1,8 +1,10 @@
 """With an importer of a package of its own. What those of this repository make is tested beside them."""
 
 import json
+import os
 import re
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dpgateway.cli import main
+from tests.support.gateway import COMMAND
 
 IMPORTER = """
 from dpgateway.importing import Imported, NotKept, ImportedResource
@@ -135,6 +138,20 @@ def test_overwriting_keeps_the_mode_and_the_link(run, tmp_path):
     link.symlink_to("ours.yaml")
     run("# theirs\nname: example.com/blue\n", "old", "theirs", "--output-file", "link.yaml", "--force")
     assert (ours.read_text(), ours.stat().st_mode & 0o777, link.is_symlink()) == (OURS, 0o640, True)
+
+
+@pytest.mark.usefixtures("run")
+def test_a_file_that_is_mounted_by_itself_is_overwritten(tmp_path):
+    """As a container has it: no other file can take its name."""
+    (tmp_path / "theirs").write_text("# theirs\nname: example.com/blue\n")
+    (tmp_path / "ours.yaml").write_text("mine")
+    mounted = 'mount --bind ours.yaml ours.yaml && exec "$@"'
+    words = ("import", "old", "theirs", "--output-file", "ours.yaml", "--force")
+    paths = os.pathsep.join([str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = ["unshare", "--mount", "sh", "-c", mounted, "sh", *COMMAND, *words]
+    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths})
+    assert (tmp_path / "ours.yaml").read_text() == OURS
+    assert not [*tmp_path.glob(".ours*")]
 
 
 def test_what_can_be_imported(run):

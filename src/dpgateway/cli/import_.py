@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import stat
 from collections.abc import Mapping, Set
@@ -41,6 +42,8 @@ _BY_KIND_OF_NODE = (
     "and a configuration has each name once: if they are for different nodes, make a configuration for each kind of "
     "node"
 )
+_ONLY_ITSELF = {errno.EBUSY, errno.EROFS, errno.EACCES, errno.EPERM}
+"""Of a file that may be written, and not replaced: it is a mount, or its directory is another user's."""
 _IN_PROFILES = "a profile of the chart with it, as docs/how-to/install-cluster.md says"
 _OTHER_NAMES: Mapping[str, Set[str]] = {
     "akri": {"akri"},
@@ -239,8 +242,13 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     try:
         if force and path.is_file():  # a gateway may serve it, and half of it may be valid
             whole, mode = path.resolve(), path.stat().st_mode
-            write(whole, text.encode())
-            whole.chmod(stat.S_IMODE(mode))
+            try:
+                write(whole, text.encode())
+                whole.chmod(stat.S_IMODE(mode))
+            except OSError as error:
+                if error.errno not in _ONLY_ITSELF:
+                    raise
+                whole.write_text(text, encoding="utf-8")
             return
         with path.open("w" if force else "x", encoding="utf-8") as stream:
             try:
