@@ -89,6 +89,23 @@ async def test_files_that_are_not_read_may_change_all_the_time(watch, tmp_path, 
         writing.cancel()
 
 
+async def test_files_that_are_not_read_cost_few_looks(watch, tmp_path):
+    class Counted(PosixPath):
+        looks = 0
+
+        def iterdir(self):
+            Counted.looks += 1
+            return super().iterdir()
+
+    changes = watch(Counted(tmp_path))
+    for _ in range(300):
+        (tmp_path / "config.log").touch()
+        await asyncio.sleep(0.002)
+    (tmp_path / "config.yaml").touch()
+    await until(lambda: changes)
+    assert Counted.looks < 150
+
+
 async def test_what_a_link_from_elsewhere_leads_to_is_watched(watch, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()

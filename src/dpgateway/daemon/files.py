@@ -51,13 +51,19 @@ class FileWatch:
         while True:
             # Fresh watches after each change, because a directory may have been replaced.
             with Watch() as watch:
+                event = None
                 while True:
                     # Watches come before the look, also on new directories: later changes make events.
                     for directory in await self._on_thread(lambda: set(_directories(self._path))):
                         watch.add(directory, _WATCHED)
                     if await self._on_thread(partial(_look, self._path)) != self._last:
                         break
-                    await watch.next(aligned(self._poll))
+                    if event is not None:  # of a file that isn't read: it may have a thousand in a second
+                        await asyncio.sleep(SETTLING)
+                        watch.clear()
+                        event = None
+                    else:
+                        event = await watch.next(aligned(self._poll))
             before = None
             while (now := await self._on_thread(partial(_look, self._path))) != before:
                 before = now

@@ -261,6 +261,11 @@ class Watch(AbstractContextManager["Watch"]):
             self.failure = error
             return None
 
+    def clear(self) -> None:
+        """Drops the events until now. A look comes afterwards."""
+        if self._events is not None:
+            self._events.read()
+
     async def next(self, seconds: float | None = None) -> FileEvent | None:
         """The next event; None if none comes within ``seconds``."""
         with contextlib.suppress(TimeoutError):
