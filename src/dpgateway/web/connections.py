@@ -3,7 +3,7 @@
 uvicorn's server isn't used: it takes the process's signals, and wakes ten times a second to see whether it should stop.
 Slow clients can't exhaust the gateway: the number of connections is limited, a new connection evicts the one that has
 been idle longest, and there are timeouts for a request and for reading its answer. The work for a request ends with its
-connection.
+connection; a page that all share is made to its end (``pages``).
 """
 
 from __future__ import annotations
