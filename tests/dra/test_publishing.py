@@ -538,6 +538,25 @@ async def test_a_pool_that_the_server_refuses_keeps_no_other_one_as_it_was(rig: 
     await rig.publisher.state.wait_for(lambda state: str(status) in state.failure)
 
 
+async def test_several_pools_that_fail_hold_up_no_other_one(rig: Rig) -> None:
+    """As if a webhook were broken for them: the next attempt may be a minute away."""
+    rig.allowed.set(True)
+
+    def want(which: str) -> None:
+        ids = {name: name + which for name in "abc"}
+        found = {name: [Offered(Device(id_), name, id_, frozenset({name}), "", 1)] for name, id_ in ids.items()}
+        rig.publisher.wanted.set({f"n1/{name}": contents(pool(some, DRIVER, {})) for name, some in found.items()})
+
+    want("1")
+    await rig.publisher.state.wait_for(lambda state: state.devices == 3)
+    by_pool = {one["spec"]["pool"]["name"]: one for one in rig.store.list("resourceslices", "", OURS)}
+    failing = [by_pool[f"n1/{name}"]["metadata"]["name"] for name in "ab"]
+    rig.simulated.faults += [(f"PUT resourceslices {name}", 500, {}) for name in failing] * 100
+    want("2")
+    await rig.until(lambda: sorted(rig.devices) == ["a1", "b1", "c2"])
+    assert rig.publisher.writer.writes["away"] <= 1
+
+
 @REFUSALS
 async def test_a_pool_whose_dry_run_is_refused_keeps_no_other_one_as_it_was(rig: Rig, status: int) -> None:
     rig.allowed.set(True)

@@ -54,7 +54,7 @@ class SliceWriter:
         """Writes the changes of each pool; ends early if a slice was deleted meanwhile. Raises ClusterError: that of
         one pool once the others are written.
         """
-        refused: ClusterError | None = None
+        refused, wrote = None, False
         # A failure that may be of all pools ends the attempt, so the next one begins with the others.
         for name in [
             *(one for one in todo if one not in self._refused),
@@ -63,15 +63,18 @@ class SliceWriter:
             try:
                 if not await self._write_pool(todo[name]):
                     return
+                wrote = True
                 self.pools.add(name)
                 self._refused.pop(name, None)
             except ClusterError as error:
                 self._refused.pop(name, None)
                 self._refused[name] = None
-                if error.status in OF_ALL and not isinstance(error, AlteredSlice):
+                # A server that answers with 500 may do so for one pool, as with a broken webhook, and does so soon.
+                if error.status in OF_ALL - {SERVER_ERROR} and not isinstance(error, AlteredSlice):
                     raise
                 refused = refused or error
-        self.written, self.written_at = time.monotonic(), timestamp()
+        if wrote or refused is None or refused.status != SERVER_ERROR:
+            self.written, self.written_at = time.monotonic(), timestamp()
         if refused is not None:
             raise refused
         self.writes["success"] += 1
