@@ -210,6 +210,7 @@ def test_a_driver_that_fails(node):
         ("[]", False),
         ("{", False),
         ("%YAML 1.3\n---\na: b", False),
+        ("a: !!int ''", False),
     ],
 )
 def test_kubelet_allowed_cgroup_v1(tmp_path, text, allowed):

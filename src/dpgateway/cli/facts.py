@@ -231,6 +231,6 @@ def allows_cgroup_v1(config: Path) -> bool:
     """Whether the kubelet's configuration has ``failCgroupV1: false``."""
     try:
         content = YAML(typ="safe", pure=True).load(read(config, LARGEST_FILE, follow=True).content)
-    except (OSError, ValueError, YAMLError, AssertionError, KeyError, RecursionError):  # the last three of ruamel.yaml
+    except (OSError, ValueError, YAMLError, AssertionError, LookupError, RecursionError):  # three are ruamel.yaml's
         return False
     return isinstance(content, dict) and content.get("failCgroupV1") is False
