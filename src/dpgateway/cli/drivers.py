@@ -35,6 +35,8 @@ class Option:
     kind: str
     required: bool
     default: object
+    brief: object
+    """The default without what nested options have by default themselves."""
     help: str
     per_claim: bool = False
     """Whether a ResourceClaim, or its class, may choose it."""
@@ -78,9 +80,10 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
         name = prefix + field.name
         default = field.default_factory() if field.default_factory is not MISSING else field.default
         required = default is MISSING
+        whole, brief = (None, None) if required else (plain(default), plain(default, brief=True))
         text = str(field.metadata.get("help", ""))
         claimed = not prefix and field.metadata.get("per_claim") is True
-        yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text, claimed)
+        yield Option(name, name_kind(kinds[field.name]), required, whole, brief, text, claimed)
 
         # The dataclasses within the option's type; a name with ``[]`` is that of a list's items.
         outer = kinds[field.name]
@@ -91,18 +94,26 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
                 yield from describe_options(inner, f"{name}{mark}.", told)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401
-    """``value`` in plain types, as in the configuration or in JSON."""
+def plain(value: Any, *, brief: bool = False) -> Any:  # noqa: ANN401
+    """``value`` in plain types, as in the configuration or in JSON. ``brief``: of a dataclass, only the fields that
+    differ from their defaults, if any do.
+    """
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, brief=brief) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset):
-        return [plain(item) for item in value]
+        return [plain(item, brief=brief) for item in value]
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        found = {field.name: getattr(value, field.name) for field in fields(value)}
+        usual = {
+            field.name: field.default if field.default_factory is MISSING else field.default_factory()
+            for field in fields(value)
+        }
+        chosen = {name: item for name, item in found.items() if brief and item != usual[name]}
+        return {name: plain(item, brief=brief) for name, item in (chosen or found).items()}
     return value if isinstance(value, str | int | float | None) else str(value)  # an option of any type may have any
 
 
@@ -154,7 +165,7 @@ def _print(found: Mapping[str, Found]) -> None:
         if options:
             rows = []
             for option in options:
-                default = "required" if option.required else _written(option.default)
+                default = "required" if option.required else _written(option.brief)
                 meaning = f"{option.help} (per claim)" if option.per_claim else option.help
                 rows.append((option.name, option.kind, default, meaning))
             print_table(("option", "type", "default", "meaning"), rows, spare=("default", "type"))
