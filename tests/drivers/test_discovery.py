@@ -145,6 +145,24 @@ def test_what_is_no_driver_says_why(install, old, new, failure):
     assert failure in failure_of(module)
 
 
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("    Options = Options\n", "Options"),
+        ("    def devices(self): return []\n", "devices"),
+        ("    def allocate(self, devices): return Allocation()\n", "allocate"),
+    ],
+)
+def test_the_interface_alone_gives_a_driver_nothing(install, line, missing):
+    module = f"t7_{missing.lower()}"
+    inherits = GOOD.replace("import Allocation", "import Allocation, Driver").replace(
+        "class Good:", "class Good(Driver):"
+    )
+    assert line in inherits
+    install(inherits.replace(line, ""), module=module)
+    assert failure_of(module) == f"Good has no {missing}"
+
+
 INNER = """
 @dataclass(frozen=True)
 class Inner:

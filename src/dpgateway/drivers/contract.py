@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from dpgateway.model import Allocation, Device
 
@@ -41,17 +41,18 @@ class Context:
 class Driver(Protocol):
     """One kind of hardware, for one resource. Nothing may happen at import; nothing slow in ``__init__``."""
 
-    Options: ClassVar[type]
-    """A frozen dataclass: validated from the resource's ``options``, printed by ``dpgateway drivers``.
+    @property  # so that a type checker takes any class variable, and a nested class, for it
+    def Options(self) -> type[Any]:  # noqa: N802  a class
+        """A frozen dataclass: validated from the resource's ``options``, printed by ``dpgateway drivers``.
 
-    Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
-    ``datetime.timedelta``. A claim may choose the value of a field with ``"per_claim": True`` in its metadata, for
-    the devices that it gets (see ``with_options``). ``__post_init__`` raises ValueError for constraints beyond
-    types. An optional method ``claims(self)`` returns names of things that only one resource of the driver, or the
-    resources of one ``pool``, can have; a name with ``*``, ``?`` or ``[`` is a glob, and claims every name that it
-    matches. An optional method ``warnings(self, others)`` returns texts for ``dpgateway check``; ``others`` has the
-    options of the driver's earlier resources, by name.
-    """
+        Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
+        ``datetime.timedelta``. A claim may choose the value of a field with ``"per_claim": True`` in its metadata, for
+        the devices that it gets (see ``with_options``). ``__post_init__`` raises ValueError for constraints beyond
+        types. An optional method ``claims(self)`` returns names of things that only one resource of the driver, or the
+        resources of one ``pool``, can have; a name with ``*``, ``?`` or ``[`` is a glob, and claims every name that it
+        matches. An optional method ``warnings(self, others)`` returns texts for ``dpgateway check``; ``others`` has the
+        options of the driver's earlier resources, by name.
+        """
 
     def __init__(self, options: Any, context: Context) -> None:  # noqa: ANN401  each driver has Options of its own
         """Raises DriverError when the options can't be honoured."""
@@ -62,7 +63,7 @@ class Driver(Protocol):
         Called at the start, after ``Context.changed``, and every ``refresh``; never twice at once.
         """
 
-    def allocate(self, devices: Sequence[Device]) -> Allocation:
+    def allocate(self, devices: Sequence[Any]) -> Allocation:  # of the driver's own kind of Device
         """Returns the environment, device nodes etc. for a container that gets ``devices``: the objects of the last
         list, so a subclass of Device may carry the driver's own data.
 

@@ -17,7 +17,7 @@ import pluggy
 
 from dpgateway.config.scalars import frozen, name_kind
 from dpgateway.drivers import hookspecs
-from dpgateway.drivers.contract import REQUIRED, abilities
+from dpgateway.drivers.contract import REQUIRED, Driver, abilities
 from dpgateway.drivers.points import Point, Points, look
 from dpgateway.errors import describe
 from dpgateway.kit.log import bind
@@ -143,7 +143,8 @@ def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result
     """Raises Unfit if the class breaks the contract."""
     if not inspect.isclass(cast("object", driver)):
         raise Unfit(f"dpgateway_driver returned {driver!r}, expected a class")
-    missing = [name for name in REQUIRED if not hasattr(driver, name)]
+    own = {name: getattr(Driver, name) for name in REQUIRED}  # of the interface, which a driver may inherit
+    missing = [name for name in REQUIRED if getattr(driver, name, own[name]) is own[name]]
     if missing:
         raise Unfit(f"{driver.__name__} has no {', '.join(missing)}")
     for method in REQUIRED[1:]:
