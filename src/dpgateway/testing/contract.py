@@ -41,7 +41,7 @@ class DriverContract:
     def make(self, context: Context) -> Any:  # noqa: ANN401  the tests check that it is a driver
         raise NotImplementedError(f"{type(self).__name__}.make(context) returns the driver to test")
 
-    remove: Callable[[Device], object] | None = None
+    remove: Callable[[Any], object] | None = None  # takes the driver's own kind of Device
     """Optional, a method ``remove(device)``: unplugs the device, deletes its file, drops it from the options ..."""
 
     def test_has_the_methods_of_a_driver(self) -> None:
@@ -213,7 +213,7 @@ class DriverContract:
         return [[device] for device in devices] + ([many] if len(many) > 1 else [])
 
 
-def check_driver(make: Callable[[Context], Any], remove: Callable[[Device], object] | None = None) -> None:
+def check_driver(make: Callable[[Context], Any], remove: Callable[[Any], object] | None = None) -> None:
     """Runs the whole contract without pytest. Raises one ContractBroken with all failures.
 
     ``remove``: see DriverContract; None: no device is removed.
