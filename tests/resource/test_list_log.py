@@ -128,6 +128,13 @@ async def test_what_is_worse_names_its_holders(followed, records):
     ]
 
 
+async def test_devices_of_one_line_are_not_all_held(followed, records):
+    followed.holders = {"a": ("shop/till-0 (app)",)}
+    followed.inventory.set(listed(a="no link", b="no link", c="no link"))
+    await until(records.texts)
+    assert records.texts() == ["3 devices are Unhealthy: no link; 1 of them held by shop/till-0 (app)"]
+
+
 async def test_many_holders_do_not_fill_a_message(followed, records):
     followed.holders = {f"a{n}": (f"shop/till-{n} (app)",) for n in range(5)}
     followed.inventory.set(listed(**dict.fromkeys(followed.holders, "wet")))

@@ -161,24 +161,28 @@ class ListLog:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
             held = _together(holders, devices) if fate not in {RECOVERED, NEW, FREE} else []
             fields = {"devices": devices, "holders": held or None, "count": fate.count, "reason": fate.reason}
-            self._log.log(fate.level, "%s %s%s", subject, fate.text, _held_by(held), extra=fields)
+            self._log.log(fate.level, "%s %s%s", subject, fate.text, _held_by(held, holders, devices), extra=fields)
 
         # Many different changes at once must not fill the log, so the rest share a line.
         if rest := [device for _, devices in lines[MOST_LINES:] for device in devices]:
             held = _together(holders, rest)
             text = "%d more devices changed, each in a way of its own%s"
             level = max(fate.level for fate, _ in lines[MOST_LINES:])
-            self._log.log(level, text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
+            fields = {"devices": rest, "holders": held or None}
+            self._log.log(level, text, len(rest), _held_by(held, holders, rest), extra=fields)
 
 
 def _together(holders: Holders, devices: Collection[str]) -> list[str]:
     return list(dict.fromkeys(who for device in devices for who in holders.get(device, ())))
 
 
-def _held_by(holders: list[str]) -> str:
-    more = len(holders) - MOST_HOLDERS
-    names = ", ".join(holders[:MOST_HOLDERS]) + (f" and {more} more" if more > 0 else "")
-    return f"; held by {names}" if holders else ""
+def _held_by(names: list[str], holders: Holders, devices: Collection[str]) -> str:
+    """``names``: of those of ``holders`` that hold one of these ``devices``, or none if they don't matter."""
+    held = sum(bool(holders.get(device)) for device in devices)
+    some = "" if held == len(devices) else f"{held} of them "
+    more = len(names) - MOST_HOLDERS
+    text = ", ".join(names[:MOST_HOLDERS]) + (f" and {more} more" if more > 0 else "")
+    return f"; {some}held by {text}" if names else ""
 
 
 def falls(before: Offers, now: Offers) -> dict[str, bool]:
