@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpgateway.errors import refuse
 from dpgateway.sysfs.matching import Match
+from dpgateway.sysfs.templates import TemplateError, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import Roots
 
@@ -43,7 +44,7 @@ class GroupOption:
             wrong.append(f"size: expected 2 or more, found {self.size}")
         if self.size is not None and self.each:
             wrong.append("size: expected it without each, which has one of each kind")
-        refuse(wrong)
+        refuse([*wrong, *_wrong_templates(by=self.by)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,15 @@ class Parts:
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.count is None):
             raise ValueError("expected either entries or count")
+        refuse(list(_wrong_templates(entries=self.entries, count=self.count)))
+
+
+def _wrong_templates(**texts: str | None) -> Iterator[str]:
+    for name, text in texts.items():
+        try:
+            template(text or "", tuple(PART))
+        except TemplateError as error:
+            yield f"{name}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
