@@ -99,6 +99,14 @@ def test_devices_and_attributes_that_slices_cannot_have():
     assert any("at most 64 behind" in text for text in told(*boards))
 
 
+def test_joint_devices_are_apart_by_dra():
+    first, second = (Device(f"3b:02.{n}", hardware=("char 240:1", f"pci {n}"), joint=True) for n in range(2))
+    alone = Device("3b:02.2", hardware=("char 240:2", "pci 2"), joint=True)
+    (text,) = told(first, second, alone)
+    assert "3b:02.0, 3b:02.1 have char 240:1 in common: by DRA no claim gets two of them" in text
+    assert told(first, alone, replace(second, joint=False)) == []
+
+
 def test_the_rest_is_counted():
     device = Device("a", attributes={f"n{number}": "x" * 65 for number in range(9)})
     assert len(told(device)) == dra_fit.MOST + 1

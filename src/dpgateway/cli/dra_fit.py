@@ -115,6 +115,13 @@ def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Itera
             if (count := len(answer.devices)) > MOST_IN_A_CLAIM:
                 text = f"it has {count} devices, and a pod gets at most {MOST_IN_A_CLAIM} by DRA"
                 yield _problem(config, text)
+            groups: dict[str, list[str]] = {}
+            for device in answer.devices:
+                for hard in hardware(device) if device.joint else ():
+                    groups.setdefault(hard, []).append(device.id)
+            for hard, ids in [one for one in sorted(groups.items()) if len(one[1]) > 1][:MOST]:
+                text = f"{', '.join(ids[:MOST])} have {hard} in common: by DRA no claim gets two of them"
+                yield _problem(config, f"{text}, so let them be one device")
     for name, some in pools.items():
         made = pool([offered for answer in some for offered in _offered(answer)], driver, {})
         texts = [*made.left_out, *made.unsaid]
