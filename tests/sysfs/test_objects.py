@@ -37,6 +37,13 @@ def function(tree):
     return Object(P)
 
 
+def test_sysfs_that_is_elsewhere_is_no_empty_one(tmp_path):
+    (tmp_path / "sys").mkdir()
+    assert list(Look(Roots(sysfs=f"{tmp_path}/sys")).objects("pci")) == []
+    with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{tmp_path}/host/sys'"):
+        list(Look(Roots(sysfs=f"{tmp_path}/host/sys")).objects("pci"))
+
+
 def test_objects_of_bus_and_class(tree, roots, function):
     tree.write(f"""
         /sys/class/drm/card0 -> /sys/{P}/drm/card0

@@ -11,8 +11,7 @@ notes in the look's trace the places that its answer depends on (changes.py), ca
   attributes read for the question at hand from those read for others.
 - An answer that involves links, globs, udev's database or files in /proc depends on several places. ``Trace.once``
   caches such an answer together with all of its notes.
-- ``forget`` frees the attributes of objects whose devices are made: the text of a thousand objects takes more memory
-  than their devices.
+- ``forget`` frees the attributes of objects whose devices are made, because they take more memory than the devices.
 """
 
 from __future__ import annotations
@@ -86,8 +85,7 @@ class Look:
     def objects(self, subsystem: str, known: dict[str, dict[str, Object]] | None = None) -> Iterator[Object]:
         """The objects of a bus or class, or of all whose names a udev glob matches, each once. Raises OSError.
 
-        ``known``: the objects of an earlier look, by directory and name. Their links aren't followed again. It is
-        updated in place.
+        ``known``: those of an earlier look, by directory and name, updated in place. Links aren't followed again.
         """
         known = {} if known is None else known
         found: dict[str, Object] = {}
@@ -101,6 +99,8 @@ class Look:
                 for link in self._tree.list(directory):
                     if (thing := before.get(link) or self._linked(directory, link)) is not None:
                         known[directory][link] = found[thing.path] = thing
+        if not found:
+            self._tree.at("").stat()  # raises OSError: a tree that isn't there isn't one without such objects
         yield from found.values()
 
     def _linked(self, directory: str, name: str) -> Object | None:
