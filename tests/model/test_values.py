@@ -145,6 +145,7 @@ BAD_VALUES = [
 ]
 
 BAD_TYPES = [
+    (lambda: untyped.Health.unhealthy(None), "the reason of Health.unhealthy: expected a string, found None"),
     (lambda: untyped.Health.unhealthy(3), "expected a string, found 3"),
     (lambda: untyped.Device(7), "device id: expected a string, found 7"),
     (lambda: untyped.Device("a", "Healthy"), "device 'a': expected health to be a Health, found 'Healthy'"),

@@ -55,7 +55,7 @@ class Health:
         """
         if isinstance(reason, str) and not (reason.isascii() and reason.isprintable() and len(reason) <= LONGEST_WORDS):
             reason = legible(reason)
-        return cls(reason)
+        return cls(reason if reason is not None else checks.text("the reason of Health.unhealthy", reason))
 
 
 HEALTHY = Health()
