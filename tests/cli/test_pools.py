@@ -25,7 +25,7 @@ EXPECTED = [
         SIMULATED % (1, "x"),
         SIMULATED % (1, "y"),
         "pool: p, ",
-        f"it has no hardware in common with {A}, so their pool p does nothing",
+        f"it has no hardware in common with {A}, so pool p does nothing for it",
     ),
     (FAKE, "driver: fake, options: {mode: bug}", "", "its devices aren't known: the driver failed: devices() raised"),
 ]
@@ -43,6 +43,24 @@ def test_resources_that_share_hardware(line, first, second, pool, expected):
     else:
         assert len(warned) == 1
         assert warned[0].startswith(f"warning: {config}:3: {B}: {expected}")
+
+
+CHARDEV = "driver: chardev, options: {paths: [%s]}"
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (["/dev/null", "/dev/zero", "/dev/null, /dev/zero"], []),
+        (["/dev/full", "/dev/null", "/dev/null, /dev/zero"], ["example.com/r0"]),
+        (["/dev/full", "/dev/null", "/dev/zero"], ["example.com/r1", "example.com/r2"]),
+    ],
+)
+def test_a_pool_of_several_needs_no_hardware_common_to_all(line, paths, told):
+    entries = [f"- {{name: example.com/r{n}, pool: p, {CHARDEV % path}}}" for n, path in enumerate(paths)]
+    found = line("check", "--config", line.config("resources:\n" + "\n".join(entries)), "--devices").stdout
+    warned = [text.split(": ")[2] for text in found.splitlines() if "it has no hardware in common with" in text]
+    assert warned == told, found
 
 
 def test_drivers_are_asked_with_the_option_only(line):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
 
 from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.config import Place, Problem
@@ -17,18 +17,29 @@ def warnings(answers: Sequence[DriverAnswer]) -> Iterator[Problem]:
     for answer in answers:
         if answer.failure:
             yield _problem(answer, f"its devices aren't known: {answer.failure}")
-    for first, second in combinations(answers, 2):
+    pools: dict[str, dict[str, DriverAnswer]] = {}
+    for first, second in itertools.combinations(answers, 2):
         other, pool = first.resource.name, second.resource.pool
         if pool is None or pool != first.resource.pool:
             if same := sorted(_said(first.devices) & _said(second.devices)):
                 yield _problem(second, f"{other} offers {few(same)} too, so that two containers can get it; {POOL}")
         elif first.devices and second.devices:
+            pools.setdefault(pool, {}).update({first.resource.name: first, second.resource.name: second})
             pairs = [(hardware(one), hardware(two)) for one in first.devices for two in second.devices]
-            if all(one.isdisjoint(two) for one, two in pairs):
-                yield _problem(second, f"it has no hardware in common with {other}, so their pool {pool} does nothing")
-            elif not any(one.isdisjoint(two) for one, two in pairs):
+            if not any(one.isdisjoint(two) for one, two in pairs):
                 why = "each device of the one shares hardware with each of the other"
                 yield _problem(second, f"it and {other} can't be in use at the same time: {why}")
+
+    # Of resources that are all apart, all but the first get the warning.
+    for pool, some in pools.items():
+        known = {name: frozenset().union(*map(hardware, one.devices)) for name, one in some.items()}
+        others = {name: [other for other in some if other != name] for name in some}
+        apart = [
+            name for name in some if known[name].isdisjoint(itertools.chain(*(known[one] for one in others[name])))
+        ]
+        for name in apart[1:] if len(apart) == len(some) else apart:
+            text = f"it has no hardware in common with {few(others[name])}, so pool {pool} does nothing for it"
+            yield _problem(some[name], text)
 
 
 def _problem(answer: DriverAnswer, text: str) -> Problem:
