@@ -17,6 +17,11 @@ def test_records_changes_and_messages(caplog):
     assert caplog.messages[0] == "board 3"
 
 
+def test_a_driver_learns_what_containers_hold():
+    assert list(Recorder().context().held()) == []
+    assert list(Recorder().context(held=["a+c"]).held()) == ["a+c"]
+
+
 def test_until_looks_again_after_each_change():
     recorder = Recorder()
     context = recorder.context()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from dpgateway.drivers.contract import Context
@@ -24,13 +24,17 @@ class Recorder:
         self._news = threading.Event()
         self._lock = threading.Lock()
 
-    def context(self, resource: str = "example.com/device", node_name: str = "node-a") -> Context:
+    def context(
+        self, resource: str = "example.com/device", node_name: str = "node-a", held: Collection[str] = ()
+    ) -> Context:
+        """``held``: the ids of the devices that containers hold, as after a restart."""
         logger = logging.Logger(resource)  # noqa: LOG001  not shared with the next recorder
         logger.setLevel(logging.DEBUG)
         logger.parent = logging.getLogger()  # pytest's caplog listens there
         logger.addHandler(_Keep(self._note_message))
         adapter = logging.LoggerAdapter(logger, {"resource": resource})
-        return Context(resource=resource, node_name=node_name, log=adapter, changed=self._note_change)
+        known = frozenset(held)
+        return Context(resource, node_name, log=adapter, changed=self._note_change, held=lambda: known)
 
     def until(self, condition: Callable[[], object], seconds: float = 20.0) -> Literal[True]:
         """Waits until ``condition`` is true; evaluates it now, and after each ``changed()`` and each message. For
