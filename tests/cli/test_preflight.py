@@ -23,6 +23,7 @@ from dpgateway_simulator.kubelet.ledger import Holding
 from dpgateway_simulator.wire.dialects import Answer
 from dpgateway_simulator.wire.runtime import v1
 from tests.node.test_checkpoint import FORMATS, JSON, entry
+from tests.support.drivers import GOOD, Site
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
 
@@ -389,6 +390,14 @@ def test_a_change_of_the_front(node):
     assert re.search(f"{R} +waits", node.says("--front=dra", "--from=1.35", code=1))
     assert node.json(*SURE, code=0)["front"] is None
     assert node.json("--front=deviceplugin", *SURE, code=0)["front"]["resources"] == {R: "ready"}
+
+
+def test_joint_devices_that_go_to_dra(node, fake_driver):
+    joint = "[Device(str(n), hardware=('char 240:1', f'pci {n}'), joint=True) for n in range(2)]"
+    source = GOOD.replace("import Allocation", "import Allocation, Device").replace("return []", f"return {joint}")
+    Site(fake_driver)(source, module="td_joint")
+    node.configure(SERVED.replace("driver: fake", "driver: td_joint").replace("mode: list", "count: 1"))
+    assert ("change", "dra-joint", R) in node.found("--front=dra", "--from=1.36", "--to=1.37", code=1)
 
 
 def test_a_downgrade_under_claims(node):

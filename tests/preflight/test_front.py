@@ -46,6 +46,7 @@ def test_a_resource_that_is_ready():
         ({"served": (OfferedResource(R, "fake", prefers=True),)}, {}, "dra-preference", "changes"),
         ({"served": (OfferedResource(R, "fake", numa=True),)}, {}, "dra-topology", "changes"),
         ({"served": (OfferedResource(R, "fake", annotates=True),)}, {}, "dra-annotations", "changes"),
+        ({"served": (OfferedResource(R, "fake", joint=("char 240:1",)),)}, {}, "dra-joint", "changes"),
     ],
 )
 def test_each_finding_and_the_verdict(facts, front, code, verdict):

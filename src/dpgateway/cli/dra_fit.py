@@ -19,7 +19,7 @@ from dpgateway.dra.slices.offered import Offered, PoolContent, pool
 from dpgateway.errors import ConfigurationError
 from dpgateway.kit import unix
 from dpgateway.kit.files import read
-from dpgateway.model import hardware
+from dpgateway.model import Device, hardware
 
 MOST_IN_A_CLAIM = 32
 """Devices (AllocationResultsMaxSize, resource/v1/types.go). Of an extended resource a pod has one claim."""
@@ -115,11 +115,7 @@ def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Itera
             if (count := len(answer.devices)) > MOST_IN_A_CLAIM:
                 text = f"it has {count} devices, and a pod gets at most {MOST_IN_A_CLAIM} by DRA"
                 yield _problem(config, text)
-            groups: dict[str, list[str]] = {}
-            for device in answer.devices:
-                for hard in hardware(device) if device.joint else ():
-                    groups.setdefault(hard, []).append(device.id)
-            for hard, ids in [one for one in sorted(groups.items()) if len(one[1]) > 1][:MOST]:
+            for hard, ids in [*joint(answer.devices).items()][:MOST]:
                 text = f"{', '.join(ids[:MOST])} have {hard} in common: by DRA no claim gets two of them"
                 yield _problem(config, f"{text}, so let them be one device")
     for name, some in pools.items():
@@ -128,6 +124,15 @@ def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Itera
         if len(texts) > MOST:
             texts = [*texts[:MOST], f"and {len(texts) - MOST} more; `dpgateway devices --output json` has them all"]
         yield from (_problem(some[0].resource, f"in slices of pool {name}: {text}") for text in texts)
+
+
+def joint(devices: Iterable[Device]) -> Mapping[str, Sequence[str]]:
+    """The ids of the joint devices that have hardware in common, by its name."""
+    found: dict[str, list[str]] = {}
+    for device in devices:
+        for name in hardware(device) if device.joint else ():
+            found.setdefault(name, []).append(device.id)
+    return {name: ids for name, ids in sorted(found.items()) if len(ids) > 1}
 
 
 def content(answer: DriverAnswer, driver: str) -> PoolContent:

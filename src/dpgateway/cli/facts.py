@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from dpgateway.cli import front_facts
 from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
 from dpgateway.cli.control_client import NoGateway, asked
+from dpgateway.cli.dra_fit import joint
 from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
 from dpgateway.cli.reading import read_whole
@@ -217,6 +218,7 @@ def _served(answer: DriverAnswer) -> OfferedResource:
         prepares="prepare" in answer.abilities,
         prefers=resource.preference != "none" or "prefer" in answer.abilities,
         annotates=bool(resource.annotations),
+        joint=tuple(joint(answer.devices)),
     )
 
 

@@ -183,3 +183,6 @@ def _of_resource(facts: Facts, one: OfferedResource, front: FrontFacts) -> Itera
         yield Finding("change", "dra-topology", text, "", name)
     if one.annotates:
         yield Finding("change", "dra-annotations", "containers don't get its annotations", "", name)
+    if one.joint:
+        text = f"several devices have {one.joint[0]} in common: no claim gets two of them"
+        yield Finding("change", "dra-joint", text, "let them be one device, or leave it on the device plugin", name)

@@ -65,6 +65,8 @@ class OfferedResource:
     prepares: bool = False
     prefers: bool = False
     annotates: bool = False
+    joint: tuple[str, ...] = ()
+    """The hardware, such as an IOMMU group's node, of which one container may have several devices together."""
 
 
 @dataclass(frozen=True, slots=True)
