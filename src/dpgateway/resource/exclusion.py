@@ -205,7 +205,7 @@ class Exclusion(Signal):
 
     # questions
 
-    def elsewhere(self, devices: Iterable[Device], *, freeing: bool = False) -> Mapping[str, str]:
+    def conflicts(self, devices: Iterable[Device], *, freeing: bool = False) -> Mapping[str, str]:
         """The uses of the devices' hardware under other names of the resource or of its pool: a text with the name and
         the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
         """

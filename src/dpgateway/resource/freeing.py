@@ -75,13 +75,13 @@ class Releases:
         if self._exclusion.unsure:  # the hardware may be in use in another resource of the pool
             return
 
-        # An id whose hardware is in use elsewhere counts as released without a call: its device is another's by now.
+        # An id in conflict counts as released without a call: its device is another's by now.
         due = self._due(freed, concerned=not CONCERNED.isdisjoint(lanes.abilities))
         if not due:
             return
         self._telling |= due.keys()
-        elsewhere = self._exclusion.elsewhere([d for d in due.values() if d is not None], freeing=True)
-        passed = {id_: d for id_, d in due.items() if d is not None and d.id not in elsewhere}
+        conflicts = self._exclusion.conflicts([d for d in due.values() if d is not None], freeing=True)
+        passed = {id_: d for id_, d in due.items() if d is not None and d.id not in conflicts}
         # A release waits for all of its devices, and keeps those that it has. So a device whose call may hang is
         # released apart, or its prepare would block the containers of the others.
         busy, parts = lanes.busy, dict[str | None, set[str]]()
@@ -180,5 +180,5 @@ class Releases:
         no abandoned allocate() works on.
         """
         held = self._inventory.devices_of(self._usage.value.last_known) | self._flying()
-        elsewhere = self._exclusion.elsewhere(devices, freeing=True)
-        return [device for device in devices if device.id not in held and device.id not in elsewhere]
+        conflicts = self._exclusion.conflicts(devices, freeing=True)
+        return [device for device in devices if device.id not in held and device.id not in conflicts]

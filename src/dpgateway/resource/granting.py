@@ -270,8 +270,8 @@ class Granting:
         own = _once(found.values())
 
         # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free.
-        # Preparing a device may ruin another one that is the same hardware, so hardware in use elsewhere is refused.
-        if reasons := self._exclusion.elsewhere(own):
+        # Preparing a device may ruin another one that is the same hardware, so a conflict is refused.
+        if reasons := self._exclusion.conflicts(own):
             self._starts({offered: frozenset([device.id]) for offered, device in found.items()})
             id_, reason = next(iter(reasons.items()))
             raise self._refused(f"device {id_} can't be prepared: {reason}")
@@ -311,7 +311,7 @@ class Granting:
         """
         before = self._usage.value
         ids = tuple([id_ for id_ in found if id_ in (before.held or ()) and id_ not in before.last_known])
-        if not ids or self._exclusion.elsewhere([found[id_] for id_ in ids]):
+        if not ids or self._exclusion.conflicts([found[id_] for id_ in ids]):
             return
         behind, names = {id_: hardware(found[id_]) for id_ in ids}, {id_: found[id_].id for id_ in ids}
         given = before.began(ids, behind).gave(ids, self._clock.monotonic(), behind, int(self._clock.time()), names)
