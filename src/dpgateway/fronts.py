@@ -80,8 +80,8 @@ class NodeFronts:
         self._keeper = SpecKeeper(self._specs, self._usages, orphans, self.threads)
         self._keeper.unsure = self._unsure
 
-        settled = partial(self._settled, FRONT)
-        common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT, settled=settled)
+        confirm = partial(self._confirm_front, FRONT)
+        common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT, confirm_front=confirm)
         self.pools.record = common.served.record
         handover = Coordinator(self.pools.together, group)
         directories = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
@@ -120,7 +120,7 @@ class NodeFronts:
         """Makes the DRA front."""
         from dpgateway.dra.front import dra_front  # noqa: PLC0415  18 MB with its libraries
 
-        common = replace(self._plugins.common, settled=partial(self._settled, "dra"))
+        common = replace(self._plugins.common, confirm_front=partial(self._confirm_front, "dra"))
         node = self._name, self._node.there
         self.dra = dra_front(configuration, node, common, self._specs, self._runtime.cdi)
         self.dra.claims.running = self.holdings.asking.running
@@ -138,10 +138,10 @@ class NodeFronts:
         self.switch = NodeSwitch(dra, facts, gateway, self.holdings, self._states)
         return self.switch
 
-    async def _settled(self, front: str, config: ResourceConfig) -> None:
+    async def _confirm_front(self, front: str, config: ResourceConfig) -> None:
         """Confirms the front of a resource, with its lock, before it is served."""
         if self.switch is not None and self.switch.front_of(config.name) is not None:
-            await self.switch.settled(config.name, front)
+            await self.switch.confirm_front(config.name, front)
         elif config.front != "auto":
             # A later `front: auto` begins with this state. If it can't be written, that costs one change of front.
             folder = self._plugins.common.state_dir / "dra" / "fronts"

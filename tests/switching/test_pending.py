@@ -182,10 +182,10 @@ async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_p
     front.us.pool_of = lambda _: POOL
     switch._gateway.serving[NAME] = Stub(present="deviceplugin")
     await switch.configure([configured(front="auto")])
-    await switch.settled(NAME, "deviceplugin")
+    await switch.confirm_front(NAME, "deviceplugin")
     await front.owned()
     with pytest.raises(OnOtherFront):
-        await switch.settled(NAME, "dra")
+        await switch.confirm_front(NAME, "dra")
 
 
 @in_virtual_time

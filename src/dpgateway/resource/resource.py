@@ -44,7 +44,7 @@ KNOWN_WITHIN = 1.0
 """The most seconds that serving a resource waits for its holdings."""
 
 
-async def _settled(_config: ResourceConfig) -> None:
+async def _stays(_config: ResourceConfig) -> None:
     """No resource changes its front by itself."""
 
 
@@ -97,7 +97,7 @@ class Common:
     """The resources of all fronts."""
     journals: KeyedLanes = field(default_factory=lambda: KeyedLanes("journal of"))
     """The calls on the journals of all fronts, by resource."""
-    settled: Callable[[ResourceConfig], Awaitable[None]] = _settled
+    confirm_front: Callable[[ResourceConfig], Awaitable[None]] = _stays
     """Called with a resource, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
 
@@ -137,7 +137,8 @@ class Resource:
         self.journal.lanes, self.ownership.writing = common.journals, self.journal.under_way
         self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
-        self._log, self._pools, self._served, self._settled = log, common.pools, common.served, common.settled
+        self._log, self._pools, self._served = log, common.pools, common.served
+        self._confirm_front = common.confirm_front
         self.begun = asyncio.Event()
         """Set once :meth:`begin` has returned."""
         self.list_log = ListLog(
@@ -200,7 +201,7 @@ class Resource:
         gateway that named its resources; then releases and journal go on when the front says so. Raises KubeletError,
         OSError; OnOtherFront, so that it begins again there.
         """
-        await self._settled(self._known)
+        await self._confirm_front(self._known)
         # The journals have all grants of another gateway, perhaps under other names, once that has ended.
         if self.ownership.waited and not took_over:
             await self._pools.others_ended()

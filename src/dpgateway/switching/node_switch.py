@@ -2,7 +2,7 @@
 
 The resources of a pool are one group, because they may offer the same hardware. The states of the groups alone decide
 what a front offers (:meth:`NodeSwitch.offers`). A resource confirms its front before it is served
-(:meth:`NodeSwitch.settled`).
+(:meth:`NodeSwitch.confirm_front`).
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class NodeSwitch:
         state = self.switches[group].record.state
         return state.front == front and not state.leaving
 
-    async def settled(self, name: str, front: str) -> None:
+    async def confirm_front(self, name: str, front: str) -> None:
         """Called before the resource is served on this front, with its lock: another gateway may have moved it, or it
         has no front yet. Raises OnOtherFront; KubeletError, OSError if the state can't be read.
         """
