@@ -201,7 +201,7 @@ class Served(FakeResource):
 
     def ready(self) -> None:
         self.inventory.hold()
-        self.inventory.list.settle()
+        self.inventory.list.flush()
         self.releases.go_on()
         self.releases.tell()
 

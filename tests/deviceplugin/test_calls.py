@@ -500,7 +500,7 @@ def withheld(resource, *ids):
     pool = Pool(lambda: used, alone=True)
     pool.expect(NAME)
     resource.inventory.exclusion.join(pool)
-    resource.inventory.list.settle()
+    resource.inventory.list.flush()
 
     def change(*ids):
         used[0] = of_claims(*ids)

@@ -72,7 +72,7 @@ class OfferedList(Observable[Offers | None]):
         if self.value is not None and self._settling is None and not self._closed:
             self._settling = asyncio.get_running_loop().call_later(SETTLING, self.publish)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Publishes at once what waits for SETTLING."""
         if self._settling is not None:
             self.publish()

@@ -224,7 +224,7 @@ class Resource:
 
         # The first list of a kubelet must have the held ids, and should have the exclusions.
         self.inventory.hold()
-        self.inventory.list.settle()
+        self.inventory.list.flush()
         # A gateway that handed it over may take it back, and give away what is free here, until the handover is over.
         if took_over:
             self.releases.rest()
