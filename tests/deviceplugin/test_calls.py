@@ -199,7 +199,7 @@ async def test_shares_with_another_plugins_ids(make):
     assert "unknown: this resource doesn't offer it" in await refusal(resource.allocate([("a",)], NEW))
     clashing = make(FakeLanes(), shares=Shares(11, ids="{id}{share}"), devices=(Device("a"), Device("a1"))).inventory
     assert clashing.list.value is None
-    assert clashing.misfit.value.startswith("a and a1 would both be offered as a10")
+    assert clashing.rejected.value.startswith("a and a1 would both be offered as a10")
 
 
 @pytest.mark.parametrize(

@@ -334,9 +334,9 @@ def test_devices_that_begin_to_share_hardware(node):
 def test_numa_nodes_that_make_a_list_too_long(node):
     long = [Device(str(number).zfill(83)) for number in range(33_000)]
     node.take(*long)
-    assert not node.inventory.misfit.value
+    assert not node.inventory.rejected.value
     node.take(*[Device(device.id, numa_nodes=tuple(range(20))) for device in long])
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
 
 
 # another configuration
@@ -382,7 +382,7 @@ def test_fewer_shares_make_a_list_fit(make):
     node.amend(2, 10)
     node.take(*devices)
     assert len(node.listed) == 3000, "what fitted stays"
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
 
 
 # a list that is too long for the kubelet
@@ -401,17 +401,17 @@ def test_a_first_list_that_is_too_long_is_not_offered(node, caplog):
     for _ in range(2):
         node.take(*many(4100))
     assert node.listed is None
-    assert node.inventory.misfit.value.startswith("the list of 4100 ids takes 42")
-    assert "the kubelet accepts 4194304; offer fewer devices, fewer shares" in node.inventory.misfit.value
+    assert node.inventory.rejected.value.startswith("the list of 4100 ids takes 42")
+    assert "the kubelet accepts 4194304; offer fewer devices, fewer shares" in node.inventory.rejected.value
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     node.take(A)
     assert node.listed == {"a": True}
-    assert not node.inventory.misfit.value
+    assert not node.inventory.rejected.value
 
 
 def test_whoever_follows_the_list_is_told_why_there_is_none(node):
     told = []
-    node.inventory.misfit.subscribe(lambda: told.append(node.inventory.misfit.value[:8]))
+    node.inventory.rejected.subscribe(lambda: told.append(node.inventory.rejected.value[:8]))
     node.take(*many(4100))
     node.take(A)
     assert told[0] == "the list"
@@ -430,7 +430,7 @@ def test_the_longest_first_list_fits_unhealthy(make, length):
     node = make()
     node.take(*listed(most + 1))
     assert node.offers is None
-    assert f"the list of {most + 1} ids takes {(most + 1) * len(broken)} bytes" in node.inventory.misfit.value
+    assert f"the list of {most + 1} ids takes {(most + 1) * len(broken)} bytes" in node.inventory.rejected.value
     node.take(*listed(most))
     assert len(node.listed) == most
 
@@ -452,7 +452,7 @@ def test_a_much_too_long_list_is_not_made(make):
     node.take(*unshared)
     node.take(A)
     node.take(A, *unshared)
-    assert node.inventory.misfit.value.startswith("the list of 5001000 ids takes 1050")
+    assert node.inventory.rejected.value.startswith("the list of 5001000 ids takes 1050")
     assert len(node.listed) == 1000
 
 
@@ -462,7 +462,7 @@ def test_a_list_that_grows_too_long(node):
     listed = list(node.listed.values())
     assert (len(listed), sum(listed)) == (3000, 2000)
     assert sent(node) <= LARGEST
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
     reasons = Counter(offer.health.reason for offer in node.offers.values())
     assert reasons == {None: 2000, "its device is gone": 500, "wet": 500}
     assert isinstance(node.resolve(many(1, first=4400)[0].id), Refusal)
@@ -482,7 +482,7 @@ def test_a_list_that_was_too_long_recovers_whole(node, caplog):
     node.take(*many(4500))
     node.take(*many(3500))
     assert list(node.listed.values()) == [True] * 3500
-    assert not node.inventory.misfit.value
+    assert not node.inventory.rejected.value
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
 
 
@@ -502,7 +502,7 @@ def test_ids_of_another_form_count_until_they_leave(node: Node) -> None:
     node.take(*many(2500))
     assert sum(node.listed.values()) == 0, "all are lost, and the new ones don't fit beside them"
     assert sent(node) <= LARGEST
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
     node.sleep(10.1)
     node.take(*many(2500))
     assert list(node.listed.values()) == [True] * 2500
@@ -523,9 +523,9 @@ def test_a_list_fits_when_all_turn_unhealthy(node):
     (device,) = many(1)
     healthy, unhealthy = (len(APIS[0].to_offer(Offer(device.id, health))) for health in (HEALTHY, WET))
     node.take(*many(LARGEST // healthy))
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
     node.take(*many(LARGEST // unhealthy - 10))
-    assert not node.inventory.misfit.value
+    assert not node.inventory.rejected.value
     node.fail("no answer")
     assert LARGEST - 20 * unhealthy < sent(node) <= LARGEST
 
@@ -536,7 +536,7 @@ def test_held_ids_are_listed_before_others(node, caplog):
     node.write({*held, many(1)[0].id})
     assert node.listed == {many(1)[0].id: True} | dict.fromkeys(held, False)
     assert sent(node) <= LARGEST
-    assert node.inventory.misfit.value.startswith("the list of 4500 ids takes 46")
+    assert node.inventory.rejected.value.startswith("the list of 4500 ids takes 46")
     node.take(*many(2500, health=WET))
     assert len(node.listed) == 2001
     node.write(NOBODY)
@@ -550,7 +550,7 @@ def test_held_ids_beside_a_too_long_first_list(node, caplog):
     node.take(*many(4100))
     node.write({"z"})
     assert node.listed is None
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 

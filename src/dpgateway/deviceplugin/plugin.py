@@ -138,7 +138,7 @@ class Plugin:
             resource.inventory.exclusion,
             self._holdings,
             self.registrar.standing,
-            resource.inventory.misfit,
+            resource.inventory.rejected,
             resource.driver.state,
             self.refused,
             resource.trouble,

@@ -63,7 +63,7 @@ class DraPlugin:
             resource.inventory.list,
             self.usage,
             self.standing,
-            resource.inventory.misfit,
+            resource.inventory.rejected,
             resource.driver.state,
             resource.trouble,
             resource.ownership.other,

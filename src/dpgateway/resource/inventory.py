@@ -51,8 +51,8 @@ class Inventory:
         self.exclusion = Exclusion(self.name, self.ledger, usage)
         """The devices whose hardware is in use under another name."""
         self.exclusion.subscribe(self.list.publish_later)
-        self.misfit = Observable("")
-        """Why the driver's list can't be offered; empty if it can."""
+        self.rejected = Observable("")
+        """Why the driver's list is rejected, so its ids aren't offered; empty if it isn't."""
         self._config, self._shares, self._log = config, config.value.shares, log
         config.subscribe(self.list.look_later)
         self._taken: tuple[Device, ...] | None = None
@@ -111,6 +111,7 @@ class Inventory:
         self.exclusion.failed(deaf=deaf)
 
     def _fits(self, devices: tuple[Device, ...]) -> bool:
+        """Whether these devices can be offered; sets ``rejected``, and logs a change of it."""
         # Lost ids stay listed beside the devices, and so may the present ones: the driver's new list may lack them, or
         # they get fewer ids, or those of another form.
         count, form = self._shares.count, self._shares.ids or ""
@@ -126,9 +127,9 @@ class Inventory:
                 besides += limit.bound(present.values(), present, count)
             failure = limit.too_long(devices, count, form, besides, lambda: self.ledger.after(devices).values())
 
-        # Only changes between fit and misfit are logged, because each list is checked.
-        before = self.misfit.value
-        self.misfit.set(failure)
+        # Not each rejection is logged, because each list is checked.
+        before = self.rejected.value
+        self.rejected.set(failure)
         if failure and not before:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         elif before and not failure:

@@ -153,7 +153,7 @@ class Resource:
         self._pools.join(self.inventory.exclusion)
         self.ownership.join(config.value.pool or "", self._pools.elsewhere.after(name))
         self.elsewhere.subscribe(self._owner_changed)
-        for value in (driver.state, self.inventory.misfit, self.trouble):
+        for value in (driver.state, self.inventory.rejected, self.trouble):
             value.subscribe(lambda: self._reminder.set(self.failure))
         config.subscribe(self._configured)
 
@@ -270,7 +270,7 @@ class Resource:
     @property
     def failure(self) -> str:
         """Why a kubelet has nothing to give to a container; empty if it may have."""
-        return self.trouble.value or self.driver.state.value.failure or self.inventory.misfit.value
+        return self.trouble.value or self.driver.state.value.failure or self.inventory.rejected.value
 
     @property
     def failed_since(self) -> float | None:
