@@ -32,7 +32,7 @@ _loaded: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
 """The distribution, and its version, of each driver class at its import; a later version on disk isn't loaded."""
 
 
-class Unfit(Exception):
+class Unusable(Exception):
     """An entry point has no usable driver. The text says why."""
 
 
@@ -72,7 +72,7 @@ class Installed:
         driver, error = _outcome(point, _check)
         if error is not None:
             _log.debug("driver %s can't be used", self.name, exc_info=error)
-            return self.failed(str(_unfit(error)))
+            return self.failed(str(_unusable(error)))
         return Found(self.name, *_loaded.setdefault(driver, (point.distribution, point.version)), driver)
 
     def failed(self, failure: str) -> Found:
@@ -98,23 +98,23 @@ def named(names: Iterable[str] | None = None, there: Points | None = None) -> di
 def load(point: Point) -> Any:  # noqa: ANN401  the hook's result
     """Imports the package of ``point``, and returns the result of its hook.
 
-    Raises Unfit if the package raises, or takes longer than ``LOADING``.
+    Raises Unusable if the package raises, or takes longer than ``LOADING``.
     """
     try:
         driver, error = _threads.run(f"load {point.name}", lambda: _outcome(point, None), LOADING)
     except TimeoutError as late:
-        raise Unfit(f"it hasn't been imported within {LOADING:g} s") from late
+        raise Unusable(f"it hasn't been imported within {LOADING:g} s") from late
     if error is not None:
-        raise _unfit(error)
+        raise _unusable(error)
     return driver
 
 
-def _unfit(error: BaseException) -> Unfit:
-    if isinstance(error, Unfit):
+def _unusable(error: BaseException) -> Unusable:
+    if isinstance(error, Unusable):
         return error
-    unfit = Unfit(f"it can't be loaded: {describe(error)}")
-    unfit.__cause__ = error
-    return unfit
+    unusable = Unusable(f"it can't be loaded: {describe(error)}")
+    unusable.__cause__ = error
+    return unusable
 
 
 def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
@@ -128,9 +128,9 @@ def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, Ba
         try:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
-            raise Unfit(f"{point.value}: {error}") from error
+            raise Unusable(f"{point.value}: {error}") from error
         if not manager.hook.dpgateway_driver.get_hookimpls():
-            raise Unfit(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
+            raise Unusable(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
         driver = manager.hook.dpgateway_driver()
         if check is not None:
             check(driver)
@@ -140,28 +140,28 @@ def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, Ba
 
 
 def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result
-    """Raises Unfit if the class breaks the contract."""
+    """Raises Unusable if the class breaks the contract."""
     if not inspect.isclass(cast("object", driver)):
-        raise Unfit(f"dpgateway_driver returned {driver!r}, expected a class")
+        raise Unusable(f"dpgateway_driver returned {driver!r}, expected a class")
     own = {name: getattr(Driver, name) for name in REQUIRED}  # of the interface, which a driver may inherit
     missing = [name for name in REQUIRED if getattr(driver, name, own[name]) is own[name]]
     if missing:
-        raise Unfit(f"{driver.__name__} has no {', '.join(missing)}")
+        raise Unusable(f"{driver.__name__} has no {', '.join(missing)}")
     for method in REQUIRED[1:]:
         if not callable(getattr(driver, method)):
-            raise Unfit(f"{driver.__name__}.{method} isn't a method")
+            raise Unusable(f"{driver.__name__}.{method} isn't a method")
     for method in (*REQUIRED[1:], *sorted(abilities(driver))):
         member = getattr(driver, method)
         if inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member):  # nobody would await its result
-            raise Unfit(f"{driver.__name__}.{method} is async, expected a plain method, because it runs on a thread")
+            raise Unusable(f"{driver.__name__}.{method} is async, expected a plain method, because it runs on a thread")
     options = driver.Options
     if not (isinstance(options, type) and is_dataclass(options) and frozen(options)):
-        raise Unfit(f"{driver.__name__}.Options is {options!r}, expected a frozen dataclass")
+        raise Unusable(f"{driver.__name__}.Options is {options!r}, expected a frozen dataclass")
     _check_options(options, f"{driver.__name__}.Options")
 
 
 def _check_options(options: Any, what: str, seen: frozenset[Any] = frozenset()) -> None:  # noqa: ANN401  a dataclass
-    """Raises Unfit for a type that a configuration can't have, and a default that can't be made. ``seen``: the
+    """Raises Unusable for a type that a configuration can't have, and a default that can't be made. ``seen``: the
     dataclasses around this one; one of them may be an inner type again.
     """
     kinds = get_type_hints(options)
@@ -170,12 +170,12 @@ def _check_options(options: Any, what: str, seen: frozenset[Any] = frozenset()) 
         try:
             name_kind(kind)
         except TypeError as error:
-            raise Unfit(f"{where}: {error}") from error
+            raise Unusable(f"{where}: {error}") from error
         if field.default_factory is not MISSING:
             try:
                 field.default_factory()
             except Exception as error:
-                raise Unfit(f"{where}: its default can't be made: {describe(error)}") from error
+                raise Unusable(f"{where}: its default can't be made: {describe(error)}") from error
         for inner in _dataclasses(kind):
             if inner not in (around := seen | {options}):
                 _check_options(inner, where, around)

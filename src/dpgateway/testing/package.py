@@ -24,7 +24,7 @@ def entry_point(driver: type) -> Point:
     for found in look().points:
         try:
             leads_to = discovery.load(found)
-        except discovery.Unfit as error:
+        except discovery.Unusable as error:
             leads.append(f"{found.name} = {found.value} leads to no driver: {error}")
             continue
         if leads_to is driver:
