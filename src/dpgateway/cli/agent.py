@@ -87,8 +87,8 @@ def _tried(reading: Callable[[], Configuration]) -> tuple[Configuration | None, 
     except InvalidConfiguration as error:
         return None, tuple(in_lines(error.problems)), 2
     directory = configuration.kubelet.device_plugins_dir
-    if unfit := misplaced(directory) or forbidden(directory):
-        return None, (unfit,), 2
+    if why := misplaced(directory) or forbidden(directory):
+        return None, (why,), 2
     if few := too_few(len(configuration.resources)):
         return None, (few,), 1
     return configuration, (), 0
@@ -116,9 +116,9 @@ def _with_last_good(
         return wanted, None
     names = failed or {entry.name for entry in last.document.entries}
     document = replace(last.document, entries=tuple(entry for entry in last.document.entries if entry.name in names))
-    good, unfit, _ = _tried(lambda: _usable(settings, inputs, document))
+    good, reasons, _ = _tried(lambda: _usable(settings, inputs, document))
     if good is None:
-        _log.error("the last good configuration, %s, can't be used: %s", kept.path, "; ".join(unfit))
+        _log.error("the last good configuration, %s, can't be used: %s", kept.path, "; ".join(reasons))
         return wanted, None
     if wanted is None:
         text = "the configuration is refused, so the last good one, kept at %s in %s, is served"

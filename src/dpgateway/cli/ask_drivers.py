@@ -60,9 +60,9 @@ class Question:
         except GatewayError as error:
             return DriverAnswer(self._resource, failure=f"the driver failed: {error}")
         shares = self._resource.shares
-        unfit = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
-        unfit = unfit or LIST_LIMIT.too_long(devices, shares.count, shares.ids or "")
-        return DriverAnswer(self._resource, devices, unfit or None, candidates, able)
+        rejected = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
+        rejected = rejected or LIST_LIMIT.too_long(devices, shares.count, shares.ids or "")
+        return DriverAnswer(self._resource, devices, rejected or None, candidates, able)
 
     @property
     def answered(self) -> bool:
