@@ -65,6 +65,6 @@ class RegistrationRecord:
         else:
             self._complaint.say(text, extra=fields)
 
-    def settled(self) -> None:
+    def complaint_over(self) -> None:
         """Ends the complaint, because a stream is open."""
         self._complaint.over()

@@ -118,7 +118,7 @@ class Registrar:
         stream, seamless = Stream(), self._seamless
         self._seamless = False
         self._streams.add(stream)
-        self.record.settled()
+        self.record.complaint_over()
         self._feed(Trigger.STREAM_OPEN)
         # The table ignores REDO until a stream is open.
         self.options_changed()
