@@ -30,7 +30,7 @@ from dpgateway.node.holders import Container, Noted
 from dpgateway.node.sandboxes import LOOK
 from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.offered import QUIET
-from dpgateway.resource.use import Used
+from dpgateway.resource.use import HardwareUse
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
 from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
@@ -489,7 +489,7 @@ async def test_unknown_ids_are_never_preferred(make):
 def of_claims(*ids):
     """What claims have of the resource by its other front, for pods that the scheduler counts."""
     name, behind = f"{NAME} on the other front", {id_: [id_] for id_ in ids}
-    return Used(
+    return HardwareUse(
         name, True, frozenset(ids), behind, holders=dict.fromkeys(ids, "team/p"), counted=dict.fromkeys(ids, NAME)
     )
 

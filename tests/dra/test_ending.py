@@ -21,7 +21,7 @@ from dpgateway.dra.claims.records import ClaimRecord, Phase
 from dpgateway.dra.preparing import NodeClaims
 from dpgateway.errors import DriverError
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.use import used
+from dpgateway.resource.use import hardware_use
 from tests.dra.claim_node import IN_VAIN, ClaimedResource, ClaimNode, Pods, lanes, one
 from tests.support.resource import FakeLanes
 from tests.support.resources import NAME
@@ -284,7 +284,7 @@ async def test_an_allocate_that_goes_on_goes_with_its_resource(node: ClaimNode) 
     assert "no" in await one(await claims.prepare([node.allocate("c", "a")]))
     resource.releases.rest()  # its driver ends
     claims.store.drop(NAME)
-    used_there = used(NAME, claims.parts.left.value[NAME], lambda _: None)
+    used_there = hardware_use(NAME, claims.parts.left.value[NAME], lambda _: None)
     assert used_there.behind.keys() == {"a"}
     late.call.set_result(None)
     await until(lambda: debts.told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dpgateway import Device
-from dpgateway.resource.use import Used
+from dpgateway.resource.use import HardwareUse
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
@@ -27,7 +27,7 @@ async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode)
     """The scheduler gives it away once the pod that had it was deleted by force."""
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource)
-    other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]})
+    other = HardwareUse("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]})
     resource.inventory.exclusion.exclude([other])
     preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
     await turns(200)
@@ -40,7 +40,7 @@ async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode)
 async def test_hardware_that_another_name_keeps_is_not_given(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource, patience=IN_VAIN)
-    other = Used("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]}, holders={"x": "d/p"})
+    other = HardwareUse("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]}, holders={"x": "d/p"})
     resource.inventory.exclusion.exclude([other])
     assert "held as example.com/other by d/p" in await one(await claims.prepare([node.allocate("c", "a")]))
 

@@ -14,7 +14,7 @@ from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import PATIENCE, Journal
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, Ownership
-from dpgateway.resource.use import used
+from dpgateway.resource.use import hardware_use
 from tests.support.holdings import Told
 from tests.support.threads import Hanging, Scarce
 from tests.support.time import advance, in_virtual_time
@@ -327,7 +327,7 @@ async def test_an_allocate_that_goes_on_is_owed_by_the_other_front(watched):
     usage.set(usage.value.noted({}, 0.0, 0.0).abandons(flight))
     await until(lambda: usage.value.remembers)
     await turns(50)
-    assert used(SERVED, watched.left.in_use(SERVED), lambda _: None).behind.keys() == {"fpga b0"}
+    assert hardware_use(SERVED, watched.left.in_use(SERVED), lambda _: None).behind.keys() == {"fpga b0"}
     usage.set(usage.value.returned(flight).owed(("b0",), flight, {"b0": "board"}, "fpga"))
     await until(lambda: not watched.left.usages)
     assert owed == [(SERVED, "b0")]

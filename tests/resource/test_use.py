@@ -9,7 +9,7 @@ from dpgateway.model import Device, Health
 from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.shares import share_ids
-from dpgateway.resource.use import Used, counted, crowded, excluded, excluders, shared, used, worked_on
+from dpgateway.resource.use import HardwareUse, counted, crowded, excluded, excluders, hardware_use, shared, worked_on
 
 NOW = 1_700_000_000.0
 LINK = Device("by-id-1", hardware=("char 188:0",))
@@ -20,7 +20,7 @@ PLAIN = Device("plain")
 
 def use(devices, holdings, name="example.com/serial", **more):
     by_id = {device.id: device for device in devices}
-    return used(name, holdings, lambda offered: by_id.get(offered.partition("::")[0]), **more)
+    return hardware_use(name, holdings, lambda offered: by_id.get(offered.partition("::")[0]), **more)
 
 
 def out(devices, holdings, *others):
@@ -155,11 +155,11 @@ def test_hardware_of_an_earlier_drivers_call():
 
 def test_the_uses_that_exclude_a_device_are_named_if_all_are_known():
     own, fft = use([BOARD], known(), AES), use([BOARD], known("b0", "b0::1"), FFT)
-    assert excluders(BOARD, own, [fft, Used(NAME, known=True)]) == frozenset([(FFT, "b0"), (FFT, "b0::1")])
+    assert excluders(BOARD, own, [fft, HardwareUse(NAME, known=True)]) == frozenset([(FFT, "b0"), (FFT, "b0::1")])
     assert excluders(SECOND, own, [fft]) == frozenset()
     assert excluders(BOARD, use([BOARD], known("b0"), AES), []) == frozenset(), "it has itself"
     assert excluders(NODE, use([LINK, NODE], known("by-id-1")), []) == frozenset([("example.com/serial", "by-id-1")])
-    assert excluders(BOARD, own, [fft, Used(NAME)]) is None
+    assert excluders(BOARD, own, [fft, HardwareUse(NAME)]) is None
     assert excluders(BOARD, replace(own, forgotten="x"), [fft]) is None
     assert excluders(BOARD, own, [fft, worked_on(FFT, "prepare", [BOARD])]) is None
 
@@ -221,7 +221,7 @@ def test_freed_hardware_excludes_other_resources():
 
 def test_a_held_share_under_an_old_form():
     other = Device("other", hardware=("char 188:2",))
-    own = used("example.com/serial", noted("x0", "nobody-knows"), {"x0": LINK}.get)
+    own = hardware_use("example.com/serial", noted("x0", "nobody-knows"), {"x0": LINK}.get)
     assert own.forgotten == "nobody-knows"
     assert excluded([LINK, other], own).keys() == {"other"}
 
@@ -261,23 +261,23 @@ def test_unknown_ids_where_ids_have_a_form():
 # what another front gave to pods that the scheduler counts
 
 NAME = "example.com/serial"
-OF_CLAIMS = Used(
+OF_CLAIMS = HardwareUse(
     f"{NAME} on the other front", known=True, ids=frozenset(["b0"]), behind={"b0": ["b0"]}, counted={"b0": NAME}
 )
-NOBODY = Used(NAME, known=True)
+NOBODY = HardwareUse(NAME, known=True)
 
 
 @pytest.mark.parametrize(
     ("own", "others", "expected"),
     [
         (NOBODY, [OF_CLAIMS], {"b0": 1}),
-        (NOBODY, [OF_CLAIMS, Used(AES, known=True, behind={"b1": ["b1"]})], {"b0": 1}),
+        (NOBODY, [OF_CLAIMS, HardwareUse(AES, known=True, behind={"b1": ["b1"]})], {"b0": 1}),
         (NOBODY, [replace(OF_CLAIMS, counted={})], {}),
         (NOBODY, [replace(OF_CLAIMS, counted={"b0": AES})], {}),
-        (NOBODY, [OF_CLAIMS, Used(AES, known=True, behind={"b0": ["b0"]})], {}),
+        (NOBODY, [OF_CLAIMS, HardwareUse(AES, known=True, behind={"b0": ["b0"]})], {}),
         (NOBODY, [replace(OF_CLAIMS, behind={"b0": ["b0", "x"]})], {}),
         (NOBODY, [replace(OF_CLAIMS, known=False)], {}),
-        (NOBODY, [OF_CLAIMS, Used(AES)], {}),
+        (NOBODY, [OF_CLAIMS, HardwareUse(AES)], {}),
         (replace(NOBODY, behind={"b0": ["b0"]}), [OF_CLAIMS], {}),
         (replace(NOBODY, forgotten="x"), [OF_CLAIMS], {}),
         (replace(NOBODY, holders={"b1": "team/p"}), [replace(OF_CLAIMS, holders={"b0": "team/p"})], {}),

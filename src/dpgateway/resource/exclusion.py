@@ -33,7 +33,16 @@ from dpgateway.model import Device
 from dpgateway.resource.front import Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.shares import device_id
-from dpgateway.resource.use import Used, counted, crowded, excluded, excluders, shares_in_use, used, within
+from dpgateway.resource.use import (
+    HardwareUse,
+    counted,
+    crowded,
+    excluded,
+    excluders,
+    hardware_use,
+    shares_in_use,
+    within,
+)
 
 
 class Pool:
@@ -43,7 +52,7 @@ class Pool:
 
     def __init__(
         self,
-        besides: Callable[[], Iterable[Used]] = tuple,
+        besides: Callable[[], Iterable[HardwareUse]] = tuple,
         beside: Callable[[Pool], Iterable[Pool]] = lambda _: (),
         *,
         alone: bool = False,
@@ -73,7 +82,7 @@ class Pool:
         if self.members:
             self.tell()
 
-    def others(self, name: str) -> Sequence[Used]:
+    def others(self, name: str) -> Sequence[HardwareUse]:
         """The uses under all names but this one, as far as they exclude anything."""
         besides = tuple(self._besides())
         if len(self.members) > 1:
@@ -102,10 +111,10 @@ class Pool:
         """Whether anybody has to know of its members' uses."""
         return not self.alone or any(True for _ in self._beside(self))
 
-    def _uses(self, but: str = "") -> tuple[Mapping[str, Used], bool]:
+    def _uses(self, but: str = "") -> tuple[Mapping[str, HardwareUse], bool]:
         """The uses of all members but this one, as far as they exclude anything, and whether all uses are known."""
         members = [(name, member) for name, member in self.members.items() if name != but]
-        uses = {name: Used(name) if member is None else member.used() for name, member in members}
+        uses = {name: HardwareUse(name) if member is None else member.own_use() for name, member in members}
         # A pool may have hundreds. Of the uses that are merely unsure two suffice, so that each member sees one besides
         # its own.
         using = {name: use for name, use in uses.items() if use.behind}
@@ -135,19 +144,19 @@ class Exclusion(Signal):
         pool.join(self)
         self.exclude()
 
-    def used(self) -> Used:
+    def own_use(self) -> HardwareUse:
         """Freed ids count as used until their release, unless there is no driver to release them to."""
-        return used(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)
+        return hardware_use(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)
 
     def tell_pool(self) -> None:
         """Tells the pool of changes only: every member reads every checkpoint, and most bring no news."""
-        if self._pool.listens and (news := self.used().news) != self._told:
+        if self._pool.listens and (news := self.own_use().news) != self._told:
             self._told = news
             self._pool.tell(self.name)
 
     # events
 
-    def exclude(self, others: Sequence[Used] | None = None) -> None:
+    def exclude(self, others: Sequence[HardwareUse] | None = None) -> None:
         """Excludes the hardware of ``others``, by default what the rest of the pool uses now."""
         others = self._pool.others(self.name) if others is None else others
 
@@ -160,10 +169,10 @@ class Exclusion(Signal):
             self.compare()
 
         # Without a use that can concern a device of another name, the scan is skipped.
-        own = self.used() if self._shared or self.may_crowd else None
+        own = self.own_use() if self._shared or self.may_crowd else None
         uses = others if own is None else (own, *others)
         if uses and any(one.behind or one.unsure for one in uses):
-            devices, own = self.ledger.devices, own or self.used()
+            devices, own = self.ledger.devices, own or self.own_use()
             reasons = excluded(devices.values(), own, others, formed=bool(self.ledger.shares.ids))
             shares = crowded(devices, self.ledger.ids, own)
             many = counted(map(devices.__getitem__, reasons), own, others)
@@ -210,7 +219,7 @@ class Exclusion(Signal):
         the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
         """
         others = self._pool.others(self.name)
-        own = used(self.name, self.usage.value, self.ledger.device, untold=not freeing)
+        own = hardware_use(self.name, self.usage.value, self.ledger.device, untold=not freeing)
         reasons = {}
         for device in devices:
             if reason := next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own):
@@ -219,7 +228,7 @@ class Exclusion(Signal):
 
     def excluders(self, device: Device) -> frozenset[tuple[str, str]] | None:
         """Each use that excludes the device, by resource and offered id; None if there may be others."""
-        return excluders(device, self.used(), self._pool.others(self.name))
+        return excluders(device, self.own_use(), self._pool.others(self.name))
 
     def worked_on(self, device: Device) -> bool:
         """Whether a call of an earlier driver of this resource still works on the device."""
@@ -242,7 +251,7 @@ class Exclusion(Signal):
         """
         # An id given up may have been granted again since; the grant counts.
         over = set(given_up) - self.usage.value.fresh
-        in_use, find = shares_in_use(self.used()), self.ledger.device
+        in_use, find = shares_in_use(self.own_use()), self.ledger.device
         for id_ in ids:
             if (device := find(id_)) is None:
                 continue

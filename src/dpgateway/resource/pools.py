@@ -22,7 +22,7 @@ from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.exclusion import Exclusion, Pool
 from dpgateway.resource.front import InUse, Unreleased
 from dpgateway.resource.orphans import Orphans, Record, recorded
-from dpgateway.resource.use import Used, certain, used, worked_on
+from dpgateway.resource.use import HardwareUse, certain, hardware_use, worked_on
 
 ENDING = 3.0
 """Seconds that another gateway has to end, after it freed one of its resources."""
@@ -82,29 +82,29 @@ class Pools:
         for pool in {id(pool): pool for pool in self._of.values()}.values():
             pool.tell()
 
-    def _besides(self, pool: str) -> Iterator[Used]:
+    def _besides(self, pool: str) -> Iterator[HardwareUse]:
         """The uses that count in the pool of this name besides its members'."""
         # A stranger may grant hardware of this pool under a name unknown here; so may the server of a member.
         if text := self.elsewhere.stranger(pool):
-            yield Used("a resource that isn't configured here", elsewhere=text)
+            yield HardwareUse("a resource that isn't configured here", elsewhere=text)
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
-            yield Used(name, elsewhere=self.elsewhere.served[name])
+            yield HardwareUse(name, elsewhere=self.elsewhere.served[name])
             break  # one suffices to block the pool
         for name in self.in_doubt.value & self._pools[pool].members.keys():
-            yield Used(_on_another_front(name))
+            yield HardwareUse(_on_another_front(name))
             break
         # Until the journals have been read, orphans may hold any hardware.
         if not self._orphans.known.is_set():
-            yield Used("a resource that isn't configured any more")
+            yield HardwareUse("a resource that isn't configured any more")
         yield from self._ended(self._pools[pool])
 
-    def _besides_one(self, resource: str) -> Iterator[Used]:
+    def _besides_one(self, resource: str) -> Iterator[HardwareUse]:
         """The same for a resource without a pool: a stranger that may be this resource, and certain uses by others."""
         gateways = self.elsewhere.after(resource) if self.elsewhere.older else frozenset[str]()
         if gateways and (text := self.elsewhere.stranger("", gateways)):
-            yield Used("a resource that isn't configured here", elsewhere=text)
+            yield HardwareUse("a resource that isn't configured here", elsewhere=text)
         if resource in self.in_doubt.value:
-            yield Used(_on_another_front(resource))
+            yield HardwareUse(_on_another_front(resource))
         # Nearly always there are none.
         if self._orphans.usages or self.left.value or self._after_close.value or self._ending or self._next:
             for one in self._ended(self._of[resource]):
@@ -114,26 +114,26 @@ class Pools:
                 elif one.resource != resource:
                     yield certain(one)
 
-    def _ended(self, pool: Pool) -> Iterator[Used]:
+    def _ended(self, pool: Pool) -> Iterator[HardwareUse]:
         """The uses of orphans, and of those to be, of what the pool's resources have on another front, of pools that
         resources leave for this one, or this one for, and of calls of ended drivers.
         """
         for name in self._orphans.usages:
             if self._counts(name, pool):
                 whose = name if name not in self._of else _on_another_front(name)
-                yield used(whose, self._orphans.in_use(name), self._device_of(name))
+                yield hardware_use(whose, self._orphans.in_use(name), self._device_of(name))
         for name in self._ending:
             if name not in pool.members and name in self._served:
-                yield self._served[name].used()
+                yield self._served[name].own_use()
         # One that goes to another pool excludes in both: it serves on until its new driver has devices.
         for name, following in self._next.items():
             if (after := self._pools.get(following)) is pool and name in self._served:
-                yield certain(self._served[name].used())
+                yield certain(self._served[name].own_use())
             elif after is not None and name in pool.members:
-                yield from (certain(one.used()) for one in after.members.values() if one is not None)
+                yield from (certain(one.own_use()) for one in after.members.values() if one is not None)
         for name, in_use in self.left.value.items():
             if self._counts(name, pool):
-                yield used(_on_another_front(name), in_use, self._device_of(name))
+                yield hardware_use(_on_another_front(name), in_use, self._device_of(name))
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 

@@ -4,8 +4,8 @@ Theory of operation. The *hardware* of a device is a set of names, by default it
 pool that share a name exclude each other: from the start of an Allocate of one until it is free, the others are
 Unhealthy. The hardware recorded with a grant counts, not the present meaning of its id.
 
-A resource tells its pool its uses as one value (:class:`Used`). Where the uses are uncertain, it overstates them, so
-that nothing is given twice:
+A resource tells its pool its uses as one value (:class:`HardwareUse`). Where the uses are uncertain, it overstates
+them, so that nothing is given twice:
 
     not known   the journal or the kubelet's sources are unread, or another gateway serves the resource: any device may
                 be in use
@@ -31,7 +31,7 @@ from dpgateway.resource.shares import device_id
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class HardwareUse:
     """The hardware in use, or being allocated, under the name of one resource."""
 
     resource: str
@@ -86,7 +86,9 @@ class Used:
         return ""
 
 
-def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
+def hardware_use(
+    resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True
+) -> HardwareUse:
     """``device_of``: the present device of an offered id. ``untold``: whether freed ids count until their release."""
     # Freed ids come last in `behind`, so that a reason names a container that still runs if there is one.
     ids, freed = in_use.taken if untold else in_use.last_known, in_use.freed
@@ -115,7 +117,7 @@ def used(resource: str, in_use: InUse, device_of: Callable[[str], Device | None]
     holders |= dict.fromkeys(working & freed, "an allocate() of its driver that nobody waits for any more")
     counted = {id_: name for id_, name in in_use.counted.items() if id_ in ids}
     known = in_use.remembers and in_use.looked
-    return Used(resource, known, ids, behind, devices, freed, holders, counted, forgotten)
+    return HardwareUse(resource, known, ids, behind, devices, freed, holders, counted, forgotten)
 
 
 def given_as(in_use: InUse, offered: str) -> str:
@@ -124,14 +126,14 @@ def given_as(in_use: InUse, offered: str) -> str:
     return "" if entry is None or any(offered in flight for flight in in_use.in_flight) else entry.device
 
 
-def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
+def worked_on(resource: str, method: str, devices: Iterable[Device]) -> HardwareUse:
     """The devices that a call still works on after its driver ended, as used."""
     behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
     call = f"{method}() of its driver, which ended before that call did"
-    return Used(resource, True, behind=behind, holders={device.id: call for device in devices})
+    return HardwareUse(resource, True, behind=behind, holders={device.id: call for device in devices})
 
 
-def certain(one: Used) -> Used:
+def certain(one: HardwareUse) -> HardwareUse:
     """Reduces uncertain uses to the certain ones, for a resource in no pool: it would otherwise wait for all others. An
     id of unknown hardware counts as the device of that name.
     """
@@ -141,7 +143,7 @@ def certain(one: Used) -> Used:
 
 
 def excluded(
-    devices: Iterable[Device], own: Used, others: Sequence[Used] = (), *, formed: bool = False
+    devices: Iterable[Device], own: HardwareUse, others: Sequence[HardwareUse] = (), *, formed: bool = False
 ) -> Mapping[str, str]:
     """The reasons against devices whose hardware is in use, by device id.
 
@@ -153,7 +155,7 @@ def excluded(
     forgotten = ""
     if own.forgotten:
         forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
-    users: dict[str, list[Used]] = {}  # indexed by name, because there are many devices
+    users: dict[str, list[HardwareUse]] = {}  # indexed by name, because there are many devices
     for one in others:
         for name in one.behind:
             users.setdefault(name, []).append(one)
@@ -176,7 +178,7 @@ def excluded(
     return out
 
 
-def excluders(device: Device, own: Used, others: Sequence[Used]) -> frozenset[tuple[str, str]] | None:
+def excluders(device: Device, own: HardwareUse, others: Sequence[HardwareUse]) -> frozenset[tuple[str, str]] | None:
     """Each use that excludes the device, by resource and offered id; None if there may be others."""
     if own.forgotten or any(one.unsure for one in others):
         return None
@@ -190,7 +192,7 @@ def excluders(device: Device, own: Used, others: Sequence[Used]) -> frozenset[tu
     return frozenset(found)
 
 
-def counted(devices: Iterable[Device], own: Used, others: Sequence[Used]) -> Mapping[str, int]:
+def counted(devices: Iterable[Device], own: HardwareUse, others: Sequence[HardwareUse]) -> Mapping[str, int]:
     """How many ids of these excluded devices stay Healthy, by device id.
 
     What another front gave to pods that asked for this resource stays in the scheduler's arithmetic, which is what is
@@ -216,7 +218,9 @@ def counted(devices: Iterable[Device], own: Used, others: Sequence[Used]) -> Map
     return out
 
 
-def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str]], own: Used) -> Mapping[str, str]:
+def crowded(
+    devices: Mapping[str, Device], offered: Callable[[str], Sequence[str]], own: HardwareUse
+) -> Mapping[str, str]:
     """The reasons against free offered ids, one for each share that is held under an id no longer offered; by offered
     id. ``offered``: the ids of a device, share 0 first.
 
@@ -238,7 +242,7 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
     return out
 
 
-def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
+def shares_in_use(own: HardwareUse) -> Mapping[str, Sequence[str]]:
     """The ids in use or being allocated, by device."""
     found: dict[str, list[str]] = {}
     for id_ in sorted(own.ids - own.freed):
@@ -246,7 +250,7 @@ def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _has(own: Used, device: Device) -> bool:
+def _has(own: HardwareUse, device: Device) -> bool:
     """Whether all of the device's hardware is in use under its own id.
 
     Freed ids don't count: their hardware may have been granted again, if an earlier gateway released them and died
@@ -258,7 +262,7 @@ def _has(own: Used, device: Device) -> bool:
     )
 
 
-def within(device: Device, own: Used) -> str:
+def within(device: Device, own: HardwareUse) -> str:
     """Why the device can't be given away: another device of its resource with the same hardware is held. Else empty."""
     for name in (device.id,) if device.hardware is None else device.hardware:
         ids = own.behind.get(name, ())
