@@ -244,7 +244,7 @@ class Exclusion(Signal):
         """Whether something may be held under an id that isn't offered, so that a device may lack shares."""
         return bool(self.ledger.lost) or self._odd or self._formed
 
-    def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
+    def no_share_left(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
         """The first of these ids whose device has no share left, and the ids that hold its shares; else None. There is
         one only while something is held under an id that isn't offered: the kubelet may ask for that id, or for one
         that it considers free before the front has seen its pod end. ``given_up``: see ``InUse.given_up``.

@@ -209,7 +209,7 @@ class Granting:
             raise self._refused(f"device {found.id} is {found.reason}")
         full = None
         if self._exclusion.may_crowd:
-            full = self._exclusion.crowded([id_ for id_ in ids if id_ not in restarting], given_up)
+            full = self._exclusion.no_share_left([id_ for id_ in ids if id_ not in restarting], given_up)
         if full is not None:
             id_, others = full
             text = f"device {id_} can't be given away: containers have all shares of it already, as {others}"
