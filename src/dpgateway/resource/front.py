@@ -113,8 +113,6 @@ class InUse(ABC):
     """The node's current boot id; empty if unknown."""
     driver: str | None = None
     """The driver to release to; empty if it has no ``release``, None while there is no driver."""
-    listed: Mapping[str, Holder] = field(default_factory=dict)
-    """`listed` contains the holder of each id whose pod and container are known by name, keyed by id."""
 
     # what the front's sources tell
 
@@ -146,10 +144,14 @@ class InUse(ABC):
     def holders(self, id_: str) -> tuple[HolderStatus, ...]:
         """The holders of the id, as far as known, for the status."""
 
+    def container(self, id_: str) -> Holder | None:
+        """The container that has the id, with its pod; None if their names aren't known."""
+        return None
+
     @property
     def shown(self) -> tuple[object, ...]:
         """The part that the status shows: as long as it is equal, the status of no id has changed."""
-        return self.last_known, self.unreleased, self.listed
+        return self.last_known, self.unreleased
 
     @abstractmethod
     def last_holder(self, id_: str) -> str:

@@ -142,8 +142,8 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
 
 
 def _holder(in_use: InUse, id_: str) -> HolderLabels:
-    if (listed := in_use.listed.get(id_)) is not None:
-        return HolderLabels(*listed)
+    if (container := in_use.container(id_)) is not None:
+        return HolderLabels(*container)
     found = [one for one in in_use.holders(id_) if one.claim]
     claims = {(one.namespace or "", one.claim or "") for one in found}
     if len(claims) != 1:

@@ -56,6 +56,8 @@ class Evidence(InUse):
     """The uids of ``pods`` that have ended."""
     starting: frozenset[str] = frozenset()
     """The uids of ``pods`` without a directory yet."""
+    listed: Mapping[str, Holder] = field(default_factory=dict)
+    """`listed` contains the holder of each id that the kubelet lists, keyed by id."""
     last_listed: Mapping[str, Holder] = field(default_factory=dict)
     """The last listed holder of each ``taken`` id, kept when List drops the id."""
     unlisted: Mapping[str, float] = field(default_factory=dict)
@@ -226,9 +228,12 @@ class Evidence(InUse):
             return (HolderStatus(pod_uid=pods[0]),) if len(pods) == 1 else ()
         return tuple([HolderStatus(pod_uid=one.pod_uid, container=one.name) for one in containers])
 
+    def container(self, id_: str) -> Holder | None:
+        return self.listed.get(id_)
+
     @property
     def shown(self) -> tuple[object, ...]:
-        return (*super().shown, self.note, self.gone)
+        return (*super().shown, self.listed, self.note, self.gone)
 
     def last_holder(self, id_: str) -> str:
         if (last := self.last_listed.get(id_)) is not None:
