@@ -13,7 +13,7 @@ import pytest
 
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares, Timeouts
-from dpgateway.deviceplugin.api import APIS, Call, only
+from dpgateway.deviceplugin.api import APIS, Call, only, v1alpha1, v1alpha2, v1beta1
 from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
@@ -36,7 +36,7 @@ from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
 from tests.support.waiting import turns, until
 
-NEW, V1ALPHA2, V1ALPHA1 = APIS
+NEW, V1ALPHA2, V1ALPHA1 = v1beta1.API, v1alpha2.API, v1alpha1.API
 NAME = "example.com/thing"
 A, B, C = Device("a"), Device("b"), Device("c")
 WET = Health.unhealthy("wet")

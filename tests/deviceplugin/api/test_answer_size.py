@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpgateway.deviceplugin.api import APIS, LARGEST, Call
+from dpgateway.deviceplugin.api import LARGEST, Call, v1alpha1, v1alpha2, v1beta1
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.model import Allocation, DeviceNode, Mount
 
@@ -31,7 +31,7 @@ def filled(where, text):
     return Grant(("a",), kinds[where]())
 
 
-NEW, V1ALPHA2, V1ALPHA1 = APIS
+NEW, V1ALPHA2, V1ALPHA1 = v1beta1.API, v1alpha2.API, v1alpha1.API
 NODES_AND_MOUNTS = ["device node", "device node in the container", "mount", "mount in the container"]
 PLACES = ["env", "env's name", "annotation", "annotation's name", *NODES_AND_MOUNTS, "CDI device"]
 SIZES = [*((NEW, where, "x") for where in PLACES), (NEW, "env", "\U0001f600"), (V1ALPHA2, "env", "x")]
