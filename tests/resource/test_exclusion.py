@@ -75,6 +75,20 @@ async def test_in_flight_is_unhealthy_in_the_others(make):
     assert fft.reasons == {}
 
 
+async def test_a_use_is_no_fault_once_all_uses_are_known(make):
+    """A gateway that starts hears of one resource's holdings after the other."""
+    raw, aes, fft = await make(RAW, known=False), await make(AES), await make(FFT)
+    aes.note("b0")
+    await turns()
+    assert fft.reasons["b0"] == "held as example.com/aes by pod 1a"
+    assert not fft.inventory.ledger.offers()["b0"].taken, "raw may have it, too"
+    raw.remember()
+    raw.note()
+    await turns()
+    assert fft.reasons == {"b0": "held as example.com/aes by pod 1a"}
+    assert fft.inventory.ledger.offers()["b0"].taken
+
+
 async def pair():
     """For a test in virtual time, whose loop no fixture has."""
     pool = Pool()

@@ -241,16 +241,20 @@ class Ledger:
     ) -> bool:
         """Sets the reasons against present Healthy devices, by device id, and against single shares (``crowded``), by
         offered id. ``counted``: how many ids of an excluded device stay Healthy; ``sure``: the reasons are uses that
-        are known. Returns whether the reasons changed.
+        are known. Returns whether any of it changed.
         """
         # The usual case: nothing is excluded, and nothing was.
         if not (excluded or crowded or counted or self._excluded or self.crowded or self.counted):
             return False
 
-        # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate.
+        # Only devices whose reasons changed get new offers: 10,000 devices are too many for each Allocate. A use that
+        # was known all the time is no fault, once the others are known, too.
         crowded = crowded or {}
         changed = _differ(excluded, self._excluded)
         shares = _differ(crowded, self.crowded)
+        if sure != self._sure:
+            changed |= excluded.keys()
+            shares |= crowded.keys()
         self._excluded, self.crowded, self._sure, before = excluded, crowded, sure, self.counted
         self.counted = frozenset(id_ for name, many in (counted or {}).items() for id_ in self.ids(name)[:many])
         shares |= before ^ self.counted
@@ -268,7 +272,8 @@ class Ledger:
         if health.ok and (reason := self._excluded.get(device.id) or self.crowded.get(offered)):
             taken = self._sure and offered not in self.counted
             health = health if offered in self.counted else Health.unhealthy(reason)
-        if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
+        same = before is not None and before.health == health and before.taken == taken
+        if before is not None and same and before.numa_nodes == device.numa_nodes:
             return before
         first = share_id(device.id, 0, self.shares.ids) if self.shares.ids else ""
         return Offer(offered, health, device.numa_nodes, first, taken)
