@@ -203,7 +203,7 @@ class Served(FakeResource):
         self.inventory.hold()
         self.inventory.list.flush()
         self.releases.go_on()
-        self.releases.tell()
+        self.releases.release_due()
 
     def end(self) -> None:
         self._remembers.cancel()

@@ -213,7 +213,7 @@ async def test_a_device_that_dies_while_it_is_allocated(make, then, reason):
     calls.meanwhile = lambda: resource.inventory.take(tuple(then))
     assert await refusal(resource.allocate([("a",)], NEW)) == f"resource example.com/thing: device a is {reason}"
     resource.inventory.take((A, B))
-    resource.releases.tell()  # of what isn't there nobody can be told
+    resource.releases.release_due()  # of what isn't there nobody can be told
     assert calls.released == ["a"]
 
 
@@ -777,8 +777,8 @@ async def test_a_driver_is_told_once_of_what_is_free(make, clock):
     releases = releases_of(resource)
     note(resource, "a")
     note(resource)
-    resource.releases.tell()
-    resource.releases.tell()
+    resource.releases.release_due()
+    resource.releases.release_due()
     ((devices, know),) = releases
     assert devices == ["a"]
     assert resource.inventory.usage.value.unreleased.keys() == {"a"}
@@ -791,10 +791,10 @@ async def test_the_next_driver_is_told_of_what_is_free(make):
     releases = releases_of(resource)
     note(resource, "a")
     note(resource)
-    resource.releases.tell()
+    resource.releases.release_due()
     resource.releases._driver.lanes = FakeLanes("release")
     releases += releases_of(resource)
-    resource.releases.tell()
+    resource.releases.release_due()
     assert [devices for devices, _ in releases] == [["a"]]
 
 
@@ -803,11 +803,11 @@ async def test_another_share_keeps_a_device(make):
     releases = releases_of(resource)
     note(resource, "a", "a::1")
     note(resource, "a")
-    resource.releases.tell()
+    resource.releases.release_due()
     assert [devices for devices, _ in releases] == [[]]
     releases.pop()[1]()
     note(resource)
-    resource.releases.tell()
+    resource.releases.release_due()
     assert [devices for devices, _ in releases] == [["a"]]
 
 
@@ -817,10 +817,10 @@ async def test_a_device_that_is_gone_is_told_of_when_it_is_back(make):
     note(resource, "a")
     resource.inventory.take((B, C))
     note(resource)
-    resource.releases.tell()
+    resource.releases.release_due()
     assert releases == []
     resource.inventory.take((A, B, C))
-    resource.releases.tell()
+    resource.releases.release_due()
     assert [devices for devices, _ in releases] == [["a"]]
 
 
@@ -832,7 +832,7 @@ async def test_the_other_name_of_a_device_that_is_gone(make, abilities, waits):
     note(resource, "by-id", written=2e9)
     resource.inventory.take((NODE,))
     note(resource, written=2e9)
-    resource.releases.tell()
+    resource.releases.release_due()
     for _, know in releases:
         know()
     resource.inventory.exclusion.use()

@@ -67,7 +67,7 @@ class ClaimedResource:
     def _follow(self) -> None:
         self.inventory.exclusion.use()
         if self.usage.value.unsettled:
-            asyncio.get_running_loop().call_soon(self.releases.tell)
+            asyncio.get_running_loop().call_soon(self.releases.release_due)
 
 
 class ClaimNode:

@@ -230,7 +230,7 @@ async def test_a_driver_that_does_not_release_keeps_no_pod(node: ClaimNode) -> N
     assert await one(await claims.unprepare([asked])) == ()
     assert node.records["c"]["phase"] == "ending"
     resource.releases.go_on()
-    resource.releases.tell()
+    resource.releases.release_due()
     await until(lambda: not node.records)
 
 

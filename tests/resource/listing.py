@@ -103,7 +103,7 @@ class Node:
             else:
                 usage.set(usage.value.failed(ids))
                 self.inventory.exclusion.use()
-                self.releases.tell()
+                self.releases.release_due()
 
         self.run(begin)
         return lambda works=True: self.run(end, works)

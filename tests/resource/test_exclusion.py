@@ -320,7 +320,7 @@ async def test_a_release_in_line_before_an_abandoned_allocate(make, slowly, gate
         await aes.one.calls.prepare(["b0"])
     await preparing.entered()
     aes.one.holdings.set(aes.one.holdings.value.owed(("b0",), {"b0": frozenset(["b0"])}))
-    aes.one.releases.tell()
+    aes.one.releases.release_due()
     await aes.give_up("b0", deadline=False)
     preparing.open()
     await until(lambda: aes.one.lanes.preparing.idle)
@@ -491,7 +491,7 @@ async def test_a_container_that_was_started_by_a_boot_has_what_its_name_means_no
     serial.remember({"by-id-1": given})
     await turns()
     assert port.reasons.keys() == ({node, "ttyUSB1"} if boot == "before" else {node})
-    serial.releases.tell()  # as a resource does once it is served; from then on the journal has both
+    serial.releases.release_due()  # as a resource does once it is served; from then on the journal has both
     (entry,) = serial.holdings.value.unreleased.values()
     assert entry.hardware == {f"char 188:{number}" for number in ((0, 1) if boot == "before" else (0,))}
     write_down(serial, {"by-id-1": ("c",)})

@@ -248,7 +248,7 @@ def test_a_leak_is_said_once(node, caplog):
     (said,) = [one for one in caplog.messages if one.startswith(text)]
     assert said.endswith("it doesn't list it any more, or not within the next 10 s; last held by a container")
     node.take(A, B)
-    node.run(node.releases.tell)
+    node.run(node.releases.release_due)
     assert node.freed == ["a"], "it was back in time"
     assert sum(one.startswith(text) for one in caplog.messages) == 1
 

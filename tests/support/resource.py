@@ -152,7 +152,7 @@ class FakeResource:
     def list(self) -> None:
         """The driver lists its devices."""
         self.inventory.take(tuple(self.devices))
-        self.releases.tell()
+        self.releases.release_due()
 
     def remember(self, unreleased: Any = ()) -> None:
         """The journal was read."""

@@ -213,7 +213,7 @@ class DraPlugin:
             if self._moved and self._moved != self._held_elsewhere():
                 self._front.members.look()
             if self.usage.value.unsettled:
-                self.resource.releases.tell()
+                self.resource.releases.release_due()
 
     def kubelet(self, change: Change) -> None:
         """The front follows the kubelet itself."""

@@ -37,11 +37,11 @@ class Releases:
     def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._inventory, self._driver, self._log = inventory, driver, log
         self._ledger, self._usage, self._exclusion = inventory.ledger, inventory.usage, inventory.exclusion
-        self._telling: set[str] = set()
+        self._releasing: set[str] = set()
         """The freed ids whose release is queued or running."""
         self._leaked: set[str] = set()
         """The freed ids logged as leaks."""
-        self._told_through: Lanes | None = None
+        self._released_through: Lanes | None = None
         """The driver's lanes at the last release; another value means another driver."""
         self.resting = False
         """Whether another gateway serves the resource and releases to its own driver."""
@@ -53,9 +53,9 @@ class Releases:
     def go_on(self) -> None:
         """This gateway serves it from now on."""
         self.resting = False
-        self.tell()
+        self.release_due()
 
-    def tell(self) -> None:
+    def release_due(self) -> None:
         """Releases the ids that are freed and due."""
         # Ids that were in use before their device was listed get its hardware, which counts in the decisions below.
         # Ids from before the boot get it, too: its names may be others since.
@@ -66,10 +66,10 @@ class Releases:
         self._usage.set(self._usage.value.known_behind(behind, {id_: device.id for id_, device in found.items()}))
 
         lanes, freed = self._driver.lanes, self._usage.value.freed
-        if lanes is not self._told_through:  # the ended driver may have dropped its releases
-            self._telling.clear()
-        self._told_through = lanes
-        freed -= self._telling
+        if lanes is not self._released_through:  # the ended driver may have dropped its releases
+            self._releasing.clear()
+        self._released_through = lanes
+        freed -= self._releasing
         if self.resting or lanes is None or self._driver.state.value.devices is None or not freed:
             return
         if self._exclusion.unsure:  # the hardware may be in use in another resource of the pool
@@ -79,7 +79,7 @@ class Releases:
         due = self._due(freed, concerned=not CONCERNED.isdisjoint(lanes.abilities))
         if not due:
             return
-        self._telling |= due.keys()
+        self._releasing |= due.keys()
         conflicts = self._exclusion.conflicts([d for d in due.values() if d is not None], freeing=True)
         passed = {id_: d for id_, d in due.items() if d is not None and d.id not in conflicts}
         # A release waits for all of its devices, and keeps those that it has. So a device whose call may hang is
@@ -89,7 +89,7 @@ class Releases:
             parts.setdefault(passed[id_].id if id_ in passed and passed[id_].id in busy else None, set()).add(id_)
         for ids in parts.values():
             devices = {passed[id_].id: passed[id_] for id_ in sorted(ids & passed.keys())}
-            lanes.release([*devices.values()], self.still_free, partial(self._told, ids))
+            lanes.release([*devices.values()], self.still_free, partial(self._released, ids))
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> dict[str, Device | None]:
         """The freed ids that are released now, each with the device to pass to the driver.
@@ -124,9 +124,9 @@ class Releases:
             why = f"the resource has driver {driver} now" if driver else "the resource's driver has no release() now"
         leak(self._log, self._inventory.name, holdings, id_, why)
 
-    def _told(self, ids: set[str]) -> None:
+    def _released(self, ids: set[str]) -> None:
         """Ends a release. Ids with a device in an Allocate under way may have been left out: they stay freed."""
-        self._telling -= ids
+        self._releasing -= ids
         self._leaked -= ids
         flying = self._flying()
         done = {id_ for id_ in ids if (device := self._inventory.given(id_)) is None or device.id not in flying}
@@ -163,7 +163,7 @@ class Releases:
                     owe()
                 self._tell_of_late(found)
             self._exclusion.use()
-            self.tell()
+            self.release_due()
 
         call.add_done_callback(returned)
 

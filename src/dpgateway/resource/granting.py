@@ -136,7 +136,7 @@ class Granting:
             # For a BaseException, too: a kubelet that stops waiting cancels the call.
             self._usage.set(self._usage.value.failed(ids))
             self._exclusion.use()
-            self.releases.tell()
+            self.releases.release_due()
             raise
         given = self._usage.value.gave(ids, self._clock.monotonic(), now, int(self._clock.time()), names)
         self._usage.set(given)

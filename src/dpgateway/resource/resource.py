@@ -186,7 +186,7 @@ class Resource:
             others = self.inventory.take(state.devices, self._limit)
             # A device that changed may be due for its release now; so is everything with another driver.
             if others or restarted or usage.value.unsettled:
-                self.releases.tell()
+                self.releases.release_due()
         if state.failure:
             deaf = lanes is None or state.devices is None
             self.inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)

@@ -68,5 +68,5 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
         if holdings.doubted != before.doubted and inventory.list.value is not None:
             inventory.list.notify()
         if holdings.unsettled and not holdings.only_gave_since(before):
-            releases.tell()
+            releases.release_due()
         before = holdings
