@@ -103,7 +103,7 @@ class Releases:
             foreign = holdings.unreleased[id_].driver not in (None, "", holdings.driver)
             device = None if foreign else self._inventory.given(id_)
             if device is None:
-                self._tell_of_leak(id_, foreign=foreign)
+                self._log_leak(id_, foreign=foreign)
                 if foreign or not concerned or self._ledger.back_until(id_) <= now:
                     due[id_] = None
             # a device in an Allocate under way waits: if that fails, it is freed again
@@ -111,7 +111,7 @@ class Releases:
                 due[id_] = None if device.id in used else device
         return due
 
-    def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
+    def _log_leak(self, id_: str, *, foreign: bool) -> None:
         """Logs, once per id, that a release is missing, perhaps for ever, and so is what the driver would undo."""
         holdings = self._usage.value
         entry, driver = holdings.unreleased[id_], holdings.driver
@@ -161,13 +161,13 @@ class Releases:
             if call.exception() is None:
                 if owe is not None:
                     owe()
-                self._tell_of_late(found)
+                self._log_late(found)
             self._exclusion.use()
             self.release_due()
 
         call.add_done_callback(returned)
 
-    def _tell_of_late(self, found: Mapping[str, Device]) -> None:
+    def _log_late(self, found: Mapping[str, Device]) -> None:
         """Logs the answer to an abandoned allocate(); another call may have granted the devices meanwhile."""
         devices = {device.id: device for device in found.values()}
         names = list(devices)

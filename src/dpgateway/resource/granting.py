@@ -123,7 +123,7 @@ class Granting:
             if terms.prepares and "prepare" in lanes.abilities:
                 prepares = self._clock.monotonic()
                 await lanes.prepare(devices, once=False, options=terms.options)
-                self._tell_later("prepared %s for a container, in %s", ids, devices, terms.api, prepares)
+                self._log_later("prepared %s for a container, in %s", ids, devices, terms.api, prepares)
 
             # A device may have died meanwhile, or its id may mean other hardware than the driver gave.
             now = dict[str, frozenset[str]]()
@@ -140,7 +140,7 @@ class Granting:
             raise
         given = self._usage.value.gave(ids, self._clock.monotonic(), now, int(self._clock.time()), names)
         self._usage.set(given)
-        self._tell_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
+        self._log_later("allocated %s to a container, in %s", ids, devices, terms.api, began)
         return allocation
 
     def end(self, why: str) -> None:
@@ -175,7 +175,7 @@ class Granting:
         if "prepare" in lanes.abilities:
             await lanes.prepare(devices, once=False, options=terms.options)
         self._same(behind)
-        self._tell_later("allocated %s to a container again, in %s", ids, devices, terms.api, began)
+        self._log_later("allocated %s to a container again, in %s", ids, devices, terms.api, began)
         return allocation
 
     def _same(self, behind: Behind) -> Mapping[str, Device]:
@@ -279,7 +279,7 @@ class Granting:
         if prepares:
             began = self._clock.monotonic()
             await lanes.prepare(own)
-            self._tell_later("prepared %s for a container, in %s", ids, own, api, began)
+            self._log_later("prepared %s for a container, in %s", ids, own, api, began)
         if not checked:
             await check(ids, own, lanes)
 
@@ -349,7 +349,7 @@ class Granting:
             self._logged.add(key)
             self.log.log(level, message)
 
-    def _tell_later(self, text: str, ids: Sequence[str], devices: Sequence[Device], api: str, began: float) -> None:
+    def _log_later(self, text: str, ids: Sequence[str], devices: Sequence[Device], api: str, began: float) -> None:
         """Logs after the front has sent its answer, so that no container waits for the log."""
         seconds, names = self._clock.monotonic() - began, [device.id for device in devices]
         number = f"{len(ids)} device{'s' if len(ids) != 1 else ''}"

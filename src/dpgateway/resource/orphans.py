@@ -254,7 +254,7 @@ class Orphans:
                 return ids
         except (KubeletError, OSError):  # without the folder nobody serves it; the journal stays
             lock.release()
-            self._tell_of_leaks(resource, holdings, ids)
+            self._log_leaks(resource, holdings, ids)
             return frozenset()
         # If the resource is configured again meanwhile, it gets the lock from there.
         self.late[lock.hash] = lock
@@ -265,7 +265,7 @@ class Orphans:
                 return ids
             if released := ids - entries.keys():
                 usage.set(usage.value.released(released))
-            self._tell_of_leaks(resource, holdings, ids & entries.keys())
+            self._log_leaks(resource, holdings, ids & entries.keys())
             # Another grant of the same id isn't known to be over; the first gateways wrote no times.
             known = {(i, entry.since, entry.pods) for i, entry in holdings.unreleased.items()}
             if over := {i for i in ids & entries.keys() if (i, entries[i].since, entries[i].pods) in known}:
@@ -276,7 +276,7 @@ class Orphans:
             lock.end()
         return frozenset()
 
-    def _tell_of_leaks(self, resource: str, holdings: InUse, ids: Collection[str]) -> None:
+    def _log_leaks(self, resource: str, holdings: InUse, ids: Collection[str]) -> None:
         """Logs the ids of drivers with ``release``."""
         for id_ in sorted(ids):
             entry = holdings.unreleased[id_]
