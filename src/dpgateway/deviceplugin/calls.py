@@ -91,7 +91,7 @@ class KubeletCalls:
         return Options(prepare=not self.unasked, prefer=self.unasked or self._preferred.available)
 
     def new_kubelet(self) -> None:
-        """Another kubelet asks for the options anew."""
+        """Forgets what the kubelet before was told: this one asks for the options anew."""
         self.unasked = False
 
     def _prepares(self, api: Api) -> bool:

@@ -59,7 +59,8 @@ class Terms:
     """The API's name, for the log."""
     deliver: Deliver
     repeats: bool = False
-    """Whether the kubelet allocates the same ids again at each start of a container (1.8, GetResources)."""
+    """Whether ids that the front has in use already are no obstacle: a 1.8 kubelet allocates the same ids again at each
+    start of a container (GetResources), and a claim's record has its ids before their grant."""
     prepares: bool = False
     """Whether the grant includes the preparation, because the kubelet doesn't ask for it before a start."""
     options: object = None
@@ -90,13 +91,12 @@ class Granting:
 
     async def grant(self, ids: tuple[str, ...], terms: Terms) -> Allocation:
         """Grants these ids, at least one, to a container. Raises GatewayError; then nothing is granted."""
-        # The pool may have changed since the last list.
         lanes = self._lanes(terms.options)
-        self._exclusion.exclude()
+        self._exclusion.exclude()  # the pool may have changed since the last list
         if not self._ledger.counted.isdisjoint(ids):
             await self._claims_end(ids)
 
-        # A 1.8 kubelet repeats its call, so its own ids are no obstacle.
+        # Which ids of this front are no obstacle: those of a container that may be starting again, or that has ended.
         before, restarting, given_up = self._usage.value, set[str](), frozenset[str]()
         if terms.repeats:
             restarting.update(before.living, before.granted)

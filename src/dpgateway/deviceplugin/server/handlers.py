@@ -140,13 +140,12 @@ class Handlers:
             # An older gateway may forward calls before the kubelet opens a stream here; they have its user agent.
             if not self._calls.agent and (agent := _agent(context)).startswith(KUBELET_AGENT):
                 self._calls.remember_agent(agent)
-            # The newer gateway counts the calls that it answers.
             answered = None
             if self._forward is not None:
                 answered = await self._forward(spoken, row, raw, self._calls.patience(row.call, spoken))
                 if answered is None and self._refusing:
                     answered = grpc.StatusCode.UNAVAILABLE, ENDING
-            if answered is None:
+            if answered is None:  # the newer gateway counts what it answers
                 began, code = time.monotonic(), grpc.StatusCode.CANCELLED
                 try:
                     unasked = bool(_metadata(context, UNASKED))
