@@ -488,9 +488,9 @@ async def test_unknown_ids_are_never_preferred(make):
 
 def of_claims(*ids):
     """What claims have of the resource by its other front, for pods that the scheduler counts."""
-    name, behind = f"{NAME} on the other front", {id_: [id_] for id_ in ids}
+    name, by_hardware = f"{NAME} on the other front", {id_: [id_] for id_ in ids}
     return HardwareUse(
-        name, True, frozenset(ids), behind, holders=dict.fromkeys(ids, "team/p"), counted=dict.fromkeys(ids, NAME)
+        name, True, frozenset(ids), by_hardware, holders=dict.fromkeys(ids, "team/p"), counted=dict.fromkeys(ids, NAME)
     )
 
 

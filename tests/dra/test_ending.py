@@ -285,7 +285,7 @@ async def test_an_allocate_that_goes_on_goes_with_its_resource(node: ClaimNode) 
     resource.releases.rest()  # its driver ends
     claims.store.drop(NAME)
     used_there = hardware_use(NAME, claims.parts.left.value[NAME], lambda _: None)
-    assert used_there.behind.keys() == {"a"}
+    assert used_there.by_hardware.keys() == {"a"}
     late.call.set_result(None)
     await until(lambda: debts.told)
     await until(lambda: not (claims.store.records or node.records))

@@ -27,7 +27,7 @@ async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode)
     """The scheduler gives it away once the pod that had it was deleted by force."""
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource)
-    other = HardwareUse("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]})
+    other = HardwareUse("example.com/other", known=True, ids=frozenset("x"), by_hardware={"a": ["x"]})
     resource.inventory.exclusion.exclude([other])
     preparing = asyncio.create_task(claims.prepare([node.allocate("c", "a")]))
     await turns(200)
@@ -40,7 +40,9 @@ async def test_a_claim_waits_for_hardware_that_another_name_has(node: ClaimNode)
 async def test_hardware_that_another_name_keeps_is_not_given(node: ClaimNode) -> None:
     resource = Resource(lanes(), Device("a"))
     claims = await node.gateway(resource, patience=IN_VAIN)
-    other = HardwareUse("example.com/other", known=True, ids=frozenset("x"), behind={"a": ["x"]}, holders={"x": "d/p"})
+    other = HardwareUse(
+        "example.com/other", known=True, ids=frozenset("x"), by_hardware={"a": ["x"]}, holders={"x": "d/p"}
+    )
     resource.inventory.exclusion.exclude([other])
     assert "held as example.com/other by d/p" in await one(await claims.prepare([node.allocate("c", "a")]))
 

@@ -327,7 +327,7 @@ async def test_an_allocate_that_goes_on_is_owed_by_the_other_front(watched):
     usage.set(usage.value.noted({}, 0.0, 0.0).abandons(flight))
     await until(lambda: usage.value.remembers)
     await turns(50)
-    assert hardware_use(SERVED, watched.left.in_use(SERVED), lambda _: None).behind.keys() == {"fpga b0"}
+    assert hardware_use(SERVED, watched.left.in_use(SERVED), lambda _: None).by_hardware.keys() == {"fpga b0"}
     usage.set(usage.value.returned(flight).owed(("b0",), flight, {"b0": "board"}, "fpga"))
     await until(lambda: not watched.left.usages)
     assert owed == [(SERVED, "b0")]

@@ -94,7 +94,7 @@ async def test_what_another_front_gave_is_owed_to_the_same_driver(tmp_path, capl
         assert AES in told.by_resource
     else:
         await until(lambda: AES not in told.by_resource)
-    assert ("b0" in inventory.exclusion.own_use().behind) is owed
+    assert ("b0" in inventory.exclusion.own_use().by_hardware) is owed
     assert ("isn't told" in caplog.text) is logged
     inventory.list.close()
     following.cancel()

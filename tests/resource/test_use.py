@@ -262,7 +262,7 @@ def test_unknown_ids_where_ids_have_a_form():
 
 NAME = "example.com/serial"
 OF_CLAIMS = HardwareUse(
-    f"{NAME} on the other front", known=True, ids=frozenset(["b0"]), behind={"b0": ["b0"]}, counted={"b0": NAME}
+    f"{NAME} on the other front", known=True, ids=frozenset(["b0"]), by_hardware={"b0": ["b0"]}, counted={"b0": NAME}
 )
 NOBODY = HardwareUse(NAME, known=True)
 
@@ -271,18 +271,22 @@ NOBODY = HardwareUse(NAME, known=True)
     ("own", "others", "expected"),
     [
         (NOBODY, [OF_CLAIMS], {"b0": 1}),
-        (NOBODY, [OF_CLAIMS, HardwareUse(AES, known=True, behind={"b1": ["b1"]})], {"b0": 1}),
+        (NOBODY, [OF_CLAIMS, HardwareUse(AES, known=True, by_hardware={"b1": ["b1"]})], {"b0": 1}),
         (NOBODY, [replace(OF_CLAIMS, counted={})], {}),
         (NOBODY, [replace(OF_CLAIMS, counted={"b0": AES})], {}),
-        (NOBODY, [OF_CLAIMS, HardwareUse(AES, known=True, behind={"b0": ["b0"]})], {}),
-        (NOBODY, [replace(OF_CLAIMS, behind={"b0": ["b0", "x"]})], {}),
+        (NOBODY, [OF_CLAIMS, HardwareUse(AES, known=True, by_hardware={"b0": ["b0"]})], {}),
+        (NOBODY, [replace(OF_CLAIMS, by_hardware={"b0": ["b0", "x"]})], {}),
         (NOBODY, [replace(OF_CLAIMS, known=False)], {}),
         (NOBODY, [OF_CLAIMS, HardwareUse(AES)], {}),
-        (replace(NOBODY, behind={"b0": ["b0"]}), [OF_CLAIMS], {}),
+        (replace(NOBODY, by_hardware={"b0": ["b0"]}), [OF_CLAIMS], {}),
         (replace(NOBODY, forgotten="x"), [OF_CLAIMS], {}),
         (replace(NOBODY, holders={"b1": "team/p"}), [replace(OF_CLAIMS, holders={"b0": "team/p"})], {}),
         (replace(NOBODY, holders={"b1": ""}), [replace(OF_CLAIMS, holders={"b0": ""})], {"b0": 1}),
-        (NOBODY, [replace(OF_CLAIMS, behind={"b0": ["b0", "b0::1"]}, counted={"b0": NAME, "b0::1": NAME})], {"b0": 2}),
+        (
+            NOBODY,
+            [replace(OF_CLAIMS, by_hardware={"b0": ["b0", "b0::1"]}, counted={"b0": NAME, "b0::1": NAME})],
+            {"b0": 2},
+        ),
     ],
     ids=[
         "a claim of the resource",

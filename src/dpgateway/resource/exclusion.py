@@ -117,7 +117,7 @@ class Pool:
         uses = {name: HardwareUse(name) if member is None else member.own_use() for name, member in members}
         # A pool may have hundreds. Of the uses that are merely unsure two suffice, so that each member sees one besides
         # its own.
-        using = {name: use for name, use in uses.items() if use.behind}
+        using = {name: use for name, use in uses.items() if use.by_hardware}
         unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
         return using | {name: uses[name] for name in unsure}, all(use.known for use in uses.values())
 
@@ -171,7 +171,7 @@ class Exclusion(Signal):
         # Without a use that can concern a device of another name, the scan is skipped.
         own = self.own_use() if self._shared or self.may_crowd else None
         uses = others if own is None else (own, *others)
-        if uses and any(one.behind or one.unsure for one in uses):
+        if uses and any(one.by_hardware or one.unsure for one in uses):
             devices, own = self.ledger.devices, own or self.own_use()
             reasons = excluded(devices.values(), own, others, formed=bool(self.ledger.shares.ids))
             shares = crowded(devices, self.ledger.ids, own)

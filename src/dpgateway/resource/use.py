@@ -39,9 +39,9 @@ class HardwareUse:
     """Whether the journal has been read, and the kubelet's sources looked at."""
     ids: frozenset[str] = frozenset()
     """The offered ids that count as used."""
-    behind: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """`behind` contains used ids, those in use before freed ones, keyed by hardware name. Two ids may have the same
-    hardware if that was unknown when they were granted, or their resources were in no pool then."""
+    by_hardware: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """`by_hardware` contains used ids, those in use before freed ones, keyed by hardware name. Two ids may have the
+    same hardware if that was unknown when they were granted, or their resources were in no pool then."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """`devices` contains the granted device, or else the present one, keyed by used id."""
     freed: frozenset[str] = frozenset()
@@ -75,12 +75,12 @@ class HardwareUse:
     @property
     def news(self) -> tuple[str, Mapping[str, str]]:
         """The part that other resources depend on; they are told when it changes."""
-        return self.unsure, {name: self.holders.get(ids[0]) or "a container" for name, ids in self.behind.items()}
+        return self.unsure, {name: self.holders.get(ids[0]) or "a container" for name, ids in self.by_hardware.items()}
 
     def says_of(self, device: Device) -> str:
         """Why another resource can't give the device away; empty if its hardware isn't used under this name."""
         for name in hardware(device):
-            if ids := self.behind.get(name):
+            if ids := self.by_hardware.get(name):
                 what = "" if name == device.id else f"{name} is "
                 return f"{what}held as {self.resource} by {self.holders.get(ids[0]) or 'a container'}"
         return ""
@@ -90,11 +90,11 @@ def hardware_use(
     resource: str, in_use: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True
 ) -> HardwareUse:
     """``device_of``: the present device of an offered id. ``untold``: whether freed ids count until their release."""
-    # Freed ids come last in `behind`, so that a reason names a container that still runs if there is one.
+    # Freed ids come last in `by_hardware`, so that a reason names a container that still runs if there is one.
     ids, freed = in_use.taken if untold else in_use.last_known, in_use.freed
     if working := frozenset[str]().union(*in_use.abandoned):  # nearly always there is none
         ids, freed = ids | working, freed | (working - in_use.last_known)
-    behind: dict[str, list[str]] = {}
+    by_hardware: dict[str, list[str]] = {}
     devices: dict[str, str] = {}
     forgotten = ""
     for offered in sorted(ids, key=lambda id_: (id_ in freed, id_)):
@@ -109,7 +109,7 @@ def hardware_use(
         if device is not None and (offered in in_use.before_boot or not (names and all(flights))):
             names |= hardware(device)
         for name in names:
-            behind.setdefault(name, []).append(offered)
+            by_hardware.setdefault(name, []).append(offered)
         # a freed id without a device may await its release for ever, so it must not block the pool
         if not names and (device is not None or offered not in freed):
             forgotten = forgotten or offered
@@ -117,7 +117,7 @@ def hardware_use(
     holders |= dict.fromkeys(working & freed, "an allocate() of its driver that nobody waits for any more")
     counted = {id_: name for id_, name in in_use.counted.items() if id_ in ids}
     known = in_use.remembers and in_use.looked
-    return HardwareUse(resource, known, ids, behind, devices, freed, holders, counted, forgotten)
+    return HardwareUse(resource, known, ids, by_hardware, devices, freed, holders, counted, forgotten)
 
 
 def given_as(in_use: InUse, offered: str) -> str:
@@ -128,18 +128,18 @@ def given_as(in_use: InUse, offered: str) -> str:
 
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> HardwareUse:
     """The devices that a call still works on after its driver ended, as used."""
-    behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
+    by_hardware = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
     call = f"{method}() of its driver, which ended before that call did"
-    return HardwareUse(resource, True, behind=behind, holders={device.id: call for device in devices})
+    return HardwareUse(resource, True, by_hardware=by_hardware, holders={device.id: call for device in devices})
 
 
 def certain(one: HardwareUse) -> HardwareUse:
     """Reduces uncertain uses to the certain ones, for a resource in no pool: it would otherwise wait for all others. An
     id of unknown hardware counts as the device of that name.
     """
-    known = frozenset().union(*one.behind.values())
+    known = frozenset().union(*one.by_hardware.values())
     unknown = {device_id(offered): [offered] for offered in one.ids - known}
-    return replace(one, known=True, forgotten="", behind={**unknown, **one.behind})
+    return replace(one, known=True, forgotten="", by_hardware={**unknown, **one.by_hardware})
 
 
 def excluded(
@@ -157,12 +157,12 @@ def excluded(
         forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
     users: dict[str, list[HardwareUse]] = {}  # indexed by name, because there are many devices
     for one in others:
-        for name in one.behind:
+        for name in one.by_hardware:
             users.setdefault(name, []).append(one)
     out = {}
     for device in devices:
         names = (device.id,) if device.hardware is None else device.hardware
-        reason = "" if own.behind.keys().isdisjoint(names) else within(device, own)
+        reason = "" if own.by_hardware.keys().isdisjoint(names) else within(device, own)
 
         # A device that its own resource uses already isn't affected by the uses of an earlier driver of that resource.
         if not reason and not users.keys().isdisjoint(names):
@@ -184,7 +184,7 @@ def excluders(device: Device, own: HardwareUse, others: Sequence[HardwareUse]) -
         return None
     found, names = set(), (device.id,) if device.hardware is None else device.hardware
     for one in (own, *others):
-        for id_ in (id_ for name in names for id_ in one.behind.get(name, ())):
+        for id_ in (id_ for name in names for id_ in one.by_hardware.get(name, ())):
             if id_ not in one.ids:  # a call of a driver that has ended
                 return None
             if one is not own or own.device(id_) != device.id:
@@ -211,9 +211,9 @@ def counted(devices: Iterable[Device], own: HardwareUse, others: Sequence[Hardwa
             (None if one.holders.get(id_) in here else one.counted.get(id_), id_)
             for one in others
             for name in names
-            for id_ in one.behind.get(name, ())
+            for id_ in one.by_hardware.get(name, ())
         }
-        if own.behind.keys().isdisjoint(names) and {name for name, _ in holders} == {own.resource}:
+        if own.by_hardware.keys().isdisjoint(names) and {name for name, _ in holders} == {own.resource}:
             out[device.id] = len(holders)
     return out
 
@@ -233,7 +233,7 @@ def crowded(
             continue
         ids = dict.fromkeys(offered(name))
         # the device's id may mean other hardware by now
-        same = frozenset().union(*(own.behind.get(name, ()) for name in hardware(device)))
+        same = frozenset().union(*(own.by_hardware.get(name, ()) for name in hardware(device)))
         besides = [id_ for id_ in held if id_ not in ids and id_ in same]
         free = [id_ for id_ in reversed(ids) if id_ not in held]
         for id_, other in zip(free, besides, strict=False):
@@ -257,7 +257,7 @@ def _has(own: HardwareUse, device: Device) -> bool:
     before it recorded that.
     """
     return all(
-        any(own.device(offered) == device.id and offered not in own.freed for offered in own.behind.get(name, ()))
+        any(own.device(offered) == device.id and offered not in own.freed for offered in own.by_hardware.get(name, ()))
         for name in hardware(device)
     )
 
@@ -265,7 +265,7 @@ def _has(own: HardwareUse, device: Device) -> bool:
 def within(device: Device, own: HardwareUse) -> str:
     """Why the device can't be given away: another device of its resource with the same hardware is held. Else empty."""
     for name in (device.id,) if device.hardware is None else device.hardware:
-        ids = own.behind.get(name, ())
+        ids = own.by_hardware.get(name, ())
         # a freed id doesn't count, because another container may have the hardware since
         if device.joint and any(own.device(one) == device.id for one in ids if one not in own.freed):
             continue
