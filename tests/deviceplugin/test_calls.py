@@ -835,7 +835,7 @@ async def test_the_other_name_of_a_device_that_is_gone(make, abilities, waits):
     resource.releases.release_due()
     for _, know in releases:
         know()
-    resource.inventory.exclusion.use()
+    resource.inventory.exclusion.uses_changed()
     assert listed(resource)["tty"] == ("char 188:0 is held as by-id" if waits else None)
 
 

@@ -65,7 +65,7 @@ class ClaimedResource:
         return device if pool == self._pool and device in self.inventory.ledger.devices else None
 
     def _follow(self) -> None:
-        self.inventory.exclusion.use()
+        self.inventory.exclusion.uses_changed()
         if self.usage.value.unsettled:
             asyncio.get_running_loop().call_soon(self.releases.release_due)
 

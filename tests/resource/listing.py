@@ -94,7 +94,7 @@ class Node:
 
         def begin():
             usage.set(usage.value.began(ids, behind))
-            self.inventory.exclusion.use()
+            self.inventory.exclusion.uses_changed()
 
         def end(works):
             if works:
@@ -102,7 +102,7 @@ class Node:
                 usage.set(usage.value.gave(ids, self.clock.monotonic(), behind, int(time.time()), names))
             else:
                 usage.set(usage.value.failed(ids))
-                self.inventory.exclusion.use()
+                self.inventory.exclusion.uses_changed()
                 self.releases.release_due()
 
         self.run(begin)

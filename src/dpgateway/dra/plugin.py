@@ -209,7 +209,7 @@ class DraPlugin:
         while True:
             seen = await self.usage.wait(seen)
             self.resource.inventory.hold()
-            self.resource.inventory.exclusion.use()
+            self.resource.inventory.exclusion.uses_changed()
             if self._moved and self._moved != self._held_elsewhere():
                 self._front.members.look()
             if self.usage.value.unsettled:

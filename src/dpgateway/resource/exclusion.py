@@ -183,8 +183,8 @@ class Exclusion(Signal):
         if changed:
             self.notify()
 
-    def use(self) -> None:
-        """An Allocate began or failed: excludes or readmits the devices that share its hardware."""
+    def uses_changed(self) -> None:
+        """An Allocate began or failed, or holdings changed: excludes or readmits what shares the hardware."""
         if self.ledger.lost:
             self.recall()
         self.exclude()

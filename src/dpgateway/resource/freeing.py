@@ -162,7 +162,7 @@ class Releases:
                 if owe is not None:
                     owe()
                 self._log_late(found)
-            self._exclusion.use()
+            self._exclusion.uses_changed()
             self.release_due()
 
         call.add_done_callback(returned)

@@ -110,7 +110,7 @@ class Granting:
         # From here on this hardware is refused to all others. No await since the check: the two are one step.
         began = self._clock.monotonic()
         self._usage.set(self._usage.value.began(ids, behind))
-        self._exclusion.use()
+        self._exclusion.uses_changed()
         try:
             # Owed to this driver, even if another one runs by then.
             concerned = not CONCERNED.isdisjoint(lanes.abilities)
@@ -135,7 +135,7 @@ class Granting:
         except BaseException:
             # For a BaseException, too: a kubelet that stops waiting cancels the call.
             self._usage.set(self._usage.value.failed(ids))
-            self._exclusion.use()
+            self._exclusion.uses_changed()
             self.releases.release_due()
             raise
         given = self._usage.value.gave(ids, self._clock.monotonic(), now, int(self._clock.time()), names)
@@ -316,7 +316,7 @@ class Granting:
         behind, names = {id_: hardware(found[id_]) for id_ in ids}, {id_: found[id_].id for id_ in ids}
         given = before.began(ids, behind).gave(ids, self._clock.monotonic(), behind, int(self._clock.time()), names)
         self._usage.set(given)
-        self._exclusion.use()
+        self._exclusion.uses_changed()
         self._usage.reread()
 
     def _starts(self, behind: Behind) -> None:
@@ -327,7 +327,7 @@ class Granting:
                 what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
                 raise self._refused(what)
             self._usage.set(after)
-            self._exclusion.use()
+            self._exclusion.uses_changed()
 
     def _lanes(self, options: object = None) -> Lanes:
         """``options``: a claim's own, None without any."""

@@ -55,7 +55,7 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
         if holdings.note is not before.note:
             inventory.hold()
         else:
-            inventory.exclusion.use()
+            inventory.exclusion.uses_changed()
             if inventory.ledger.lost:
                 inventory.list.look_later()
 

@@ -253,7 +253,7 @@ class ClaimStore:
                 usage.set(value.told(claims, doubt, self.gone, recalled=recalled))
             # In the same step it is excluded in the resource's pool, so that no other claim there is refused for it.
             if offering is not None:
-                offering.granting.inventory.exclusion.use()
+                offering.granting.inventory.exclusion.uses_changed()
         away = self.by_resource.keys() - self.offerings.keys()
         if away or self._left.value:
             self._leave({name: self.by_resource[name].value for name in away}, claims)
