@@ -322,7 +322,7 @@ class Usage(Observable[InUse]):
         """The number of the kubelet's Allocates under way, some of which may wait before they are in flight."""
 
     @property
-    def in_flight(self) -> bool:
+    def grant_under_way(self) -> bool:
         """Whether an Allocate of the kubelet is under way, or a grant of another front."""
         return bool(self.allocating or self.value.in_flight)
 

@@ -116,7 +116,7 @@ class OfferedList(Observable[Offers | None]):
     def _empty_now(self) -> None:
         """Empties the list, unless a device was given since it was last tried, or may be right now."""
         usage = self._usage
-        if usage.in_flight or usage.version != self._uses:
+        if usage.grant_under_way or usage.version != self._uses:
             return self._empty_later()
         self._empty, self._emptying = True, None
         return self.publish()

@@ -247,7 +247,7 @@ class NodeSwitch:
             closed=closed,
             streams=whole and all(one.streams for one in serving),
             age=0.0 if kubelet is None else time.monotonic() - kubelet[0],
-            in_flight=any(one.in_flight for one in usages),
+            in_flight=any(one.grant_under_way for one in usages),
             answers=dra.server.up is True,
         )
 

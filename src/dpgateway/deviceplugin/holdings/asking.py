@@ -203,7 +203,7 @@ class Asking:
     async def _ask(self) -> None:
         # Allocates end by their own deadlines; the round goes on without an answer.
         usages = self._holdings.values()  # a view: resources come and go
-        if not await between_allocates(lambda: any(one.in_flight for one in usages), self._longest):
+        if not await between_allocates(lambda: any(one.grant_under_way for one in usages), self._longest):
             self.hint()
             return
         if self._another_kubelet:
