@@ -139,7 +139,7 @@ class Exclusion(Signal):
     # a member of its pool
 
     def join(self, pool: Pool) -> None:
-        """It is in this pool from now on: the hardware of that one's members is excluded. It has left its last one."""
+        """Joins this pool, after it has left another: from now on the hardware that its members use is excluded."""
         self._pool, self._told = pool, None
         pool.join(self)
         self.exclude()

@@ -83,7 +83,7 @@ class HolderStatus:
 class InUse(ABC):
     """The holdings of one resource at one moment, in the kubelet's ids. Immutable: each event returns the next value.
 
-    The records of the grants are here, what the front's sources tell is the front's. Its sets of ids:
+    This class has the records of the grants; each front's own class adds what its sources tell. Its sets of ids:
 
         fresh       granted or in flight: the front's sources may lack it yet
         taken       in use, or to be released: unreleased, living or fresh

@@ -2,7 +2,7 @@
 
 Theory of operation. A grant is a transaction of these steps, each of which may refuse it::
 
-    wait        for the claims that end soon, of devices that are Healthy although they have them
+    wait        for claims that are about to end, whose devices are on the list as Healthy meanwhile
     begin       the devices are present, Healthy and unused; from now on their hardware is in use
     driver      allocate(); from now on a release is owed to the driver
     additions   the configuration's env, annotations and mounts
@@ -85,7 +85,7 @@ class Granting:
         self._in_vain = float("-inf")
         """When a grant last waited in vain for the end of a claim, in seconds of the clock."""
         self._over = ""
-        """Why nothing is granted any more, not even by grants under way; empty while devices are."""
+        """Why nothing is granted any more, not even by grants under way; empty until :meth:`end`."""
         self._logged: set[tuple[int, str]] = set()
         """The messages that :meth:`log_once` has logged, with the version of the configuration."""
 
