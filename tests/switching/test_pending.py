@@ -172,8 +172,8 @@ def test_an_allocate_that_waits_is_in_flight(front, tmp_path):
     parts: tuple[Any, Any, Any, Any] = front, facts, Stub(serving={}), holdings
     one = NodeSwitch(*parts, SwitchFiles(tmp_path, Threads()))
     assert not one.view(GROUP, "deviceplugin").in_flight
-    usage.allocating += 1
-    assert one.view(GROUP, "deviceplugin").in_flight
+    with usage.kubelet_allocates():
+        assert one.view(GROUP, "deviceplugin").in_flight
 
 
 async def test_a_full_disk_keeps_no_resource_from_its_front(front, switch, tmp_path):

@@ -110,8 +110,7 @@ class KubeletCalls:
         """
         grants: list[Grant] = []
         prepares = unasked or self._prepares(api)
-        self._holdings.allocating += 1
-        try:
+        with self._holdings.kubelet_allocates():
             for asked in requests:
                 ids, had = tuple(dict.fromkeys(asked)), self._holdings.value
                 if not ids:
@@ -128,8 +127,6 @@ class KubeletCalls:
                 deliver = partial(self._deliver, ids, api, tuple(grants))
                 terms = Terms(api.name, deliver, api.repeats, prepares)
                 grants.append(Grant(ids, await self.granting.grant(ids, terms)))
-        finally:
-            self._holdings.allocating -= 1
         return tuple(grants)
 
     async def _earlier_end(self, ids: tuple[str, ...]) -> Holdings:

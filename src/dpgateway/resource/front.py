@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -320,6 +321,15 @@ class Usage(Observable[InUse]):
         """Makes the front read its sources again and publish the result, even an unchanged one."""
         self.allocating = 0
         """The number of the kubelet's Allocates under way, some of which may wait before they are in flight."""
+
+    @contextmanager
+    def kubelet_allocates(self) -> Iterator[None]:
+        """An Allocate of the kubelet is under way."""
+        self.allocating += 1
+        try:
+            yield
+        finally:
+            self.allocating -= 1
 
     @property
     def grant_under_way(self) -> bool:
