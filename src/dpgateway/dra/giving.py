@@ -15,6 +15,8 @@ from dpgateway.resource.granting import Granting, Terms
 
 API = "DRA"
 """The name of this API in the log."""
+LOSSES = ("annotations",)
+"""Fields of an allocation that no CDI spec can express; the log names those that a container loses."""
 
 
 class ClaimGrants:
@@ -54,9 +56,9 @@ class ClaimGrants:
 
     async def _deliver(self, granting: Granting, one: Given, uid: str, allocation: Allocation) -> Allocation:
         """Puts all that a container gets into a CDI spec, which is kept for the ids of the claim."""
-        if allocation.annotations:
-            text = "DRA has no annotations: containers don't get them"
-            granting.log_once(logging.WARNING, text)
+        for field in LOSSES:
+            if getattr(allocation, field):
+                granting.log_once(logging.WARNING, f"DRA has no {field}: containers don't get them")
         try:
             write = partial(self._specs.write, one.resource, one.spec_ids(uid), allocation, lasting=False)
             return await self._store.disk.change(uid, write)
