@@ -36,7 +36,7 @@ def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -
         served=served,
         failure=failure,
         driver=SimpleNamespace(
-            state=SimpleNamespace(value=SimpleNamespace(devices=None, listed=None, failure="", error=""))
+            state=SimpleNamespace(value=SimpleNamespace(devices=None, listed_at=None, failure="", error=""))
         ),
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
     )

@@ -50,7 +50,7 @@ class DriverState:
     """The last list; None before the first one."""
     failure: str = ""
     """The present failure; empty while the driver answers, and until its first list is due."""
-    listed: float | None = None
+    listed_at: float | None = None
     """When ``devices`` was listed, in seconds of the monotonic clock."""
     error: str = ""
     """The last failure, present or past."""
@@ -212,7 +212,7 @@ class RunningDriver:
         # A changed device may have lost its preparation.
         if self.lanes is not None and "prepare" in self.lanes.abilities:
             self.lanes.preparing.listed(answer)
-        self.state.set(replace(self.state.value, devices=answer, failure="", listed=time.monotonic()))
+        self.state.set(replace(self.state.value, devices=answer, failure="", listed_at=time.monotonic()))
 
     def _first_list_is_due(self, seconds: float) -> None:
         state = self.state.value

@@ -125,7 +125,7 @@ class Resource:
         self.restarted, self.changed = Signal(), Signal()
         """``restarted``: another driver runs, or none. ``changed``: that, or held ids may have other devices."""
         self._limit = common.limit
-        self._listed: tuple[Device, ...] | None = None
+        self._last_taken: tuple[Device, ...] | None = None
         """The last list that the inventory took."""
         self._lanes: Lanes | None = None
         """The driver's lanes at the last look; another value means another driver."""
@@ -181,8 +181,8 @@ class Resource:
 
         # A failed driver's list is taken once, for the ids; fail() then makes all of it Unhealthy.
         others = False
-        if state.devices is not None and (state.devices is not self._listed or not state.failure):
-            self._listed = state.devices
+        if state.devices is not None and (state.devices is not self._last_taken or not state.failure):
+            self._last_taken = state.devices
             others = self.inventory.take(state.devices, self._limit)
             # A device that changed may be due for its release now; so is everything with another driver.
             if others or restarted or usage.value.unsettled:

@@ -126,7 +126,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, others: Iterable[In
         (plugin.standing.value,),
         plugin.attempts,
         bool(plugin.resource.failure),
-        moment(plugin.resource.driver.state.value.listed),
+        moment(plugin.resource.driver.state.value.listed_at),
         counts(listed, used, ledger.lost),
         sum([offer.taken for offer in listed.values()]),
         Counter(holder.values()),

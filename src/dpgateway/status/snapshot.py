@@ -57,7 +57,7 @@ def resource(config: ResourceConfig, plugin: OnFront | None, age: float, *, dire
         failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
         (standing,),
         failure,
-        DriverStatus(name, version, stamped(said.listed), said.failure or None, error, finds),
+        DriverStatus(name, version, stamped(said.listed_at), said.failure or None, error, finds),
         unsaved=plugin.resource.unsaved or None,
         refused=Failure(refused[0], stamped(refused[1])) if refused is not None else None,
         elsewhere=elsewhere or None,
