@@ -1,8 +1,8 @@
 """The interface between a resource and its front: the holdings, read as a value, and the events of a grant.
 
 Each front has its own sources of holdings: the device-plugin front the kubelet's checkpoint, PodResources and the calls
-in flight. A resource knows none of these. It reads a value for each decision (:class:`InUse`), and publishes the next
-value at each event of a grant (:class:`Usage`).
+in flight, the DRA front its records of claims. A resource knows none of these. It reads a value for each decision
+(:class:`InUse`), and publishes the next value at each event of a grant (:class:`Usage`).
 
 The life of an id, in the events of a resource::
 
@@ -82,7 +82,7 @@ class HolderStatus:
 
 @dataclass(frozen=True)
 class InUse(ABC):
-    """The holdings of one resource at one moment, in the kubelet's ids. Immutable: each event returns the next value.
+    """The holdings of one resource at one moment, by offered id. Immutable: each event returns the next value.
 
     This class has the records of the grants; each front's own class adds what its sources tell. Its sets of ids:
 
