@@ -122,7 +122,8 @@ class Gateway:
                 if config.name not in waiting:
                     self._fronts.pools.add(config)
             # One whose new configuration can't be used stays in its old pool until a later one can, or is the old one.
-            for config in (*amended, *restarted, *changes.unusable, *changes.same):
+            going = [config for config in amended if config.name in self._fronts.pools.going]
+            for config in (*moved, *going, *restarted, *changes.unusable, *changes.same):
                 self._fronts.pools.follow(config)
 
             # An added one may be a removed one under a new name, and begin before that has ended.

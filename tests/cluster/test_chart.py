@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -61,7 +62,8 @@ class TestProfiles:
         said = manifests.notes({"profiles": {"boards": BOARDS, "desks": DESKS, **rooms}})
         both = re.findall(r"A node may match both profiles, (\S+) and (\S+)[.] It would have two gateways", said)
         assert both == [("boards", "room-1"), ("boards", "room-2"), ("desks", "room-1")]
-        there = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+        required: dict[str, Any] = {"nodeSelectorTerms": []}
+        there = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         one = {"nodeSelector": {"example.com/room": "2"}, "affinity": there}
         assert "both profiles" not in manifests.notes({"profiles": {"boards": BOARDS, "desks": DESKS}})
         assert "both profiles" not in manifests.notes({"profiles": {"boards": BOARDS, "one": one}, "otherNodes": False})

@@ -79,13 +79,20 @@ async def test_a_claim_that_was_allocated_anew_owes_what_has_left(node: ClaimNod
     (result,) = node.store.get(("resourceclaims", "default", "c"))["status"]["allocation"]["devices"]["results"]
     result.update({"pool": "n1/other", "device": "b"})
 
-    claims, owed, runs = await node.gateway(boot=boot, patience=IN_VAIN), set[str](), list[bool]()
-    claims.store.owe = lambda _, id_, __: (owed.add(id_) or True) if runs else None
+    claims, owed, runs = await node.gateway(boot=boot, patience=IN_VAIN), set[str](), asyncio.Event()
+
+    def owe(_: str, id_: str, __: Unreleased) -> bool | None:
+        if not runs.is_set():
+            return None
+        owed.add(id_)
+        return True
+
+    claims.store.owe = owe
     claims.store.drop(NAME)
     claims.store.add("example.com/other", Resource(lanes(), Device("b"), name="example.com/other", pool="n1/other"))
     assert "still being released" in await one(await claims.prepare([asked]))
     assert claims.parts.left.value[NAME].taken == {"a"}, "it counts on the device plugin"
-    runs.append(True)
+    runs.set()
     claims.store.served.notify()
     await until(lambda: not claims.store.records)
     assert [it.device for it in await one(await claims.prepare([asked]))] == ["b"]

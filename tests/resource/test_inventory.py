@@ -516,7 +516,7 @@ def test_all_shares_count_until_they_leave(node: Node) -> None:
     node.run(node.config.set, replace(node.config.value, shares=Shares(1)))
     node.take(*devices[900:])
     assert sent(node) <= LARGEST
-    assert node.inventory.misfit.value
+    assert node.inventory.rejected.value
 
 
 def test_a_list_fits_when_all_turn_unhealthy(node):

@@ -50,24 +50,20 @@ class Pool:
     change (:meth:`tell`).
     """
 
-    def __init__(
-        self,
-        besides: Callable[[], Iterable[HardwareUse]] = tuple,
-        beside: Callable[[Pool], Iterable[Pool]] = lambda _: (),
-        *,
-        alone: bool = False,
-    ) -> None:
-        """``besides`` returns the uses under other names that count in the pool, ``beside`` the pools in which its
-        members' uses count, too. ``alone``: the pool stands for a single resource without a configured pool.
+    def __init__(self, besides: Callable[[], Iterable[HardwareUse]] = tuple, *, alone: bool = False) -> None:
+        """``besides`` returns the uses under other names that count in the pool. ``alone``: the pool stands for a
+        single resource without a configured pool.
         """
         self.members: dict[str, Exclusion | None] = {}
         """`members` contains the members, keyed by resource. None stands for one that hasn't joined yet: its uses are
         unknown, so the pool grants nothing.
         """
         self.alone = alone
+        self.beside: tuple[Pool, ...] = ()
+        """The pools in which its members' uses count, too."""
         self.known = asyncio.Event()
         """Set while the uses of all members are known."""
-        self._besides, self._beside = besides, beside
+        self._besides = besides
 
     def expect(self, name: str) -> None:
         """A resource of this name is going to join."""
@@ -103,13 +99,8 @@ class Pool:
             if member is not None and other != name:
                 member.exclude((*(use for owner, use in uses.items() if owner != other), *besides))
         if name:
-            for pool in self._beside(self):
+            for pool in self.beside:
                 pool.tell()
-
-    @property
-    def listens(self) -> bool:
-        """Whether anybody has to know of its members' uses."""
-        return not self.alone or any(True for _ in self._beside(self))
 
     def _uses(self, but: str = "") -> tuple[Mapping[str, HardwareUse], bool]:
         """The uses of all members but this one, as far as they exclude anything, and whether all uses are known."""
@@ -150,7 +141,9 @@ class Exclusion(Signal):
 
     def tell_pool(self) -> None:
         """Tells the pool of changes only: every member reads every checkpoint, and most bring no news."""
-        if self._pool.listens and (news := self.own_use().news) != self._told:
+        if self._pool.alone and not self._pool.beside:
+            return
+        if (news := self.own_use().news) != self._told:
             self._told = news
             self._pool.tell(self.name)
 

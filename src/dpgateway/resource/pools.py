@@ -60,8 +60,8 @@ class Pools:
         self.elsewhere = Elsewhere(orphans, self._besides_changed)
         self._served: dict[str, Exclusion] = {}
         """`_served` contains the resources that have joined, keyed by name."""
-        self._next: dict[str, str] = {}
-        """`_next` contains the pool to which a resource goes that is served in another one, keyed by name."""
+        self.going: dict[str, str] = {}
+        """`going` contains the pool to which a resource goes that is served in another one, keyed by name."""
         self._ending: set[str] = set()
         """The resources that are no longer configured, and still end here."""
         self._looking = asyncio.Lock()
@@ -106,7 +106,7 @@ class Pools:
         if resource in self.in_doubt.value:
             yield HardwareUse(_on_another_front(resource))
         # Nearly always there are none.
-        if self._orphans.usages or self.left.value or self._after_close.value or self._ending or self._next:
+        if self._orphans.usages or self.left.value or self._after_close.value or self._ending or self.going:
             for one in self._ended(self._of[resource]):
                 # Its own holdings on another front aren't just any resource's: they are of the same hardware.
                 if one.resource == _on_another_front(resource) and not one.known:
@@ -126,7 +126,7 @@ class Pools:
             if name not in pool.members and name in self._served:
                 yield self._served[name].own_use()
         # One that goes to another pool excludes in both: it serves on until its new driver has devices.
-        for name, following in self._next.items():
+        for name, following in self.going.items():
             if (after := self._pools.get(following)) is pool and name in self._served:
                 yield certain(self._served[name].own_use())
             elif after is not None and name in pool.members:
@@ -140,14 +140,16 @@ class Pools:
     def _counts(self, name: str, pool: Pool) -> bool:
         """Whether what another front gave of this resource counts in the pool; of one that isn't configured it does."""
         own = self._of.get(name, pool)
-        return own is pool or name in self._ending or pool in self._beside(own)
+        return own is pool or name in self._ending or pool in own.beside
 
-    def _beside(self, pool: Pool) -> Iterator[Pool]:
-        """The pools to which the pool's resources go, or from which resources come to it."""
-        for name, following in self._next.items():
-            both = self._of.get(name), self._pools.get(following)
-            if None not in both and pool in both:
-                yield from (one for one in both if one is not None and one is not pool)
+    def _see_beside(self) -> None:
+        """Sets which pools are beside one another: a resource goes from the one to the other."""
+        for pool in (*self._pools.values(), *self._of.values()):
+            pool.beside = ()
+        for name, following in self.going.items():
+            before, after = self._of.get(name), self._pools.get(following)
+            if before is not None and after is not None and before is not after:
+                before.beside, after.beside = (*before.beside, after), (*after.beside, before)
 
     def _device_of(self, name: str) -> Callable[[str], Device | None]:
         """What finds the present device of an id that the other front gave, if the journal that had its hardware is
@@ -159,8 +161,8 @@ class Pools:
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or has moved to another pool, perhaps while it is served."""
         self.configs[config.name] = config
-        if self._next.get(config.name) == config.pool:  # else it starts again with an earlier configuration
-            self._next.pop(config.name, None)
+        if self.going.get(config.name) == config.pool:  # else it starts again with an earlier configuration
+            self.going.pop(config.name, None)
         if config.on == self._orphans.front:
             self._orphans.offered(config.name)
         else:
@@ -168,15 +170,17 @@ class Pools:
         self.elsewhere.configured(config.name)
         before = self._of.get(config.name)
         if config.pool:
-            pool = self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool), self._beside))
+            pool = self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
         else:
-            pool = Pool(partial(self._besides_one, config.name), self._beside, alone=True)
+            pool = Pool(partial(self._besides_one, config.name), alone=True)
 
         # No move: the same pool, or none before and after.
         if before is pool or (before is not None and before.alone and pool.alone):
+            self._see_beside()
             return
         self._leave(config.name)
         self._of[config.name] = pool
+        self._see_beside()
 
         # A served resource excludes at once; another one blocks its pool until its holdings are known.
         if config.name in self._served:
@@ -250,17 +254,18 @@ class Pools:
         """The resource and the members of its pool, and of those beside it, that the device plugin hands over, without
         those that another gateway serves already. Those by DRA go with their driver.
         """
-        pools = (self._of[name], *self._beside(self._of[name])) if name in self._of else ()
+        pools = (self._of[name], *self._of[name].beside) if name in self._of else ()
         members = dict.fromkeys(one for pool in pools for one in pool.members) or (name,)
         here = {one for one in members if one in self.configs and self.configs[one].on == self._orphans.front}
         return tuple([one for one in members if one == name or (one in here and one not in self.elsewhere.served)])
 
     def follow(self, config: ResourceConfig) -> None:
         """The resource is to have this configuration, and may have an earlier one until it gets it (:meth:`add`)."""
-        before = self._next.pop(config.name, None)
+        before = self.going.pop(config.name, None)
         if config.pool and self._pools.get(config.pool) is not self._of[config.name]:
-            self._next[config.name] = config.pool
-        if self._next.get(config.name) != before:
+            self.going[config.name] = config.pool
+        if self.going.get(config.name) != before:
+            self._see_beside()
             self._besides_changed()
 
     def end(self, names: Collection[str]) -> None:
@@ -274,11 +279,12 @@ class Pools:
         """The resource is no longer configured nor served; its holdings become an orphan's."""
         self._orphans.removed(name)
         self._ending.discard(name)
-        self._next.pop(name, None)
+        self.going.pop(name, None)
         self.configs.pop(name, None)
         self.elsewhere.drop(name)
         self._leave(name)
         self._served.pop(name, None)
+        self._see_beside()
         self._besides_changed()
 
     def _leave(self, name: str) -> None:
