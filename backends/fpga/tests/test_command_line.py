@@ -270,5 +270,8 @@ def test_leaves_absent_boards_alone(run, tmp_path, command):
         one["options"] |= {"programmer": "fpga-manager", "sysfs": str(tmp_path / "sys")}
     file.write_text(json.dumps(config))
     done = run(command, "b", "--force")
+    assert (done.exit_code, f"directory: '{tmp_path}/sys'" in done.stderr) == (1, True)
+    (tmp_path / "sys").mkdir()
+    done = run(command, "b", "--force")
     assert (done.exit_code, "board 'b': expected one fpga_manager at b in /sys, found none" in done.stderr) == (1, True)
     assert not (tmp_path / "state").exists()

@@ -169,7 +169,10 @@ class Teller:
 
 
 def _known(settings: Settings) -> Mapping[str, Known]:
-    return boards({one.name: one.options for one in packages.resources(settings, "fpga")})
+    try:
+        return boards({one.name: one.options for one in packages.resources(settings, "fpga")})
+    except OSError as error:
+        raise DriverError(f"can't look for the boards of {settings.config}: {error}") from error
 
 
 def _board(settings: Settings, board: str) -> Known:
