@@ -61,6 +61,8 @@ class Has:
     ids: tuple[str, ...]
     devices: tuple[Device, ...]
     pod: str = ""
+    refused: bool = False
+    """Whether the container was to start again, which was refused: it has ended, and the gateway may know that."""
 
     def parts(self) -> Iterator[tuple[str, str, frozenset[str]]]:
         return ((self.resource, device.id, hardware(device)) for device in self.devices)
@@ -113,7 +115,8 @@ class Truth:
         for device in devices:
             ours = (resource, device.id, hardware(device))
             had = any(ours in one.parts() for one in self.has.values())
-            found = self.conflicts(resource, device, [one for one in among if not had or self.known(one.resource)])
+            among = [one for one in among if not one.refused and (not had or self.known(one.resource))]
+            found = self.conflicts(resource, device, among)
             assert not found, f"{what} {device} of {resource}, though others have its hardware: {found}"
 
 
