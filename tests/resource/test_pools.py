@@ -323,6 +323,18 @@ async def test_a_resource_that_goes_to_another_pool_and_starts_again_before(live
     assert life.served[FFT].reasons.keys() == {"b0"}
 
 
+async def test_resources_that_come_to_a_pool_before_one_and_leave_it(live):
+    life = await live(AES, RAW)
+    life.truth.settings[RAW] = replace(life.truth.settings[RAW], pool=None)
+    life.amend(RAW)
+    await give(life, RAW, "b0")
+    life.pools.follow(configured(name=AES, pool="new"))
+    for pool in ("new", None):
+        life.truth.settings[RAW] = replace(life.truth.settings[RAW], pool=pool)
+        life.amend(RAW)
+        assert life.served[AES].reasons.keys() == ({"b0"} if pool else set())
+
+
 async def test_a_resource_that_goes_to_another_pool_and_then_to_a_third(live):
     life = await live(AES, FFT, RAW)
     life.truth.settings[FFT] = replace(life.truth.settings[FFT], pool="new")

@@ -75,8 +75,8 @@ class Pool:
 
     def leave(self, name: str) -> None:
         self.members.pop(name)
-        if self.members:
-            self.tell()
+        if self.members or not self.alone:
+            self.tell(name)
 
     def others(self, name: str) -> Sequence[HardwareUse]:
         """The uses under all names but this one, as far as they exclude anything."""

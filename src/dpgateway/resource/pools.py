@@ -185,7 +185,7 @@ class Pools:
         # A served resource excludes at once; another one blocks its pool until its holdings are known.
         if config.name in self._served:
             self._served[config.name].join(pool)
-            pool.tell()
+            pool.tell(config.name)
         else:
             pool.expect(config.name)
 
