@@ -131,6 +131,35 @@ async def test_a_release_that_waits_goes_with_its_resource(cluster, gateway, kub
     await gateway.said(f"released {device}", seconds=BUSY)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_release_without_a_record_goes_with_its_resource(cluster, gateway, kubelet, short_path, killed):
+    """The claim's record was damaged, so the journal alone knows of its device."""
+    control = short_path / "control.json"
+    options = thing("dra")["options"] | {"ids": ["a", "b"], "release": True, "control_file": str(control)}
+    await gateway.start(thing("dra") | {"options": options})
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+    device = device_of(cluster, "claim").removeprefix("THING_")
+    await until(lambda: any(f'"{device}"' in one.read_text() for one in (short_path / "state").glob("*.json")))
+    await gateway.end(signal.SIGKILL)
+    (record,) = (short_path / "state/dra/claims").glob("*.json")
+    record.write_text("?")
+    await gateway.start(thing("dra") | {"options": options})
+    await gateway.said("the kubelet registered", 2, seconds=BUSY)
+    control.write_text(json.dumps({"faults": [{"devices": [device], "absent": True}]}))
+    await gateway.said("its device is gone", seconds=BUSY)
+    cluster.delete("claim", force=True)
+    await gateway.said(f"device {device} of {THING} is free again, but", seconds=BUSY)
+    if killed:
+        await gateway.end(signal.SIGKILL)
+        control.write_text(json.dumps({"faults": []}))
+        await gateway.start(thing("deviceplugin") | {"options": options})
+    else:
+        gateway.reload(thing("deviceplugin") | {"options": options})
+        await shown(cluster, 1)
+        control.write_text(json.dumps({"faults": []}))
+    await gateway.said(f"released {device}", seconds=BUSY)
+
+
 async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet, short_path):
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)

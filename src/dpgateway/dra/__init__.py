@@ -16,6 +16,7 @@ extended     the extended resource by which a pod asked for the devices of its c
 giving       what the drivers give to a claim, as CDI specs
 ending       claims ended: released, and forgotten
 beside       what another front offers, as claims see it
+debts        what another front's drivers owe for claims without a record
 obstacles    why a node can't give devices by DRA
 pools        what the resources offer, as the content of their pools
 owner        the Node that owns the slices

@@ -24,6 +24,7 @@ from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import Configuration
 from dpgateway.dra.beside import OtherFront
 from dpgateway.dra.claims.files import ClaimFiles
+from dpgateway.dra.debts import LeftDebts
 from dpgateway.dra.instance import DriverInstance
 from dpgateway.dra.members import Members
 from dpgateway.dra.owner import AskRuntime, unasked
@@ -107,6 +108,7 @@ class DraFront:
         store, doubts = self.claims.store, self.claims.store.doubts
         store.journal = lambda name: Journal(common.state_dir, common.directory, name, common.front).load()
         store.owe, store.elsewhere, self.claims.elsewhere = beside.owe, beside.granting, beside.offered
+        self._debts = LeftDebts(store, common)
         doubts.others, doubts.in_doubt = beside.pools, common.pools.in_doubt
         doubts.served_before = set(beside.offered())
         common.served.begun.subscribe(store.served.notify)
@@ -169,6 +171,7 @@ class DraFront:
                     group.create_task(self.seen.run(), name="watch slices"),
                     group.create_task(self.publisher.run(), name="publish slices"),
                     group.create_task(self._reconciling.run(), name="reconcile claims"),
+                    group.create_task(self._debts.run(), name="tell other fronts what is owed"),
                     group.create_task(self.instance.keep(), name="keep the driver registered"),
                 ]
                 await self.instance.until_given()

@@ -76,6 +76,30 @@ async def test_a_record_takes_its_hardware_from_the_pool_in_the_same_step(
     steps.close()
 
 
+@pytest.mark.parametrize(("driver", "counts"), [("scripted", {"a"}), ("", set())])
+@pytest.mark.parametrize("loaded", [True, False])
+async def test_what_only_a_journal_knows_counts_on_the_other_front(
+    tmp_path: Path, left: Left, driver: str, counts: set[str], loaded: bool
+) -> None:
+    store = ClaimStore(ClaimDisk(ClaimFiles(tmp_path), Threads()), BOOT, left, LOG)
+    if loaded:
+        await store.load()
+        store.doubts.missing("")
+    store.journal = lambda name: {"a": Unreleased("", hardware=frozenset({"board"}), device="a", driver=driver)}
+    store.doubts.others = lambda: {OTHER: "n1"}
+    await store.peek()
+    assert (left.value[OTHER].taken if OTHER in left.value else set()) == counts
+
+
+async def test_a_resource_that_comes_back_releases_what_its_journal_has(store: ClaimStore, left: Left) -> None:
+    store.journal = lambda name: {"a": Unreleased("", hardware=frozenset({"board"}), device="a", driver="scripted")}
+    store.doubts.others = lambda: {OTHER: "n1"}
+    await store.peek()
+    assert left.value.keys() == {OTHER}
+    store.add(OTHER, Unfollowed(lanes(), BOARD, name=OTHER))
+    assert not left.value
+
+
 async def test_what_killed_gateways_left_is_removed(store: ClaimStore, tmp_path: Path) -> None:
     """A new file of now may have a writer."""
     await store.write(claim())

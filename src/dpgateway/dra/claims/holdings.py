@@ -143,6 +143,11 @@ class ClaimHoldings(InUse):
         return replace(self, unreleased={**unreleased, **ours}, remembers=True)
 
 
+def debts(resource: str, in_use: InUse, claims: Iterable[ClaimRecord]) -> frozenset[str]:
+    """The ids that await their release without one of these claims."""
+    return in_use.freed.difference(*[one.of(resource) for one in claims])
+
+
 def _holder(one: ClaimRecord) -> str:
     pods = ", ".join(name for _, name in one.pods)
     return f"{one} (pod {pods})" if pods else str(one)

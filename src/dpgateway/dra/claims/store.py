@@ -9,7 +9,8 @@ records or the doubts change (``doubts``), depends on where it is:
     expected       going to be offered here: claims wait for it
     offered        here (``offerings``): its own usage has what claims hold (``usage``)
     elsewhere      by another front, or nowhere any more: what claims hold is left to the pools (``left``), with the
-                   hardware that its journal had when the records were read. An end is owed to the driver there
+                   hardware that its journal had when the records were read. An end is owed to the driver there, and so
+                   is what only the journal knows: a record was damaged or lost
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from functools import partial
 from dpgateway.dra.claims.choosing import Offering
 from dpgateway.dra.claims.doubts import ClaimDoubts
 from dpgateway.dra.claims.files import ClaimDisk
-from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.claims.holdings import ClaimHoldings, debts
 from dpgateway.dra.claims.records import ClaimRecord, Given, Phase
 from dpgateway.errors import GatewayError, KubeletError, RequestError
 from dpgateway.kit.observable import Observable, Signal
@@ -63,15 +64,15 @@ class ClaimStore:
         """
         self.owe: Owe = lambda *_: False
         """Of a resource that another front offers by now."""
-        self._told: dict[tuple[str, str], dict[str, bool]] = {}
-        """`_told` contains whether a driver is told that an id is free, as far as that is decided, keyed by the claim's
-        uid and resource.
+        self.told: dict[tuple[str, str], dict[str, bool]] = {}
+        """`told` contains whether a driver is told that an id is free, as far as that is decided, keyed by the claim's
+        uid, empty for claims without a record any more, and resource.
         """
         self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
         """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
         self._remembered: dict[str, Mapping[str, Unreleased]] = {}
         """`_remembered` contains the journals as they were when the records were read, keyed by resource."""
-        self.doubts.why.subscribe(self._tell)
+        self.doubts.why.subscribe(self.tell)
 
     async def peek(self) -> None:
         """Reads what claims hold of resources that aren't offered here, before the records are this gateway's. Such a
@@ -79,35 +80,55 @@ class ClaimStore:
         """
         if not self.doubts.loaded:
             found, _ = await self.disk.run(self.disk.files.look)
-            await self._remember(found)
+            names = await self._remember(found)
             if not self.doubts.loaded:  # else newer ones are known by now
-                names = frozenset[str]().union(*[one.resources for one in found]) - self.expected
+                names -= self.expected
                 empty = ClaimHoldings(boot=self._boot)
                 left = {name: replace(empty, resource=name).told(found, recalled=True) for name in names}
                 self._leave(left, found)
+        else:
+            for name in await self._remember(()):
+                self.usage(name)
+            self.tell(())
         self.doubts.look_at_others()
 
     async def load(self) -> None:
         """Reads the records of earlier gateways. Raises GatewayError, OSError."""
         found, damaged = await self.disk.run(self.disk.files.all)
         compared = await self.doubts.complete()
-        await self._remember(found)
+        self._remembered.clear()
+        self._forget_told("")
+        names = await self._remember(found)
         self.records = {one.uid: one for one in found}
         self.doubts.load(damaged, compared=compared)
-        for one in found:
-            for name in one.resources:
-                self.usage(name)
-        self._tell(recalled=True)
+        for name in names:
+            self.usage(name)
+        self.tell(recalled=True)
 
-    async def _remember(self, found: Iterable[ClaimRecord]) -> None:
+    async def _remember(self, found: Iterable[ClaimRecord]) -> frozenset[str]:
         """Reads the journals of the resources that these claims have devices of: the hardware may be offered under
-        another name by now. Raises GatewayError.
+        another name by now; and, once, those of another front's resources. Returns the names of those that claims may
+        have devices of. Raises GatewayError.
         """
-        for name in sorted(frozenset[str]().union(*[one.resources for one in found])):
-            try:
-                self._remembered[name] = await self.disk.run(partial(self.journal, name))
-            except (KubeletError, OSError) as error:
-                self._log.warning("the hardware that claims have of %s isn't known: %s", name, error)
+        of_claims = frozenset[str]().union(*[one.resources for one in found])
+        names = sorted(of_claims | (self.doubts.others().keys() - self._remembered.keys()))
+        try:
+            journals = await self.disk.run(lambda: [self._read(name) for name in names])
+        except OSError as error:
+            journals = [error] * len(names)
+        for name, journal in zip(names, journals, strict=True):
+            if isinstance(journal, Exception):
+                self._log.warning("the hardware that claims have of %s isn't known: %s", name, journal)
+            else:
+                self._remembered[name] = journal
+        return of_claims.union([name for name, given in self._remembered.items() if given])
+
+    def _read(self, name: str) -> Mapping[str, Unreleased] | Exception:
+        """Blocks."""
+        try:
+            return self.journal(name)
+        except (KubeletError, OSError) as error:
+            return error
 
     def rest(self) -> None:
         """The records are another gateway's: what claims hold isn't known any more."""
@@ -120,7 +141,7 @@ class ClaimStore:
         """What claims hold of the resource, kept up to date."""
         if resource not in self.by_resource:
             self.by_resource[resource] = Usage(ClaimHoldings(resource=resource, boot=self._boot))
-            self._tell((resource,), recalled=True)
+            self.tell((resource,), recalled=True)
         return self.by_resource[resource]
 
     def owes(self, one: Given) -> bool:
@@ -133,7 +154,7 @@ class ClaimStore:
         Those that another front offers by now it has to release: it is told of them once; those of a driver without
         release() nobody has to. None as long as no driver runs there, as at the gateway's start.
         """
-        told = self._told.setdefault((old.uid, resource), {})
+        told = self.told.setdefault((old.uid, resource), {})
         in_use, remembered = self.usage(resource).value, self._remembered.get(resource, {})
         given = in_use.remembered(remembered).unreleased
         ids, before = frozenset(old.of(resource)), len(told)
@@ -143,8 +164,12 @@ class ClaimStore:
             if answer is not None:
                 told[id_] = answer
         if len(told) > before:  # in the same step, or the driver would take its own debt for another one's device
-            self._tell(())
+            self.tell(())
         return frozenset(id_ for id_ in ids if not told[id_]) if ids <= told.keys() else None
+
+    def is_here(self, resource: str) -> bool:
+        """Whether it is offered here, or going to be."""
+        return resource in self.expected or resource in self.offerings
 
     def recall(self, resource: str, given: Mapping[str, Unreleased]) -> None:
         """A claim whose record is made again has these ids, of a resource that another front offers."""
@@ -169,7 +194,9 @@ class ClaimStore:
     def add(self, resource: str, offering: Offering) -> None:
         """From now on claims may get devices of the resource."""
         self.offerings[resource], self.by_resource[resource] = offering, offering.usage
-        self._tell((resource,), recalled=True)
+        self.told.pop(("", resource), None)
+        self._remembered.pop(resource, None)  # its journal has a reader of its own
+        self.tell((resource,), recalled=True)
         self.doubts.look_at_others()
         self.served.notify()
 
@@ -179,7 +206,7 @@ class ClaimStore:
         """
         self.expected.discard(resource)
         gone = self.offerings.pop(resource, None)
-        self._tell((resource,))
+        self.tell((resource,))
         self.doubts.look_at_others()
         if gone is not None:
             gone.usage.notify()
@@ -195,7 +222,7 @@ class ClaimStore:
         else:  # owed to the drivers before it counts as free
             for resource in new.resources - self.offerings.keys() - self.expected:
                 self.untold(new, resource)
-        self._tell(new.resources if before is None else new.resources | before.resources, recalled=recalled)
+        self.tell(new.resources if before is None else new.resources | before.resources, recalled=recalled)
         if recalled:  # a call for the claim may wait for the end of a doubt, or for its resource
             self.doubts.why.notify()
             self.served.notify()
@@ -215,15 +242,17 @@ class ClaimStore:
     async def forget(self, old: ClaimRecord) -> None:
         self.records.pop(old.uid, None)
         self._unwritten.discard(old.uid)
+        for name in old.resources - self.offerings.keys():
+            self.told.setdefault(("", name), {}).update(self.told.get((old.uid, name), {}))
         self._forget_told(old.uid)
-        self._tell(old.resources)
+        self.tell(old.resources)
         try:
             await self.disk.change(old.uid, partial(self.disk.files.remove, old.uid))
         except (GatewayError, OSError) as error:
             self._log.error("%s: its record can't be removed from %s: %s", old, self.disk.files.folder, error)
 
     def _forget_told(self, uid: str) -> None:
-        self._told = {key: told for key, told in self._told.items() if key[0] != uid}
+        self.told = {key: told for key, told in self.told.items() if key[0] != uid}
 
     async def compared(self, missing: str, pools: Collection[str] = ()) -> None:
         """The records were compared with the kubelet's claims. ``missing``: why some are, empty if none is; ``pools``:
@@ -240,9 +269,9 @@ class ClaimStore:
         """The pods of these claims, and of no others, are known to be gone for the scheduler."""
         if uids != self.gone:
             self.gone = uids
-            self._tell()
+            self.tell()
 
-    def _tell(self, names: Iterable[str] | None = None, *, recalled: bool = False) -> None:
+    def tell(self, names: Iterable[str] | None = None, *, recalled: bool = False) -> None:
         """Tells the resources of these names, or all, what their claims hold now."""
         if not self.doubts.loaded:
             return
@@ -261,7 +290,8 @@ class ClaimStore:
     def _leave(self, left: Mapping[str, InUse], claims: Iterable[ClaimRecord]) -> None:
         ending, known = [one for one in claims if one.phase is Phase.ENDING], dict[str, InUse]()
         for name, value in left.items():
-            untold = [set(one.of(name)).difference(self._told.get((one.uid, name), ())) for one in ending]
+            untold = [set(one.of(name)).difference(self.told.get((one.uid, name), ())) for one in ending]
             in_use = value.remembered(self._remembered.get(name, {}))
-            known[name] = in_use.without_told(frozenset[str]().union(*untold))
+            lost = debts(name, in_use, claims).difference(self.told.get(("", name), ()))
+            known[name] = in_use.without_told(lost.union(*untold))
         self._left.set({name: in_use for name, in_use in known.items() if in_use.taken or in_use.abandoned})
