@@ -158,6 +158,7 @@ async def test_a_release_without_a_record_goes_with_its_resource(cluster, gatewa
         await shown(cluster, 1)
         control.write_text(json.dumps({"faults": []}))
     await gateway.said(f"released {device}", seconds=BUSY)
+    await until(lambda: not list((short_path / "state").glob("*.json")))  # nor does a later start release it
 
 
 async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet, short_path):

@@ -1,20 +1,26 @@
 """What drivers owe for claims without a record, of resources that another front offers by now.
 
 A record may be damaged, removed by a person, or lost with its disk; then only the resource's journal knows what its
-claim had. The present driver of the resource releases that, and until it is told to nobody gets it.
+claim had. The present driver of the resource releases that, and until it is told to nobody gets it. Once the journal of
+that front has it, it is struck from the one of this front: else it would be released again after each start.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
+
 from dpgateway.dra.claims.holdings import debts
 from dpgateway.dra.claims.store import ClaimStore
+from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
+from dpgateway.resource.journal import PATIENCE, Journal
 from dpgateway.resource.orphans import leak
 from dpgateway.resource.resource import Common
 
 LOOK = 1.0
-"""Seconds between two looks whether a driver runs on another front."""
+"""Seconds between two looks whether a driver runs on another front, and its journal is written."""
 
 _log = bind(__name__)
 
@@ -28,11 +34,15 @@ class LeftDebts:
 
     async def run(self) -> None:
         """Never returns."""
-        store, left = self._store, self._common.pools.left
+        store, common = self._store, self._common
         while True:
-            served, version = store.served.version, left.version
+            served, left = store.served.version, common.pools.left.version
             waits = self._owe()
-            await first(store.served.wait(served), left.wait(version), within=LOOK if waits else None)
+            for (uid, name), told in tuple(store.told.items()):
+                ids = [id_ for id_, owed in told.items() if owed]
+                if ids and not uid and name in common.pools.configs and not store.is_here(name):
+                    waits = not await self._strike(name, ids, told) or waits
+            await first(store.served.wait(served), common.pools.left.wait(left), within=LOOK if waits else None)
 
     def _owe(self) -> bool:
         """Has other fronts' drivers release what is free and in no record. Returns whether some don't run yet."""
@@ -48,3 +58,27 @@ class LeftDebts:
                     leak(_log, name, in_use, id_, "the resource isn't offered by DRA any more")
         store.tell(())
         return waits
+
+    async def _strike(self, resource: str, ids: Collection[str], told: dict[str, bool]) -> bool:
+        """Returns whether the other front's journal has these ids, which this front's loses; then they aren't in
+        ``told`` as owed any more.
+        """
+        common = self._common
+        if not await common.served.record(resource):
+            return False
+        journal = Journal(common.state_dir, common.directory, resource, common.front)
+
+        def strike() -> None:
+            left = {id_: entry for id_, entry in journal.load().items() if id_ not in ids}
+            journal.save(left, ours=lambda: not self._store.is_here(resource))  # else it has a writer again
+
+        try:
+            work = partial(common.threads.call, "journal", strike)
+            await common.journals.in_turn(resource, work, PATIENCE, "the disk")
+        except (GatewayError, OSError) as error:
+            _log.warning("%s still has ids that are free: %s", journal.path, error, extra={"resource": resource})
+        told |= dict.fromkeys(ids, False)
+        if self._store.told.get(("", resource)) is told:  # else it was here meanwhile
+            usage = self._store.by_resource[resource]
+            usage.set(usage.value.released(ids))
+        return True
