@@ -62,6 +62,8 @@ class TestProfiles:
         said = manifests.notes({"profiles": {"boards": BOARDS, "desks": DESKS, **rooms}})
         both = re.findall(r"A node may match both profiles, (\S+) and (\S+)[.] It would have two gateways", said)
         assert both == [("boards", "room-1"), ("boards", "room-2"), ("desks", "room-1")]
+        said = manifests.notes({"nodeSelector": None, "profiles": {"a": BOARDS, "b": {}}, "otherNodes": False})
+        assert "both profiles, a and b" in said
         required: dict[str, Any] = {"nodeSelectorTerms": []}
         there = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         one = {"nodeSelector": {"example.com/room": "2"}, "affinity": there}

@@ -84,7 +84,7 @@ the same. */ -}}
 {{- $affinities := list (get $profiles $one).affinity (get $profiles $other).affinity -}}
 {{- $differ := or (ge $one $other) (ne (first $affinities | toJson) (last $affinities | toJson)) -}}
 {{- range $label, $value := (get $profiles $one).nodeSelector -}}
-{{- if ne $value (default $value (get (get $profiles $other).nodeSelector $label)) }}{{ $differ = true }}{{ end -}}
+{{- if ne $value (default $value (get (default dict (get $profiles $other).nodeSelector) $label)) }}{{ $differ = true }}{{ end -}}
 {{- end -}}
 {{- if not $differ }}
 A node may match both profiles, {{ $one }} and {{ $other }}. It would have two gateways, of which the later one takes the resources over:
