@@ -131,6 +131,12 @@ def test_a_full_disk_leaves_no_half_of_it(run, tmp_path, no_room, before, more):
     assert {one.name: one.read_text() for one in tmp_path.glob("*ours*")} == before
 
 
+def test_a_full_disk_leaves_no_half_of_it_behind_a_link(run, tmp_path, no_room):
+    (tmp_path / "ours.yaml").symlink_to("new.yaml")
+    run("name: example.com/blue\n", "old", "theirs", "--output-file", "ours.yaml", "--force")
+    assert ((tmp_path / "ours.yaml").is_symlink(), (tmp_path / "new.yaml").exists()) == (True, False)
+
+
 def test_overwriting_keeps_the_mode_and_the_link(run, tmp_path):
     ours, link = tmp_path / "ours.yaml", tmp_path / "link.yaml"
     ours.write_text("mine")

@@ -256,7 +256,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
                 stream.flush()
             except OSError:
                 if path.is_file():
-                    path.unlink()
+                    path.resolve().unlink()
                 raise
     except FileExistsError as error:
         told = f"--output-file: {path} exists, expected a new file; --force overwrites it"
