@@ -8,6 +8,7 @@ import pytest
 from dpgateway import Device, Health
 from dpgateway.cli import dra_fit
 from dpgateway.cli.ask_drivers import DriverAnswer
+from dpgateway.cluster.account import LONGEST
 from tests.support.resources import configured
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
@@ -73,8 +74,9 @@ def test_an_api_server_that_cannot_be_asked(line, tmp_path):
     token.unlink()
     (tmp_path / "ca").unlink()
     token.write_text("first")
-    (tmp_path / "ca").write_text("")
-    assert "cluster." not in checked(line, keys)
+    for size in (0, LONGEST + 1):  # of certificates the gateway has no limit
+        (tmp_path / "ca").write_text("#" * size)
+        assert "cluster." not in checked(line, keys)
 
 
 def test_events_alone_need_the_api_server(line):

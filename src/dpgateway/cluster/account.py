@@ -17,7 +17,7 @@ from dpgateway.kit.files import read
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The place of a service account's files in a pod (plugin/pkg/admission/serviceaccount)."""
 LONGEST = 1024 * 1024
-"""Bytes of a token, or of certificates."""
+"""Bytes of a token; and what `check` reads of certificates."""
 
 
 @dataclass(frozen=True, slots=True)
