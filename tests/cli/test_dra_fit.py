@@ -1,6 +1,7 @@
 """What check says of resources that are offered by DRA."""
 
 import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -84,6 +85,15 @@ def test_events_alone_need_the_api_server(line):
     without = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
     assert "the API server is unknown" in checked(line, f"{plain}\ncluster: {{events: true}}", **without)
     assert "cluster." not in checked(line, plain, **without)
+
+
+def test_events_need_the_client_of_the_api_server(line, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightkube", None)
+    plain = f"- {{{ENTRY.replace(', front: dra', '')}}}"
+    assert "cluster.events: the client of the API server isn't installed" in checked(
+        line, f"{plain}\ncluster: {{events: true}}"
+    )
+    assert "the client" not in checked(line, plain)
 
 
 def told(*devices, **config):

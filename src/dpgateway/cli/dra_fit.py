@@ -89,6 +89,8 @@ def of_account(document: Document, environment: Mapping[str, str] = os.environ) 
     if not document.cluster.events and not any(entry.on_dra for entry in document.entries):
         return
     place, account = Place(str(document.path)).below("cluster"), Account.of(document.cluster, environment)
+    if document.cluster.events and find_spec("lightkube") is None:
+        yield Problem(place.below("events"), hint=INSTALL)
     if not account.server:
         text = "the API server is unknown: in a pod its environment says it, elsewhere set cluster.server, ca and token"
         yield Problem(place.below("server"), hint=text)
