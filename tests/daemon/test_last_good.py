@@ -38,6 +38,14 @@ def test_what_is_saved_is_loaded(file):
     assert list(file.path.parent.iterdir()) == [file.path]
 
 
+def test_a_pool_of_which_one_goes_on_as_before_is_loaded(file):
+    """Its new configuration couldn't be used, and the others of the pool have a new front by now."""
+    fronts = {"example.com/a": "deviceplugin", "example.com/b": "auto"}
+    served = [RESOURCE | {"name": name, "pool": "p", "front": front} for name, front in fronts.items()]
+    file.save({"node": "n", "configuration": {"resources": served, "dra": {"driver": "dra.example.com"}}})
+    assert {one.name: one.resource.front for one in file.load().document.entries} == fronts
+
+
 def test_what_killed_gateways_left_is_removed(file):
     """A new file of now may have a writer."""
     directory = file.path.parent

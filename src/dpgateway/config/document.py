@@ -123,6 +123,7 @@ def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Proble
     files = files or read_all(path)
     problems = list(files.problems)
     document = _document(path, files.written, problems)
+    problems += _mixed(document.entries)
     return replace(document, ignored=files.ignored), in_order(problems)
 
 
@@ -144,7 +145,9 @@ def to_json(configuration: Configuration) -> dict[str, Any]:
 
 
 def from_json(value: object, name: str) -> Document:
-    """The document of a file with these values; ``name`` stands for the file. Raises InvalidConfiguration."""
+    """The document of a file with these values; ``name`` stands for the file. A gateway serves a pool of different
+    fronts while one of it goes on as before. Raises InvalidConfiguration.
+    """
     problems: list[Problem] = []
     document = _document(Path(name), [unplaced(value, Place(name))], problems)
     if problems:
@@ -190,7 +193,6 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
             (entry.written.at("front"), entry.resource.front) for entry in entries if entry.resource and entry.on_dra
         ]
         problems += [Problem(place, found, "deviceplugin", NO_DRIVER) for place, found in on_dra]
-    problems += _mixed(entries)
     return made
 
 
