@@ -505,6 +505,16 @@ def test_time_grows_with_a_line(read, before, many, after):
     assert cost(read, before + many * 20_000 + after) < 30 * cost(read, before + many * 2_000 + after)
 
 
+def test_time_grows_with_places_in_a_text(read):
+    """Each looks around itself for what selects its nodes. Once each parsed the text."""
+
+    def selectors(places):
+        source = read("values: |\n  nodeSelector: {a: b}\n  many:\n" + "  - word: 1\n" * places)
+        assert [source.selector_at(one.place) for one in source.holding("word")] == [{"a": "b"}] * places
+
+    assert cost(selectors, 150) < 30 * cost(selectors, 15)
+
+
 def test_definitions_of_kinds(read):
     """Their schemas have the keys of objects."""
     source = read(

@@ -76,6 +76,8 @@ class Source:
     broken: tuple[Problem, ...] = ()
     """The documents that can't be parsed, beside others that can."""
     lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _inner: dict[tuple[int, str], list[Written]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The documents of texts, by the line above; each place in a text looks around itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lines", tuple(self.text.splitlines()))
@@ -187,9 +189,12 @@ class Source:
         line = self.lines[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
         above = written.place.line - (not begins_below)
+        if (known := self._inner.get((above, written.value))) is not None:
+            return known
         parts = ((above + more, part) for more, part in parts_of(written.value))
         documents = (parsed(part, str(self.path), line) for line, part in parts)
-        return [one for one in documents if one is not None]
+        self._inner[above, written.value] = found = [one for one in documents if one is not None]
+        return found
 
     def nothing(self, expected: str) -> InvalidConfiguration:
         """The error of an importer that found nothing in the file, with the file that has it, if this one names it."""
