@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.support.drivers import GOOD, Site
+
 pytestmark = pytest.mark.usefixtures("fake_driver")
 
 CHARDEV = "driver: chardev, options: {paths: [/dev/null, /dev/zero]}"
@@ -76,3 +78,24 @@ def test_few_lines_tell_of_many_unhealthy_devices(line, tmp_path):
     assert "none0, none1, none2 and 9 more would be Unhealthy: no such device node: /dev/none0" in told
     assert "4 more devices would be Unhealthy; `dpgateway devices` has the reasons" in told
     assert told.count("would be Unhealthy") == 6
+
+
+def test_a_cdi_device_without_a_spec(line, fake_driver, tmp_path):
+    preview = "def preview(self, device): return Allocation(cdi_devices=(f'v.example/c={device.id}',))"
+    source = GOOD.replace("import Allocation", "import Allocation, Device").replace("return []", "return [Device('a')]")
+    source = source.replace("def devices", f"{preview}\n    def devices")
+    Site(fake_driver)(source, module="td_cdi")
+    folder = tmp_path / "cdi"
+    config = line.config(f"runtime: {{cdi_dirs: [{folder}]}}\nresources: [{{name: example.com/a, driver: td_cdi}}]")
+    result = line("check", "--config", config, "--devices")
+    assert result.exit_code == 0, "the spec may come later"
+    assert (
+        f"example.com/a: its pods would be refused: no spec has the CDI device v.example/c=a; looked in {folder}"
+        in (result.stdout)
+    )
+
+    folder.mkdir()
+    edits = {"containerEdits": {"env": ["A=1"]}}
+    spec = {"cdiVersion": "0.3.0", "kind": "v.example/c", "devices": [{"name": "a", **edits}]}
+    (folder / "c.json").write_text(json.dumps(spec))
+    assert "CDI" not in line("check", "--config", config, "--devices").stdout

@@ -16,7 +16,7 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit import log
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Candidate, Device
+from dpgateway.model import Allocation, Candidate, Device
 from dpgateway.resource.shares import clash
 
 CLOSING = 1.0
@@ -34,6 +34,8 @@ class DriverAnswer:
     """The result of ``explain``; None if it wasn't called, or the driver has no such method."""
     abilities: frozenset[str] = frozenset()
     """The driver's optional methods."""
+    cdi_devices: tuple[str, ...] = ()
+    """The CDI names of the healthy devices, if the driver has ``preview``."""
 
 
 class Question:
@@ -46,6 +48,7 @@ class Question:
     def __init__(self, threads: Threads, resource: ResourceConfig, node_name: str, explain: str | None) -> None:
         self._threads, self._resource, self._node_name, self._explain = threads, resource, node_name, explain
         self._driver: Any = None
+        self._cdi_devices: dict[str, None] = {}
         self._asked = threads.call(f"devices of {resource.name}", self._ask)
         self.closed = asyncio.create_task(self._closed(), name=f"close {resource.name}")
 
@@ -62,7 +65,7 @@ class Question:
         shares = self._resource.shares
         rejected = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
         rejected = rejected or LIST_LIMIT.too_long(devices, shares.count, shares.ids or "")
-        return DriverAnswer(self._resource, devices, rejected or None, candidates, able)
+        return DriverAnswer(self._resource, devices, rejected or None, candidates, able, tuple(self._cdi_devices))
 
     @property
     def answered(self) -> bool:
@@ -80,7 +83,7 @@ class Question:
             self._driver = self._resource.driver_class(self._resource.options, self._context())
             method = "devices"
             devices = answers.devices(self._driver.devices())
-            devices = Fitting(unfit, Observable(self._resource)).judged(self._driver, devices)
+            devices = Fitting(self._unfit, Observable(self._resource)).judged(self._driver, devices)
             able = abilities(self._driver)
             if self._explain is None or "explain" not in able:
                 return devices, None, able
@@ -89,6 +92,10 @@ class Question:
         except BaseException as error:  # a driver's SystemExit must not end the command
             fault = answers.fault(method, error)
         raise fault
+
+    def _unfit(self, config: ResourceConfig, id_: str, allocation: Allocation) -> str:
+        self._cdi_devices.update(dict.fromkeys(allocation.cdi_devices))
+        return unfit(config, id_, allocation)
 
     def _close(self) -> None:
         try:

@@ -107,7 +107,9 @@ def check(  # noqa: PLR0913  one for each option
             answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
             problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
             by_dra = dra_fit.of_devices(answers, settings.node_name, verdict.configuration.dra.driver or "")
-            warnings = in_order((*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers), *by_dra))
+            by_cdi = unfit.without_spec(answers, verdict.configuration.runtime.cdi_dirs)
+            some = (*verdict.warnings, *pools.warnings(answers), *unfit.warnings(answers), *by_cdi, *by_dra)
+            warnings = in_order(some)
             verdict = replace(verdict, problems=problems, warnings=warnings)
     if output == "json":
         told = {"against_running": comparison and comparison.as_json()} if running is not None else {}

@@ -5,12 +5,19 @@ other reason why a device is Unhealthy is a warning, because it may be gone tomo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.cli.pools import few
 from dpgateway.config import Document, Place, Problem
 from dpgateway.drivers.listing import UNFIT
+from dpgateway.errors import CdiError
+from dpgateway.kit import log
+from dpgateway.kit.complaint import Complaint
+
+_log = log.bind(__name__)
 
 MOST = 5
 """Limit of warnings about Unhealthy devices of one resource."""
@@ -43,6 +50,17 @@ def warnings(answers: Iterable[DriverAnswer]) -> Iterator[Problem]:
             texts.append(f"{rest} more devices would be Unhealthy; `dpgateway devices` has the reasons")
         where = answer.resource.where
         yield from (Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}") for text in texts)
+
+
+def without_spec(answers: Iterable[DriverAnswer], directories: Sequence[Path]) -> Iterator[Problem]:
+    """A warning for each resource with CDI devices that no spec has: the vendor's tool may write it later."""
+    specs = SpecDirectories(directories, Complaint(_log, "a CDI spec doesn't count: %s"))
+    for answer in answers:
+        try:
+            specs.resolve(answer.cdi_devices)
+        except CdiError as error:
+            where, text = answer.resource.where, f"its pods would be refused: {error}"
+            yield Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}")
 
 
 def _reasons(answer: DriverAnswer) -> list[tuple[str, list[str]]]:
