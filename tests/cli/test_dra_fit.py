@@ -125,6 +125,15 @@ def test_the_rest_is_counted():
     assert "and 4 more" in told(device)[-1]
 
 
+def test_an_attribute_of_many_devices_is_one_warning():
+    devices = [
+        Device(f"d{n}", attributes={"object": "x" * (65 + n), **({"y": "z" * 70} if n == 9 else {})}) for n in range(10)
+    ]
+    first, second = told(*devices)
+    assert first.endswith("device d0: attribute 'object': expected at most 64 bytes, found 65; so with 9 more")
+    assert second.endswith("device d9: attribute 'y': expected at most 64 bytes, found 70")
+
+
 def test_resources_of_a_pool_are_judged_together():
     one = DriverAnswer(configured(name="example.com/a", pool="p", front="dra"), (Device("x"),))
     other = replace(one, resource=configured(name="example.com/b", pool="p", front="dra"))

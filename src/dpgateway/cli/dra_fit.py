@@ -124,7 +124,13 @@ def of_devices(answers: Sequence[DriverAnswer], node: str, driver: str) -> Itera
                 yield _problem(config, f"{text}, so let them be one device")
     for name, some in pools.items():
         made = pool([offered for answer in some for offered in _offered(answer)], driver, {})
-        texts = [*made.left_out, *made.unsaid]
+        # Devices of one kind lack the same attribute.
+        alike: dict[str, list[str]] = {}
+        for text in made.unsaid:
+            alike.setdefault(text.partition(": ")[2].partition(", found")[0], []).append(text)
+        texts = [*made.left_out]
+        for first, *more in alike.values():
+            texts.append(f"{first}; so with {len(more)} more" if more else first)
         if len(texts) > MOST:
             texts = [*texts[:MOST], f"and {len(texts) - MOST} more; `dpgateway devices --output json` has them all"]
         yield from (_problem(some[0].resource, f"in slices of pool {name}: {text}") for text in texts)
