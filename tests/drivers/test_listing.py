@@ -338,6 +338,14 @@ async def test_when_the_driver_is_asked(log, changes, seconds, refresh, times):
 
 
 @in_virtual_time
+async def test_an_outage_is_told_with_its_length(log, records):
+    """The driver is asked after 0, 1, 3, 7 and 13 s, and fails four times."""
+    await asked_at(log, lambda _, number: fails(number) or [A], 15, 6)
+    assert records.texts()[-1] == "the driver lists its devices again, after 13.0 s"
+    assert records.records[-1].seconds == pytest.approx(13.0, abs=0.1)
+
+
+@in_virtual_time
 async def test_rests_double_up_to_a_second(log):
     def devices(lane, _):
         lane.changed()

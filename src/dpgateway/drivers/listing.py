@@ -65,6 +65,8 @@ class ListLane:
         self._loop, self._wanted, self._announced = asyncio.get_running_loop(), asyncio.Event(), False
         self._failures = 0
         self._complaint = Complaint(log, "every device is Unhealthy: %s", level=logging.ERROR)
+        self._failing: float | None = None
+        """The beginning of the first call since the last good one that failed; None if none did."""
         self._last: tuple[Device, ...] = ()
         """The driver's last list, before judging."""
 
@@ -102,7 +104,7 @@ class ListLane:
 
     async def _ask(self, driver: Driver, fitting: Fitting, stats: CallStats, hear: Callable[[Answer], None]) -> None:
         """Calls the driver once. ``hear`` gets one answer; or two, the first about the missed deadline."""
-        asked, late, error = time.monotonic(), False, None
+        asked, began, late, error = time.monotonic(), self._loop.time(), False, None
         name, deadline = self._config.value.name, self._config.value.timeouts.list.total_seconds()
 
         def call() -> tuple[tuple[Device, ...], tuple[Device, ...]]:
@@ -114,7 +116,7 @@ class ListLane:
             if not (await asyncio.wait({future}, timeout=deadline))[0]:
                 late = True
                 stats.add("devices", "timeout", asked)
-                hear(self._failed(f"the driver hasn't answered for {deadline:g} s"))
+                hear(self._failed(f"the driver hasn't answered for {deadline:g} s", began))
             self._last, devices = await future
         except Exception as raised:
             error = raised
@@ -126,16 +128,17 @@ class ListLane:
             stats.add("devices", "success" if error is None else answers.outcome(error), asked)
         if error is not None:
             self._failures += 1
-            hear(self._failed(f"the driver failed: {answers.fault('devices', error)}", error))
+            hear(self._failed(f"the driver failed: {answers.fault('devices', error)}", began, error))
             return
-        if self._complaint.texts:
-            seconds = time.monotonic() - asked
+        if self._failing is not None:
+            seconds, self._failing = self._loop.time() - self._failing, None
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
             self._complaint.over()
         self._failures = 0
         hear(devices)
 
-    def _failed(self, reason: str, error: Exception | None = None) -> str:
+    def _failed(self, reason: str, began: float, error: Exception | None = None) -> str:
+        self._failing = began if self._failing is None else self._failing
         self._complaint.say(reason, extra={"method": "devices", "reason": reason, "exception": answers.trace(error)})
         return reason
 
