@@ -95,8 +95,8 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
 
 
 def plain(value: Any, *, brief: bool = False) -> Any:  # noqa: ANN401
-    """``value`` in plain types, as in the configuration or in JSON. ``brief``: of a dataclass, only the fields that
-    differ from their defaults, if any do.
+    """``value`` in plain types, as in the configuration or in JSON. ``brief``: as short as it can be written; of a
+    dataclass only the fields that differ from their defaults, if any do.
     """
     if isinstance(value, timedelta):
         return format_duration(value)
@@ -113,7 +113,12 @@ def plain(value: Any, *, brief: bool = False) -> Any:  # noqa: ANN401
             for field in fields(value)
         }
         chosen = {name: item for name, item in found.items() if brief and item != usual[name]}
-        return {name: plain(item, brief=brief) for name, item in (chosen or found).items()}
+        shown = {name: plain(item, brief=brief) for name, item in (chosen or found).items()}
+        for field in fields(value):
+            if field.metadata.get("single") and field.name in chosen and len(shown[field.name]) == 1:
+                (shown[field.name],) = shown[field.name]
+        short: str = getattr(value, "short_form", "")
+        return shown[short] if [*chosen] == [short] and not isinstance(shown[short], dict) else shown
     return value if isinstance(value, str | int | float | None) else str(value)  # an option of any type may have any
 
 
