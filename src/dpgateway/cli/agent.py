@@ -127,7 +127,7 @@ def _with_last_good(
 
     # One that was offered by DRA can't be without the driver of DRA, which the new configuration may not have.
     dra = wanted.dra.driver is not None
-    usable = [one for one in good.resources if (not one.failure or one.load) and (dra or one.front == "deviceplugin")]
+    usable = [one for one in good.resources if (not one.failure or one.load) and not (one.on_dra and not dra)]
     before = {one.name: one for one in usable}
     text = "resource %s goes on as before, because its new configuration can't be used: %s"
     told = [text % (name, failed[name].failure) for name in failed if name in before]

@@ -63,7 +63,7 @@ class Entry:
     @property
     def on_dra(self) -> bool:
         """Whether it is offered by DRA, or may be."""
-        return self.resource is not None and self.resource.front != "deviceplugin"
+        return self.resource is not None and self.resource.on_dra
 
     def serves(self, node_name: str) -> bool:
         """Whether the resource is for this node. An invalid resource is for all nodes, a pattern in place of a name has

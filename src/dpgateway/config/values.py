@@ -105,6 +105,11 @@ class ResourceKeys:
     mounts: tuple[Mount, ...] = _checked(checks.mounts, ())
     timeouts: Timeouts = Timeouts()
 
+    @property
+    def on_dra(self) -> bool:
+        """Whether it is offered by DRA, or may be."""
+        return self.front in {"dra", "auto"}
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfig(ResourceKeys):
