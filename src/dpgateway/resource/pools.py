@@ -4,6 +4,9 @@ Theory of operation. A resource is in its pool from the moment it is configured.
 holdings of all members are known, nor while another gateway serves one of them (``elsewhere``). Two uses count for
 every resource, in a pool or not, because the hardware may be any resource's by now: holdings of resources that are no
 longer configured, also while these still end, and calls that go on after their driver ended.
+
+A resource whose new configuration names another pool stays in its pool until that configuration is served (``_next``).
+Until then it excludes in both, and both pools hear of each other's uses.
 """
 
 from __future__ import annotations
