@@ -210,8 +210,9 @@ class Node(NodeAtRandom):
             self.look()
 
     @precondition(lambda self: self.all_ready)
-    @rule(name=st.sampled_from(NAMES), setting=st.none() | SETTINGS)
-    def resource_comes_goes_or_begins_again(self, name, setting) -> None:
+    @rule(name=st.sampled_from(NAMES), setting=st.none() | SETTINGS, asks=st.none() | st.sampled_from(NAMES))
+    def resource_comes_goes_or_begins_again(self, name, setting, asks) -> None:
+        """While it ends the kubelet asks for another one."""
         if any(one.resource == name for one in self.flights):
             return
         self.save()
@@ -219,14 +220,18 @@ class Node(NodeAtRandom):
         if setting is not None:
             self.truth.settings[name] = setting
             self.do(partial(self.life.configured, name) if stops else list)
+        elif stops:
+            del self.truth.settings[name]
+            self.truth.next.pop(name, None)
+            self.do(partial(self.life.pools.end, [name]))
+            if asks not in {None, name}:
+                self.ask_for_all_of(asks)
         if stops:
             self.do(partial(self.life.stop, name))
         if setting is not None:
             self.do(partial(self.life.begin, name))
             self.do(partial(self.new_kubelet, name))
         elif stops:
-            del self.truth.settings[name]
-            self.truth.next.pop(name, None)
             self.do(partial(self.life.pools.remove, name))
             self.look()
 
