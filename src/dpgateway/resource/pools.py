@@ -5,7 +5,7 @@ holdings of all members are known, nor while another gateway serves one of them 
 every resource, in a pool or not, because the hardware may be any resource's by now: holdings of resources that are no
 longer configured, also while these still end, and calls that go on after their driver ended.
 
-A resource whose new configuration names another pool stays in its pool until that configuration is served (``_next``).
+A resource whose new configuration names another pool stays in its pool until that configuration is served (``going``).
 Until then it excludes in both, and both pools hear of each other's uses.
 """
 
