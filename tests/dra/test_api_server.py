@@ -699,7 +699,6 @@ async def test_a_server_that_nobody_asks_any_more_is_back_by_its_watches(
     loop = asyncio.get_running_loop()
     late = loop.time() + REPEATED
     await until(lambda: loop.time() > late)
-    hurry(1)
     simulated.store.create("nodes", "", {"metadata": {"name": "n2"}})
     await server.away.wait_for(lambda away: away is None)
 

@@ -446,6 +446,34 @@ async def test_a_pool_that_is_refused_does_not_hold_up_what_can_wait(refused: Ri
         await until(lambda: sorted(refused.devices) == ["a", "b", "d"])
 
 
+@pytest.mark.parametrize("what", ["PUT resourceslices", "POST resourceslices dry run"])
+async def test_a_pool_that_is_refused_does_not_slow_others_down(rig: Rig, what: str) -> None:
+    """A pod may get a device that has just become Unhealthy for as long."""
+    rig.allowed.set(True)
+    want_two(rig, ("a",), ("b", "c"))
+    await rig.publisher.state.wait_for(lambda state: state.devices == 3)
+    by_pool = {one["spec"]["pool"]["name"]: one["metadata"]["name"] for one in rig.store.list("resourceslices")}
+    fault = f"PUT resourceslices {by_pool['n1/example.com/first']}" if what.startswith("PUT") else what
+    rig.simulated.faults += [(fault, 403, {})] * 100
+    shares = 1 if what.startswith("PUT") else 2
+    want_two(rig, ("z",), ("b", "c"), shares)
+    hurry(50)
+    await until(lambda: len(rig.simulated.faults) <= 94)
+    hurry(1 / 50)
+    left, loop = len(rig.simulated.faults), asyncio.get_running_loop()
+    began = loop.time()
+    for devices in (("b",), ("b", "c"), ("c",)):
+        want_two(rig, ("z",), devices, shares)
+        await rig.until(lambda devices=devices: sorted(rig.devices) == ["a", *devices])
+    assert loop.time() - began < SOONEST - 1
+    assert left - len(rig.simulated.faults) <= 2, "no more often than its own pauses say"
+    assert "403" in rig.publisher.state.value.failure
+    rig.simulated.faults.clear()
+    hurry(50)
+    await until(lambda: sorted(rig.devices) == ["c", "z"])
+    await rig.publisher.state.wait_for(lambda state: state.right and not state.failure)
+
+
 async def test_what_can_wait_does_after_refusals(refused: Rig) -> None:
     asked = len(refused.simulated.asked)
     for name in "defgh":

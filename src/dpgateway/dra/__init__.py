@@ -22,6 +22,7 @@ pools        what the resources offer, as the content of their pools
 owner        the Node that owns the slices
 dryruns      what of the slices can be published at this API server
 publishing   slices at the API server, kept as they should be
+refusals     pools that the API server refuses: each rests by itself
 writing      slices written, and deletions by others
 report       what the front says of itself, for status and metrics
 claims       what a claim has: at the API server, on disk, and as holdings

@@ -28,8 +28,8 @@ class Publishable(NamedTuple):
     """Why other pools can't be."""
     refused: Mapping[str, str]
     """The same, by name, for each pool whose fields the server would drop."""
-    error: ClusterError | None
-    """What the server says of pools that it refuses to try: their slices stay as they are."""
+    errors: Mapping[str, ClusterError]
+    """What the server says of pools that it refuses to try, by name: their slices stay as they are."""
 
 
 class DryRuns:
@@ -49,15 +49,15 @@ class DryRuns:
         await self._owner.known()
         identity, obstacle = self._owner.identity, self._owner.obstacle
         if wanted and obstacle:
-            return Publishable({}, identity, (obstacle,), {}, None)
-        pools, refused, failed, known = dict(wanted), dict[str, str](), None, self._dropped
+            return Publishable({}, identity, (obstacle,), {}, {})
+        pools, refused, failed, known = dict(wanted), dict[str, str](), dict[str, ClusterError](), self._dropped
         for name, some in wanted.items():
             try:
                 lost = await self.dropped(name, some or ())
             except ClusterError as error:
                 if error.status in OF_ALL:
                     raise
-                pools[name], failed = None, failed or error
+                pools[name], failed[name] = None, error
                 continue
             if lost:
                 del pools[name]

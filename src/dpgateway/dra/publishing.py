@@ -15,7 +15,7 @@ own. What decides when:
   away what is in slices, so what must not be given any more, and a Node with a kubelet that has just registered, is
   tried again after SOONEST once there is news: something else has changed, or slices can be seen again. So a server
   that is down, with a thousand nodes, is asked sooner only by those where something happens, and each asks at most
-  once in SOONEST. Of a server that refuses one object (a webhook's 403) and takes others any news will do.
+  once in SOONEST. A pool that it refuses while it takes others rests by itself, and any news will do (``refusals``).
 - A gateway that starts leaves no device out of a pool as it finds it until SETTLING: at first it doesn't know whether
   the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
   prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
@@ -41,6 +41,7 @@ from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.dryruns import DryRuns
 from dpgateway.dra.owner import OwnerNode
+from dpgateway.dra.refusals import LONGEST_PAUSE, SOONEST, Refusals
 from dpgateway.dra.slices.changes import Identity, SliceChanges
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
 from dpgateway.dra.slices.names import pool_name
@@ -55,10 +56,6 @@ GATHERING = 0.05
 """Seconds between two looks while a change waits, however many others come."""
 SETTLING = 5.0
 """Seconds from the start until devices are left out of an earlier gateway's slices."""
-LONGEST_PAUSE = 60.0
-"""Seconds between two attempts that fail, or while somebody else keeps deleting the slices."""
-SOONEST = 5.0
-"""Seconds after an attempt that failed until what can't wait may be tried again."""
 
 
 class Us(NamedTuple):
@@ -110,6 +107,7 @@ class Publisher:
         self._seen, self._allowed, self._complaint = seen, allowed, complaint
         self._us = us
         self.writer = SliceWriter(server, seen)
+        self._refusals = Refusals()
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
         self._changed, self._news = Signal(), Signal()
@@ -129,6 +127,7 @@ class Publisher:
         """Never returns."""
         failures, self._settled = 0, time.monotonic() + SETTLING
         self.writer.pools.clear()
+        self._refusals.keep()
         while True:
             version, news = self._changed.version, self._news.version
             try:
@@ -141,10 +140,23 @@ class Publisher:
                 self.writer.failed(error)
                 # At random: a server that comes back may refuse a thousand nodes in one second.
                 pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
-                # What the server made of this attempt's own writes isn't news.
-                await self._rest(error, pause, self._news.version if isinstance(error, AlteredSlice) else news)
+                await self._rest(error, pause, news)
                 continue
-            await self._changed.wait(version)
+            if not self._refusals:
+                await self._changed.wait(version)
+                continue
+            soon = asyncio.get_running_loop().time() + GATHERING
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(max(soon, min(self._refusals.times(self._news.version).values()))):
+                    await self._news.wait(news)
+
+    def _refuse(self, refused: Mapping[str, ClusterError], news: int) -> None:
+        """These pools rest. ``news``: the version that the attempt began with."""
+        for name, error in refused.items():
+            self.writer.failed(error)
+            # What the server made of this attempt's own writes isn't news.
+            self._refusals.add(name, error, self._news.version if isinstance(error, AlteredSlice) else news)
+            self._dry_runs.forget()
 
     async def _rest(self, error: ClusterError, pause: float, version: int) -> None:
         """Waits after an attempt that failed. ``version``: of the news that it began with."""
@@ -178,17 +190,21 @@ class Publisher:
         """Writes what differs until nothing does. Raises ClusterError."""
         identified = False
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
-            version, wanted = self._changed.version, self.wanted.value
-            some = await self._dry_runs.publishable(wanted)
+            version, news, wanted = self._changed.version, self._news.version, self.wanted.value
+            now = asyncio.get_running_loop().time()
+            resting = [name for name, again in self._refusals.times(news).items() if again > now]
+            some = await self._dry_runs.publishable({**wanted, **dict.fromkeys(resting)})
             if self.wanted.value is not wanted or not self._allowed.value:
                 continue  # it may have devices that mustn't be given any more
             seen = self._seen.objects.value
             todo, early = self._due(some.pools, seen, some.identity)
             pause = self._pause(todo.values(), seen) if todo else early
-            if some.error is not None and (pause > 0 or not todo):
-                raise some.error
+            self._refuse(some.errors, news)
+            self._refusals.keep({*resting, *some.errors, *todo})
             if not todo:
-                self._say(*some.failures, refused=some.refused, right=not some.failures and not early)
+                errors = self._refusals.errors
+                failures, code = (*some.failures, *map(str, errors)), errors[0].status if errors else 0
+                self._say(*failures, refused=some.refused, right=not failures and not early, code=code)
                 if not early:
                     return
             # What is missing was deleted, perhaps together with its Node; further slices may be new ones.
@@ -204,18 +220,20 @@ class Publisher:
                 await self.owner.read()
                 identified = True
             else:
-                await self._write(todo)
+                self._refuse(await self._write(todo), news)
                 identified = False
 
     async def _withdraw(self) -> None:
         """Deletes the slices that nobody offers, and all if there is an obstacle. Raises ClusterError."""
+        self._refusals.keep()
         if self.owner.answered:  # perhaps by a kubelet that is too old to register a driver
             await self.owner.known()
         if self.wanted.value is None or (seen := self._seen.objects.value) is None:
             return
         left = self.state.value.slices
         if todo := pool_changes(self._allowed_of(self.wanted.value), seen, self.owner.identity):
-            await self._write(todo)
+            for error in (await self._write(todo)).values():
+                raise error
             left = len(self._seen.objects.value or ())  # they aren't missing: nobody offers them
         self._complaint.over()
         self.state.set(replace(self.state.value, slices=left, failure="", code=0, contested=False))
@@ -243,10 +261,10 @@ class Publisher:
             return 0.0
         return max(0.0, written + PAUSE - time.monotonic())
 
-    async def _write(self, todo: Mapping[str, SliceChanges]) -> None:
-        """Raises ClusterError. What was written counts for the next pause, also beside a pool that was refused."""
+    async def _write(self, todo: Mapping[str, SliceChanges]) -> Mapping[str, ClusterError]:
+        """As :meth:`SliceWriter.write`. What was written counts for the next pause, also beside a refused pool."""
         try:
-            await self.writer.write(todo)
+            return await self.writer.write(todo)
         finally:
             self.state.set(replace(self.state.value, written=self.writer.written))
 

@@ -50,11 +50,11 @@ class SliceWriter:
         self._wiped: deque[float] = deque(maxlen=WIPES + 1)
         """When others deleted slices, on the monotonic clock."""
 
-    async def write(self, todo: Mapping[str, SliceChanges]) -> None:
-        """Writes the changes of each pool; ends early if a slice was deleted meanwhile. Raises ClusterError: that of
-        one pool once the others are written.
+    async def write(self, todo: Mapping[str, SliceChanges]) -> Mapping[str, ClusterError]:
+        """Writes the changes of each pool; ends early if a slice was deleted meanwhile. Returns why the server refuses
+        pools, by name. Raises ClusterError that isn't of one pool.
         """
-        refused, wrote = None, False
+        refused, wrote = dict[str, ClusterError](), False
         # A failure that may be of all pools ends the attempt, so the next one begins with the others.
         for name in [
             *(one for one in todo if one not in self._refused),
@@ -62,7 +62,7 @@ class SliceWriter:
         ]:
             try:
                 if not await self._write_pool(todo[name]):
-                    return
+                    return refused
                 wrote = True
                 self.pools.add(name)
                 self._refused.pop(name, None)
@@ -72,12 +72,12 @@ class SliceWriter:
                 # A server that answers with 500 may do so for one pool, as with a broken webhook, and does so soon.
                 if error.status in OF_ALL - {SERVER_ERROR} and not isinstance(error, AlteredSlice):
                     raise
-                refused = refused or error
-        if wrote or refused is None or refused.status != SERVER_ERROR:
+                refused[name] = error
+        if wrote or not refused or any(error.status != SERVER_ERROR for error in refused.values()):
             self.written, self.written_at = time.monotonic(), timestamp()
-        if refused is not None:
-            raise refused
-        self.writes["success"] += 1
+        if not refused:
+            self.writes["success"] += 1
+        return refused
 
     async def _write_pool(self, some: SliceChanges) -> bool:
         """Returns whether no slice was deleted meanwhile. Raises ClusterError."""
