@@ -13,7 +13,8 @@ import pytest
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.publishing import SETTLING, SOONEST, Publisher, Us
+from dpgateway.dra.publishing import SETTLING, Publisher, Us
+from dpgateway.dra.refusals import SOONEST
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
 from dpgateway.kit.complaint import Complaint

@@ -131,8 +131,8 @@ async def test_a_release_that_waits_goes_with_its_resource(cluster, gateway, kub
     await gateway.said(f"released {device}", seconds=BUSY)
 
 
-@pytest.mark.parametrize("killed", [False, True])
-async def test_a_release_without_a_record_goes_with_its_resource(cluster, gateway, kubelet, short_path, killed):
+@pytest.mark.parametrize("then", ["reloaded", "killed", "killed, and DRA can't be served"])
+async def test_a_release_without_a_record_goes_with_its_resource(cluster, gateway, kubelet, short_path, then):
     """The claim's record was damaged, so the journal alone knows of its device."""
     control = short_path / "control.json"
     options = thing("dra")["options"] | {"ids": ["a", "b"], "release": True, "control_file": str(control)}
@@ -149,14 +149,15 @@ async def test_a_release_without_a_record_goes_with_its_resource(cluster, gatewa
     await gateway.said("its device is gone", seconds=BUSY)
     cluster.delete("claim", force=True)
     await gateway.said(f"device {device} of {THING} is free again, but", seconds=BUSY)
-    if killed:
-        await gateway.end(signal.SIGKILL)
-        control.write_text(json.dumps({"faults": []}))
-        await gateway.start(thing("deviceplugin") | {"options": options})
+    moved = thing("deviceplugin") | {"options": options | {"control_file": str(short_path / "no.json")}}  # it is there
+    if then == "reloaded":
+        gateway.reload(moved)
     else:
-        gateway.reload(thing("deviceplugin") | {"options": options})
-        await shown(cluster, 1)
-        control.write_text(json.dumps({"faults": []}))
+        await gateway.end(signal.SIGKILL)
+        if then != "killed":
+            (short_path / "plugins_registry").rename(short_path / "elsewhere")
+            (short_path / "plugins_registry").touch()
+        await gateway.start(moved)
     await gateway.said(f"released {device}", seconds=BUSY)
     await until(lambda: not list((short_path / "state").glob("*.json")))  # nor does a later start release it
 

@@ -163,15 +163,16 @@ class DraFront:
                 await retry(self.owned, self._failed)
                 self.loaded.set()
             self.members.look()  # also without a resource: slices of earlier ones go
-            await retry(self.instance.serve, self._failed)
-            self.claims.store.doubts.kubelet_is_mute(mute=False)
-            self._stand()
             async with asyncio.TaskGroup() as group:
-                working = [
+                # It needs no kubelet that knows DRA.
+                working = [group.create_task(self._debts.run(), name="tell other fronts what is owed")]
+                await retry(self.instance.serve, self._failed)
+                self.claims.store.doubts.kubelet_is_mute(mute=False)
+                self._stand()
+                working += [
                     group.create_task(self.seen.run(), name="watch slices"),
                     group.create_task(self.publisher.run(), name="publish slices"),
                     group.create_task(self._reconciling.run(), name="reconcile claims"),
-                    group.create_task(self._debts.run(), name="tell other fronts what is owed"),
                     group.create_task(self.instance.keep(), name="keep the driver registered"),
                 ]
                 await self.instance.until_given()
