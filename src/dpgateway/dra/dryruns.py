@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dpgateway.cluster.errors import OF_ALL, ClusterError
+from dpgateway.cluster.errors import OF_ALL, SERVER_ERROR, ClusterError
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.dra.owner import OwnerNode
 from dpgateway.dra.slices.changes import Identity, dropped, specimen
@@ -55,7 +55,7 @@ class DryRuns:
             try:
                 lost = await self.dropped(name, some or ())
             except ClusterError as error:
-                if error.status in OF_ALL:
+                if error.status in OF_ALL - {SERVER_ERROR}:  # as in writing
                     raise
                 pools[name], failed[name] = None, error
                 continue
