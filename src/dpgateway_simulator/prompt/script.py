@@ -71,7 +71,8 @@ async def do(session: Session, todo: list[Step]) -> int:
 def _yaml(path: Path, text: str) -> Iterator[tuple[int, object]]:
     try:
         content = YAML().load(text)
-    except (YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:  # a date, or a tag's value
+    # a version that it doesn't know, a date, or a tag's value
+    except (YAMLError, RecursionError, AssertionError, ValueError, LookupError, AttributeError) as error:
         raise ScriptError(f"{path}: not YAML: {error}") from error
     if isinstance(content, CommentedMap) and list(content) == ["steps"]:
         content = content["steps"]

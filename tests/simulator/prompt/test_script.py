@@ -41,7 +41,7 @@ def test_yaml(tmp_path: Path, text: str) -> None:
         ],
         *[
             ("s.yaml", text, "s.yaml: not YAML")
-            for text in ("- 'kill\n", "[" * 500, "- 2001-99-99", "- !!bool x", "- !!omap 3")
+            for text in ("- 'kill\n", "[" * 500, "- 2001-99-99", "- !!bool x", "- !!omap 3", "%YAML 1.3\n---\n- kill")
         ],
     ],
 )
