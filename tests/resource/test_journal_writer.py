@@ -255,6 +255,21 @@ async def test_a_late_write_replaces_nothing_of_another_gateway(one, disk, holdi
     assert set(disk.load()) == {"theirs"}
 
 
+async def test_a_late_write_replaces_nothing_before_the_next_load(one, disk, holdings):
+    """The journal is ours again, and what the other gateway wrote is read once the disk answers."""
+    await one.start()
+    disk.free.clear()
+    give(holdings, "a")
+    await one.finish(0.01)
+    one.leave()
+    Journal.save(disk, {"theirs": Unreleased("")})
+    read = asyncio.create_task(one.load())
+    await turns()
+    disk.free.set()
+    await read
+    assert "theirs" in holdings.value.unreleased
+
+
 async def test_a_journal_isn_t_given_away_while_a_write_hangs(one, disk, holdings):
     await one.start()
     disk.free.clear()

@@ -187,6 +187,8 @@ class JournalWriter:
         self.lanes = KeyedLanes("journal of")
         """The calls of all writers, by resource."""
         self._rests = True
+        self._left = 0
+        """How often another gateway has got the journal by :meth:`leave`: no write from before replaces that one's."""
 
     @property
     def complaint(self) -> str:
@@ -250,7 +252,8 @@ class JournalWriter:
         if not (self.complaint and self.under_way()):
             await self._save(seconds, sync=False)
         if self.complaint and self.under_way() and not (self._rests or self._unread):
-            self.lanes.call(self._journal.resource, lambda: self._threads.call("journal", self._write(sync=False)))
+            last = partial(self._write, self._left, sync=False)
+            self.lanes.call(self._journal.resource, lambda: self._threads.call("journal", last()))
 
     async def rest(self) -> None:
         """Writes the last change and stops: from now on the journal is another gateway's. Raises OSError while a write
@@ -267,6 +270,7 @@ class JournalWriter:
     def leave(self) -> None:
         """Stops at once: another gateway writes the journal already. A write that hangs replaces nothing."""
         self._rests = True
+        self._left += 1
 
     def go_on(self) -> None:
         """Resumes writing: the journal is ours, perhaps again."""
@@ -282,7 +286,7 @@ class JournalWriter:
                 await self._read(seconds)
             holdings, self._saved = self._usage.value, None
             self._writes = this = self._writes + 1
-            written = await self._on_disk(self._write(sync=sync), seconds)
+            written = await self._on_disk(self._write(self._left, sync=sync), seconds)
         except (GatewayError, OSError) as error:
             self._complaint.say(f"{self._journal.path}: {error}")
             self._saved = None
@@ -291,8 +295,10 @@ class JournalWriter:
             if written and this == self._writes:
                 self._saved = holdings.unreleased
 
-    def _write(self, *, sync: bool) -> Callable[[], bool]:
-        return partial(self._journal.save, self._usage.value.unreleased, sync=sync, ours=lambda: not self._rests)
+    def _write(self, left: int, *, sync: bool) -> Callable[[], bool]:
+        """A call that writes what is in use now, unless another gateway has got the journal since ``left``."""
+        save = partial(self._journal.save, self._usage.value.unreleased, sync=sync)
+        return lambda: save(ours=lambda: not self._rests and self._left == left)
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         """Runs one function at a time: a call that timed out may still be using the file."""
