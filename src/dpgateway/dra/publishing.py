@@ -41,7 +41,7 @@ from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.dryruns import DryRuns
 from dpgateway.dra.owner import OwnerNode
-from dpgateway.dra.refusals import LONGEST_PAUSE, SOONEST, Refusals
+from dpgateway.dra.refusals import LONGEST_PAUSE, SOONEST, RefusedPools
 from dpgateway.dra.slices.changes import Identity, SliceChanges
 from dpgateway.dra.slices.due import Wanted, pool_changes, too_early, urgent
 from dpgateway.dra.slices.names import pool_name
@@ -107,7 +107,7 @@ class Publisher:
         self._seen, self._allowed, self._complaint = seen, allowed, complaint
         self._us = us
         self.writer = SliceWriter(server, seen)
-        self._refusals = Refusals()
+        self._refusals = RefusedPools()
         self._settled = 0.0
         """When this gateway knows what is held, on the monotonic clock."""
         self._changed, self._news = Signal(), Signal()

@@ -29,7 +29,7 @@ class _Refusal(NamedTuple):
     """The version of the news that isn't any."""
 
 
-class Refusals:
+class RefusedPools:
     """Used from the event loop."""
 
     def __init__(self) -> None:

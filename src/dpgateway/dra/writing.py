@@ -73,8 +73,10 @@ class SliceWriter:
                 if error.status in OF_ALL - {SERVER_ERROR} and not isinstance(error, AlteredSlice):
                     raise
                 refused[name] = error
-        if wrote or not refused or any(error.status != SERVER_ERROR for error in refused.values()):
-            self.written, self.written_at = time.monotonic(), timestamp()
+        # One that takes no pool may be broken as a whole.
+        if refused and not wrote and all(error.status == SERVER_ERROR for error in refused.values()):
+            raise next(iter(refused.values()))
+        self.written, self.written_at = time.monotonic(), timestamp()
         if not refused:
             self.writes["success"] += 1
         return refused
