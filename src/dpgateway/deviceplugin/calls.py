@@ -49,7 +49,7 @@ class KubeletCalls:
         self.agent = ""
         """The user agent of the kubelet that opened the last stream; of the first call before any stream."""
         self._claimed = claimed
-        self.unasked = False
+        self.allocate_prepares = False
         """Whether the kubelet was told not to call PreStartContainer, so Allocate prepares."""
         self._before: dict[str, frozenset[str]] = {}
         """`_before` contains the uids of the pods that had an id before it was given away, until its container starts,
@@ -87,29 +87,29 @@ class KubeletCalls:
         preference is wanted in any case, because the kubelet doesn't know which devices the claims have.
         """
         # Until the next kubelet, or the end of this plugin: another registration takes all devices away for a second.
-        self.unasked = self.unasked or self._claimed()
-        return Options(prepare=not self.unasked, prefer=self.unasked or self._preferred.available)
+        self.allocate_prepares = self.allocate_prepares or self._claimed()
+        return Options(prepare=not self.allocate_prepares, prefer=self.allocate_prepares or self._preferred.available)
 
     def new_kubelet(self) -> None:
         """Forgets what the kubelet before was told: this one asks for the options anew."""
-        self.unasked = False
+        self.allocate_prepares = False
 
     def _prepares(self, api: Api) -> bool:
         """Whether Allocate prepares, because the kubelet doesn't ask for it before a start."""
-        return self.unasked or Call.PREPARE not in api.by_call
+        return self.allocate_prepares or Call.PREPARE not in api.by_call
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
         """The best ids for each container. Never raises: an empty answer leaves the choice to the kubelet."""
         return tuple([await self._preferred.answer(request) for request in requests])
 
     async def allocate(
-        self, requests: Iterable[Sequence[str]], api: Api, *, unasked: bool = False
+        self, requests: Iterable[Sequence[str]], api: Api, *, prepares: bool = False
     ) -> tuple[Grant, ...]:
         """One grant per container, in the order of the requests; also prepared if ``api`` has no PreStartContainer, or
-        the kubelet was told not to call it, perhaps by an older gateway (``unasked``). Raises GatewayError.
+        the kubelet was told not to call it, perhaps by an older gateway (``prepares``). Raises GatewayError.
         """
         grants: list[Grant] = []
-        prepares = unasked or self._prepares(api)
+        prepares = prepares or self._prepares(api)
         with self._holdings.kubelet_allocates():
             for asked in requests:
                 ids, had = tuple(dict.fromkeys(asked)), self._holdings.value

@@ -153,7 +153,7 @@ class OlderSide:
 
     def pass_on(self, decided: Decided) -> None:
         """Forwards calls to the newer gateway. Raises OSError."""
-        self._proxy.serves(self.endpoint.socket, decided, self.calls.agent, unasked=self.calls.unasked)
+        self._proxy.serves(self.endpoint.socket, decided, self.calls.agent, prepares=self.calls.allocate_prepares)
 
     async def take_back(self) -> None:
         """Serves again, as if nothing had happened."""

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from dpgateway.deviceplugin.api import Api, Call, Rpc
-from dpgateway.deviceplugin.server.handlers import UNASKED, Answered
+from dpgateway.deviceplugin.server.handlers import ALLOCATE_PREPARES, Answered
 from dpgateway.kit.channel import Channel
 
 MARGIN = 1.0
@@ -42,14 +42,14 @@ class Proxy:
     def __init__(self, resource: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._resource, self._log = resource, log
         self._channel: asyncio.Future[Channel | None] = asyncio.get_running_loop().create_future()
-        self._decided, self._unasked = Decided(), False
+        self._decided, self._prepares = Decided(), False
 
-    def serves(self, socket: Path, decided: Decided | None = None, agent: str = "", *, unasked: bool = False) -> None:
+    def serves(self, socket: Path, decided: Decided | None = None, agent: str = "", *, prepares: bool = False) -> None:
         """The newer gateway serves at ``socket``: forwards calls there. ``agent``: the kubelet's user agent, which the
-        newer one knows from no stream yet; ``unasked``: whether that kubelet won't call PreStartContainer. Raises
+        newer one knows from no stream yet; ``prepares``: whether that kubelet won't call PreStartContainer. Raises
         OSError.
         """
-        self._unasked = unasked
+        self._prepares = prepares
         self._decided = decided or self._decided
         self._channel.set_result(Channel(socket, agent=agent))
 
@@ -65,7 +65,7 @@ class Proxy:
         # shield: all waiting calls share this future, and a kubelet may cancel one of them.
         if (channel := await asyncio.shield(self._channel)) is None:
             return None
-        told = ((UNASKED, "1"),) if self._unasked else None
+        told = ((ALLOCATE_PREPARES, "1"),) if self._prepares else None
         decides, seconds, died = rpc.call in _DECIDING, patience + MARGIN, False
         try:
             async with asyncio.timeout(seconds):

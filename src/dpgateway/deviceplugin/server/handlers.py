@@ -59,7 +59,7 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 KUBELET_AGENT = "grpc-go/"
 """Prefix of the user agent of every kubelet, and of every other Go client (``callers``)."""
 
-UNASKED = "dpgateway-unasked"
+ALLOCATE_PREPARES = "dpgateway-unasked"
 """The key of metadata of a forwarded Allocate: whether the older gateway has told the kubelet not to call
 PreStartContainer."""
 
@@ -136,31 +136,37 @@ class Handlers:
             return grpc.unary_stream_rpc_method_handler(partial(self._watch, api, rpc))
 
         async def answer(raw: bytes, context: ServicerContext) -> bytes:  # gRPC unwraps a partial at each call
-            spoken, row = await self._begin(api, rpc, context)
-            # An older gateway may forward calls before the kubelet opens a stream here; they have its user agent.
-            if not self._calls.agent and (agent := _agent(context)).startswith(KUBELET_AGENT):
-                self._calls.remember_agent(agent)
-            answered = None
-            if self._forward is not None:
-                answered = await self._forward(spoken, row, raw, self._calls.patience(row.call, spoken))
-                if answered is None and self._refusing:
-                    answered = grpc.StatusCode.UNAVAILABLE, ENDING
-            if answered is None:  # the newer gateway counts what it answers
-                began, code = time.monotonic(), grpc.StatusCode.CANCELLED
-                try:
-                    unasked = bool(_metadata(context, UNASKED))
-                    answered = code, _ = await self._call(spoken, row, raw, unasked=unasked)
-                finally:
-                    self.rpcs.add(row.name, code.name, began)
-            code, encoded = answered
-            if isinstance(encoded, bytes):
-                return encoded
-            # Cut to LONGEST_TEXT bytes in their escaped form, without an escape or a character that was cut in half.
-            sent = quote(encodable(encoded[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
-            await context.abort(code, unquote(re.sub("%.?$", "", sent), errors="ignore"))
-            raise AssertionError  # abort raises
+            return await self._answer(api, rpc, raw, context)
 
         return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes:
+        """One call, from the bytes of its request to those of the answer."""
+        api, rpc = await self._begin(api, rpc, context)
+        # An older gateway may forward calls before the kubelet opens a stream here; they have its user agent.
+        if not self._calls.agent and (agent := _agent(context)).startswith(KUBELET_AGENT):
+            self._calls.remember_agent(agent)
+
+        # A newer gateway answers first, and counts what it answers.
+        answered = None
+        if self._forward is not None:
+            answered = await self._forward(api, rpc, raw, self._calls.patience(rpc.call, api))
+            if answered is None and self._refusing:
+                answered = grpc.StatusCode.UNAVAILABLE, ENDING
+        if answered is None:
+            began, code = time.monotonic(), grpc.StatusCode.CANCELLED
+            try:
+                prepares = bool(_metadata(context, ALLOCATE_PREPARES))
+                answered = code, _ = await self._call(api, rpc, raw, prepares=prepares)
+            finally:
+                self.rpcs.add(rpc.name, code.name, began)
+        code, encoded = answered
+        if isinstance(encoded, bytes):
+            return encoded
+        # Cut to LONGEST_TEXT bytes in their escaped form, without an escape or a character that was cut in half.
+        sent = quote(encodable(encoded[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
+        await context.abort(code, unquote(re.sub("%.?$", "", sent), errors="ignore"))
+        raise AssertionError  # abort raises
 
     async def _begin(self, api: Api, rpc: Rpc, context: ServicerContext) -> tuple[Api, Rpc]:
         """Tracks the call, and resolves the version in which it was made. Aborts it if the resource is ending."""
@@ -179,7 +185,7 @@ class Handlers:
                     return spoken, row
         return api, rpc
 
-    async def _call(self, api: Api, rpc: Rpc, raw: bytes, *, unasked: bool) -> Answered:
+    async def _call(self, api: Api, rpc: Rpc, raw: bytes, *, prepares: bool) -> Answered:
         """Calls the resource. Errors become a gRPC status, and :attr:`refused`."""
         try:
             request = rpc.decode(raw)
@@ -190,7 +196,7 @@ class Handlers:
                 case Call.PREFER:
                     answer = await self._calls.prefer(request)
                 case Call.ALLOCATE:
-                    answer = await self._calls.allocate(request, api, unasked=unasked)
+                    answer = await self._calls.allocate(request, api, prepares=prepares)
                 case Call.PREPARE:
                     await self._calls.prepare(request)
             encoded = rpc.encode(answer)
