@@ -404,7 +404,7 @@ class NodeAtRandom(RuleBasedStateMachine):
         if len(asked) > before:
             self.flights[-1].gives, self.flights[-1].answer = asked[-1]
         else:
-            assert isinstance(self.flights[-1].task.exception(), RequestError)
+            assert isinstance(error := self.flights[-1].task.exception(), RequestError), error
 
     def end_flight(self, *, works: bool) -> None:
         flight = self.flights.pop(0)
