@@ -45,12 +45,15 @@ def run(*argv: object, **more: object) -> str:
     return str(done.stdout)
 
 
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 def child(pid: int) -> int:
     """The only child of unshare or nsenter, which fork to enter a process namespace."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    if not found:
-        raise ClusterError(f"process {pid} has no child")
-    return int(found[0])
+    for one in children(pid):
+        return one
+    raise ClusterError(f"process {pid} has no child")
 
 
 def is_first(pid: int) -> bool:
@@ -113,9 +116,11 @@ class Box:
     def spawn(self, name: str, argv: Iterable[object], environment: Mapping[str, str] | None = None) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             null, environment = subprocess.DEVNULL, {**os.environ, **(environment or {})}
-            self._services[name] = subprocess.Popen(
+            service = self._services[name] = subprocess.Popen(
                 self.command(argv), stdin=null, stdout=log, stderr=log, cwd="/", env=environment
             )
+        # A signal is for nsenter's child, which isn't there at once.
+        until(f"process of {name}", lambda: children(service.pid) or service.poll() is not None)
 
     def check_running(self, *names: str) -> None:
         for name in names:
