@@ -55,7 +55,7 @@ class ClaimedResource:
         self.usage = Usage(ClaimHoldings(resource=name))
         driver = running(lanes)
         self.inventory = Inventory(config, self.usage, LOG)
-        self.releases = Releases(self.inventory, driver, LOG)
+        self.releases = Releases(config, self.inventory, driver, LOG)
         self.granting = Granting(config, self.inventory, driver, self.releases, LOG)
         self.usage.set(self.usage.value.remembered({}).given_by("scripted" if "release" in lanes.abilities else ""))
         self.usage.subscribe(self._follow)

@@ -15,7 +15,7 @@ from dpgateway.deviceplugin.api import APIS, LARGEST
 from dpgateway.deviceplugin.server.streams import ListEncoder
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health
-from dpgateway.resource.front import NOTED_WITHIN
+from dpgateway.resource.front import NOTED_WITHIN, Unreleased
 from dpgateway.resource.ledger import LEAVING, Refusal
 from dpgateway.resource.offered import SETTLING
 from dpgateway.resource.shares import Offer, share_ids
@@ -251,6 +251,27 @@ def test_a_leak_is_said_once(node, caplog):
     node.run(node.releases.release_due)
     assert node.freed == ["a"], "it was back in time"
     assert sum(one.startswith(text) for one in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_after_a_restart_a_device_has_time_to_come_back_for_its_release(make, caplog, back):
+    node = make()
+    node.run(node.holdings.set, node.holdings.value.given_by("fpga"))
+    node.take(B)
+    node.run(node.resource.remember, {"a": Unreleased("", hardware=frozenset({"a"}), device="a", driver="fpga")})
+    node.write(NOBODY)
+    assert node.holdings.value.freed == {"a"}
+    node.sleep(9)
+    assert node.holdings.value.freed == {"a"}
+    if back:
+        node.take(A, B)
+        node.run(node.releases.release_due)
+        node.sleep(9)
+        assert node.freed == ["a"]
+    else:
+        node.amend(1, keep_lost=9)
+        assert node.holdings.value.taken == NOBODY
+        assert caplog.messages[-1].endswith("or not within the next 10 s; last held by a container")
 
 
 @pytest.mark.parametrize("gave", ["", None])

@@ -133,7 +133,7 @@ class FakeResource:
         self.lanes = lanes
         self.driver = running(self.lanes)
         self.inventory = Inventory(self.config, self.holdings, log, self.clock)
-        self.releases = Releases(self.inventory, self.driver, log)
+        self.releases = Releases(self.config, self.inventory, self.driver, log)
         granting = Granting(self.config, self.inventory, self.driver, self.releases, log)
         self.calls = KubeletCalls(granting, self.holdings, delivery or cdi(), APIS[0])
         self._following: asyncio.Future[None] | None = None

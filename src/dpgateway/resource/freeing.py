@@ -7,8 +7,9 @@ the id stays freed: a release is delivered at least once. The exceptions:
 
     another gateway serves the resource   that gateway releases to its own driver (rest, go_on)
     the driver ended                      the next driver gets all releases again
-    the device isn't listed               it is released when it is listed again, or never, which the log calls a leak;
-                                          an id of a driver without prepare and release is released at once
+    the device isn't listed               it is released when it is listed again within ``keep_lost``, or never, which
+                                          the log calls a leak; an id of a driver without prepare and release is
+                                          released at once
     another driver granted it             it is never released: a leak, too
 """
 
@@ -20,8 +21,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dpgateway.config.values import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, hardware
 from dpgateway.resource.front import Behind
 from dpgateway.resource.inventory import Inventory
@@ -34,17 +37,29 @@ CONCERNED = frozenset({"prepare", "release"})
 class Releases:
     """The releases of one resource. Used from the event loop."""
 
-    def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
+    def __init__(
+        self,
+        config: Observable[ResourceConfig],
+        inventory: Inventory,
+        driver: RunningDriver,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        """``config``: a new ``keep_lost`` takes effect at once."""
         self._inventory, self._driver, self._log = inventory, driver, log
         self._ledger, self._usage, self._exclusion = inventory.ledger, inventory.usage, inventory.exclusion
         self._releasing: set[str] = set()
         """The freed ids whose release is queued or running."""
         self._leaked: set[str] = set()
         """The freed ids logged as leaks."""
+        self._absent: dict[str, float] = {}
+        """`_absent` contains the start of the absence of each device that is waited for, keyed by freed id."""
+        self._given_up: asyncio.TimerHandle | None = None
+        """Looks again when the next of these is no longer waited for."""
         self._released_through: Lanes | None = None
         """The driver's lanes at the last release; another value means another driver."""
         self.resting = False
         """Whether another gateway serves the resource and releases to its own driver."""
+        config.subscribe(self.release_due)
 
     def rest(self) -> None:
         """Another gateway serves the resource from now on, or may."""
@@ -96,29 +111,41 @@ class Releases:
 
         A device with another id in use isn't passed; its freed id is released all the same.
         """
-        holdings, now = self._usage.value, self._inventory.clock.monotonic()
+        holdings, keep, now = self._usage.value, self._ledger.keep_lost, self._inventory.clock.monotonic()
         used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
         due: dict[str, Device | None] = {}
+        before, self._absent = self._absent, {}
         for id_ in sorted(freed):
             foreign = holdings.unreleased[id_].driver not in (None, "", holdings.driver)
             device = None if foreign else self._inventory.given(id_)
             if device is None:
-                self._log_leak(id_, foreign=foreign)
-                if foreign or not concerned or self._ledger.back_until(id_) <= now:
+                # Neither a restart nor another front's debt tells for how long it has been gone.
+                lost = self._ledger.lost.get(id_)
+                since = before.get(id_, now if lost is None else lost.since)
+                left = 0.0 if foreign else since + keep - now
+                self._log_leak(id_, left, foreign=foreign)
+                if left <= 0 or not concerned:
                     due[id_] = None
+                else:
+                    self._absent[id_] = since
             # a device in an Allocate under way waits: if that fails, it is freed again
             elif device.id not in flying and not self._exclusion.worked_on(device):
                 due[id_] = None if device.id in used else device
+
+        if self._given_up is not None:
+            self._given_up.cancel()
+        if self._absent:
+            delay = min(self._absent.values()) + keep - now + 0.001
+            self._given_up = asyncio.get_running_loop().call_later(delay, self.release_due)
         return due
 
-    def _log_leak(self, id_: str, *, foreign: bool) -> None:
+    def _log_leak(self, id_: str, seconds: float, *, foreign: bool) -> None:
         """Logs, once per id, that a release is missing, perhaps for ever, and so is what the driver would undo."""
         holdings = self._usage.value
         entry, driver = holdings.unreleased[id_], holdings.driver
         if id_ in self._leaked or entry.driver == "" or (entry.driver is None and not driver):
             return
         self._leaked.add(id_)
-        seconds = self._ledger.back_until(id_) - self._inventory.clock.monotonic()
         why = f"it doesn't list it any more{f', or not within the next {seconds:.0f} s' if seconds > 0 else ''}"
         if foreign:
             why = f"the resource has driver {driver} now" if driver else "the resource's driver has no release() now"

@@ -93,7 +93,7 @@ class Ledger:
         """Counters of ids lost, and of lost ids that came back."""
 
     @property
-    def _keep(self) -> float:
+    def keep_lost(self) -> float:
         """Seconds that a lost id stays listed."""
         return max(self._config.value.keep_lost.total_seconds(), LEAVING)
 
@@ -175,7 +175,7 @@ class Ledger:
         # While the held ids are unknown, any lost id may be held.
         if held is not None:
             for offered, lost in tuple(self.lost.items()):
-                if offered not in held and now - lost.since >= self._keep:
+                if offered not in held and now - lost.since >= self.keep_lost:
                     del self.lost[offered]
                     del self._meaning[offered]
                     differs = True
@@ -197,12 +197,7 @@ class Ledger:
         """When the next id may leave the list without another event; None: never."""
         if held is None:
             return None
-        return min((lost.since + self._keep for i, lost in self.lost.items() if i not in held), default=None)
-
-    def back_until(self, offered: str) -> float:
-        """The time by which a lost id's device has to return; minus infinity for an id that isn't lost."""
-        lost = self.lost.get(offered)
-        return float("-inf") if lost is None else lost.since + self._keep
+        return min((lost.since + self.keep_lost for i, lost in self.lost.items() if i not in held), default=None)
 
     def offers(self) -> Mapping[str, Offer]:
         """The present list, keyed by id."""

@@ -86,8 +86,6 @@ class OfferedList(Observable[Offers | None]):
         in_use, now = self._usage.value, self._clock.monotonic()
         drop = self._ledger.next_drop(in_use.held)
         delays = [max(0.0, drop - now)] if drop is not None else []
-        # A freed id stays held for long, but its release is due once the device had its time to return.
-        delays += [until - now for until in map(self._ledger.back_until, in_use.freed) if until > now]
         # No event tells that NOTED_WITHIN is over: a granted id that the sources still lack by then is free.
         if in_use.known and not in_use.granted.keys().isdisjoint(self._ledger.lost):
             delays.append(NOTED_WITHIN)

@@ -119,7 +119,7 @@ class Resource:
         self.trouble = Observable("")
         """Why the resource can't be served; empty if it can."""
         self.inventory = Inventory(config, usage, log)
-        self.releases = Releases(self.inventory, driver, log)
+        self.releases = Releases(config, self.inventory, driver, log)
         self.releases.rest()  # until begin(): another gateway may serve the resource
         self.granting = Granting(config, self.inventory, driver, self.releases, log)
         self.restarted, self.changed = Signal(), Signal()
