@@ -203,6 +203,17 @@ async def test_nobody_joins_an_outdated_call(lane, gate):
     assert len(again.calls) == 2
 
 
+async def test_nobody_joins_a_call_on_what_the_device_was_before(lane, gate):
+    slow, again, other = gate(), gate(), Device("a", hardware=("other",))
+    again.open()
+    await too_late(lane, [A], slow)
+    anew = asyncio.ensure_future(lane.prepare([other], again, LONG))
+    await turns()
+    slow.open()
+    await anew
+    assert (len(slow.calls), len(again.calls)) == (1, 1)
+
+
 async def test_containers_with_a_common_device_get_ready(lane, gate):
     """Each attempt is too short for its own call, and what one prepared the other doesn't undo."""
     gates = {"one": gate(), "two": gate()}
@@ -238,8 +249,9 @@ async def test_a_release_skips_devices_given_away(lane, gate):
         lambda lane: lane.given([A, B]),
         lambda lane: lane.listed([B]),
         lambda lane: lane.listed([Device("a", Health.unhealthy("lost its program")), B]),
+        lambda lane: lane.listed([Device("a", hardware=("other",)), B]),
     ],
-    ids=["given with another", "gone", "sick"],
+    ids=["given with another", "gone", "sick", "other hardware"],
 )
 async def test_a_changed_device_forgets_a_success(lane, gate, change):
     again = await unclaimed(lane, gate)

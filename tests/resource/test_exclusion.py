@@ -535,6 +535,20 @@ async def test_other_hardware_waits_for_the_pool(make):
     await aes.calls.prepare(["b0"])
 
 
+async def test_other_hardware_waits_for_a_call_on_what_it_was(make):
+    aes, fft = await make(AES), await make(FFT)
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b1"]), device="b0")})
+    aes.note("b0")
+    await turns()
+    aes.lanes.busy = frozenset(["b0"])
+    with pytest.raises(RequestError, match="other hardware, and the driver still works on what they were before"):
+        await aes.calls.prepare(["b0"])
+    assert fft.reasons.keys() == {"b1"}
+    aes.lanes.busy = frozenset()
+    await aes.calls.prepare(["b0"])
+    assert fft.reasons.keys() == {"b0"}
+
+
 async def test_in_flight_is_what_the_driver_was_asked(make):
     serial = await make(AES, devices=[LINK, NODE])
     given = serial.allocate("by-id-1")

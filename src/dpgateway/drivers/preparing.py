@@ -10,8 +10,8 @@ of MOST_AT_ONCE slots, then runs on a thread (``begun``). Several callers may wa
   since 1.10).
 - *A late success* is unclaimed: it answers the next prepare of the same devices, once. It is forgotten when one of the
   devices is released, changes, or is allocated together with others. A prepare in progress whose device is allocated
-  together with others is outdated: no later prepare joins it, and its success isn't kept. So is one with other options:
-  a claim may choose what the devices are prepared for.
+  together with others is outdated: no later prepare joins it, and its success isn't kept. So is one with other options,
+  because a claim may choose what the devices are prepared for, and one whose devices are other hardware by now.
 - *A release that hasn't begun* leaves out devices that were allocated again, perhaps to another container. The lane
   doesn't know the holders, so a release brings a function that returns the devices still free. A release that has begun
   can't leave out any, so an Allocate waits for it (:meth:`PrepareLane.released`).
@@ -32,7 +32,7 @@ from weakref import WeakValueDictionary
 from dpgateway.drivers.answers import DriverEnded, fault, trace
 from dpgateway.errors import DriverTimeout
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Device, Health
+from dpgateway.model import Device, Health, hardware
 
 MOST_AT_ONCE = 16
 KEPT = 300.0
@@ -127,7 +127,8 @@ class PrepareLane:
         same = last is not None and last.options == options and _states(last.devices) == _states(devices)
         if last is not None and same and self._clock() - last.at < KEPT:
             return
-        if (other := self._preparing.get(ids)) is not None and other.options != options:
+        other = self._preparing.get(ids)
+        if other is not None and (other.options, _hardware(other.devices)) != (options, _hardware(devices)):
             self._preparing.pop(ids).outdated = True
 
         # Several callers may wait: the last one to give up drops a call that hasn't begun.
@@ -291,9 +292,13 @@ def _ids(devices: Iterable[Device]) -> Ids:
     return frozenset(device.id for device in devices)
 
 
-def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:
+def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...], frozenset[str]]]:
     """The values by which devices are compared; further fields of a driver's own class may not be comparable."""
-    return {device.id: (device.health, device.numa_nodes) for device in devices}
+    return {device.id: (device.health, device.numa_nodes, hardware(device)) for device in devices}
+
+
+def _hardware(devices: Iterable[Device]) -> Mapping[str, frozenset[str]]:
+    return {device.id: hardware(device) for device in devices}
 
 
 def _names(devices: Sequence[Device]) -> str:

@@ -323,7 +323,11 @@ class Granting:
         """Records that a container starts with this hardware and no other, or isn't running at all."""
         before = self._usage.value
         if (after := before.prepared(behind)) is not before:
-            if reason := self._exclusion.unsure:
+            # The container of an earlier attempt doesn't run, but the driver may still work on what that one had.
+            reason, lanes = self._exclusion.unsure, self.driver.lanes
+            if lanes is not None and not lanes.busy.isdisjoint(self.inventory.devices_of(behind)):
+                reason = "the driver still works on what they were before"
+            if reason:
                 what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
                 raise self._refused(what)
             self._usage.set(after)
