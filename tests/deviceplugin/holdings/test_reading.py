@@ -112,6 +112,18 @@ async def test_each_look_at_the_file_is_news(reads):
     assert (first.note, first.note is second.note) == (second.note, False)
 
 
+async def test_a_file_of_the_same_tick_as_a_grant_is_believed_later(reads):
+    """A kubelet of 1.8 allocates again at each start, and then writes what the file has already."""
+    reads.write(thing=["a"])
+    first = await reads.read()
+    holdings, now = reads.holders[THING], time.monotonic()
+    holdings.set(first.began(("a",)).gave(("a",), now))
+    reads.write(ago=time.monotonic() - now + 0.004, thing=["a"])
+    assert (await reads.read()).granted == {"a": now}
+    async with asyncio.timeout(30):
+        await holdings.wait_for(lambda value: not value.granted)
+
+
 async def test_nothing_is_known_without_a_thread(tmp_path, caplog):
     one = Read(tmp_path, threads := Scarce())
     one.write(thing=["a"])

@@ -1,6 +1,8 @@
 """Reads the kubelet's checkpoint on request: on threads, because a file may be long, and a disk may hang.
 
-Requests coalesce: one read serves all that came before it began, and a later request causes another.
+Requests coalesce: one read serves all that came before it began, and a later request causes another. A file that is
+hardly newer than a grant is read again WRITES later, because it may be from before the grant, and nobody may write it
+again.
 ``node.checkpoint`` parses the file, ``values`` draws the conclusions.
 """
 
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from dpgateway.deviceplugin.holdings.evidence import LONG_AGO
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
-from dpgateway.deviceplugin.holdings.values import Holdings
+from dpgateway.deviceplugin.holdings.values import WRITES, Holdings
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
@@ -45,6 +47,7 @@ class Reader:
         """``published`` is called after each read."""
         self._directory, self._holders, self._threads, self._published = directory, holders, threads, published
         self._timer: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | None = None
         self._asked = asyncio.Event()
         self._wanted: set[str] = set()
         """The resources for which the next read is published even if unchanged."""
@@ -68,6 +71,8 @@ class Reader:
                 self._begun = self._finished.version + 1
                 wanted, self._wanted = self._wanted, set()
                 await self._read(wanted)
+                if any(holdings.value.pending for holdings in self._holders.values()):
+                    self._again = asyncio.get_running_loop().call_later(WRITES, self.ask)
                 self._finished.notify()
                 self._published()
         finally:
@@ -104,9 +109,9 @@ class Reader:
 
     def _ask_no_more(self) -> None:
         self._asked.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in filter(None, (self._timer, self._again)):
+            timer.cancel()
+        self._timer = self._again = None
 
     async def _read(self, wanted: Collection[str]) -> None:
         written, complaint = LONG_AGO, ""

@@ -76,6 +76,11 @@ class Holdings(Evidence):
             unreleased[id_] = (entry := unreleased[id_])._replace(pods=entry.pods | before.of(id_))
         return replace(new, unreleased=unreleased)
 
+    @property
+    def pending(self) -> bool:
+        """Whether the same note, read again later, may end a grant."""
+        return self.note is not None and any(self.written >= at - CLOCK_STEP for at in self.granted.values())
+
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
 
