@@ -177,6 +177,13 @@ async def test_a_release_forgets_a_success(lane, gate):
     assert len(again.calls) == 1
 
 
+async def test_a_release_of_what_others_have_since_forgets_a_success(lane, gate):
+    again = await unclaimed(lane, gate)
+    await lane.release([A], all_of_them, lambda _: [])
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
 async def test_giving_the_same_devices_keeps_a_success(lane, gate):
     slow, never = gate(), gate()
     await too_late(lane, [A], slow)

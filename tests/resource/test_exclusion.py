@@ -18,6 +18,7 @@ from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.front import Unreleased
+from dpgateway.resource.ledger import LEAVING
 from dpgateway.resource.offered import SETTLING
 from dpgateway.resource.use import worked_on
 from tests.support.resource import LOG, FakeLanes, FakeResource
@@ -547,6 +548,29 @@ async def test_other_hardware_waits_for_a_call_on_what_it_was(make):
     aes.lanes.busy = frozenset()
     await aes.calls.prepare(["b0"])
     assert fft.reasons.keys() == {"b0"}
+
+
+@pytest.mark.parametrize("why", ["another has it, too", "it vanished"])
+async def test_what_is_freed_stays_in_use_while_the_driver_works_on_it(make, why):
+    aes, fft, told = await make(AES, keep_lost=0), await make(FFT), []
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
+    aes.note("b0")
+    if why == "another has it, too":
+        fft.remember({"b0": Unreleased("", frozenset(["2b"]), frozenset(["b0"]), device="b0")})
+        fft.note("b0", pod="2b")
+    await turns()
+    aes.lanes.busy = frozenset(["b0"])
+    aes.lanes.release = lambda devices, free, tell: told.append(([one.id for one in devices], free(devices), tell))
+    if why == "it vanished":
+        aes.devices = BOARDS[1:]
+        aes.list()
+        aes.clock.now += LEAVING
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    ((waits, called, tell),) = told
+    assert (waits, called, aes.holdings.value.freed) == (["b0"], [], {"b0"})
+    tell()
+    assert aes.holdings.value.freed == frozenset()
 
 
 async def test_in_flight_is_what_the_driver_was_asked(make):

@@ -165,10 +165,11 @@ class PrepareLane:
         """
 
         def begin() -> Callable[[], object]:
+            # What another resource of the pool got since may be programmed for that: no success answers for it.
+            self._forget(lambda prepared: not work.ids.isdisjoint(prepared))
             released = tuple(free(work.devices))
-            ids = _ids(released)
-            self._forget(lambda prepared: not ids.isdisjoint(prepared))
-            self.releasing |= dict.fromkeys(ids, work)  # in the same step as free(): an Allocate sees one or the other
+            # in the same step as free(): an Allocate sees one or the other
+            self.releasing |= dict.fromkeys(_ids(released), work)
             work.task.add_done_callback(end)
             return lambda: function(released) if released else None
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from dpgateway.config.values import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.preparing import Free
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, hardware
@@ -90,21 +91,21 @@ class Releases:
         if self._exclusion.unsure:  # the hardware may be in use in another resource of the pool
             return
 
-        # An id in conflict counts as released without a call: its device is another's by now.
         due = self._due(freed, concerned=not CONCERNED.isdisjoint(lanes.abilities))
         if not due:
             return
         self._releasing |= due.keys()
-        conflicts = self._exclusion.conflicts([d for d in due.values() if d is not None], freeing=True)
-        passed = {id_: d for id_, d in due.items() if d is not None and d.id not in conflicts}
         # A release waits for all of its devices, and keeps those that it has. So a device whose call may hang is
         # released apart, or its prepare would block the containers of the others.
         busy, parts = lanes.busy, dict[str | None, set[str]]()
         for id_ in due:
-            parts.setdefault(passed[id_].id if id_ in passed and passed[id_].id in busy else None, set()).add(id_)
-        for ids in parts.values():
-            devices = {passed[id_].id: passed[id_] for id_ in sorted(ids & passed.keys())}
-            lanes.release([*devices.values()], self.still_free, partial(self._released, ids))
+            parts.setdefault(next(iter(self._inventory.devices_of([id_]) & busy), None), set()).add(id_)
+        for name, ids in parts.items():
+            devices = {device.id: device for id_ in sorted(ids) if (device := due[id_]) is not None}
+            free: Free = self.still_free
+            if name is not None and not devices:  # the driver isn't told, but still works on it
+                devices, free = {name: Device(name)}, lambda _: []
+            lanes.release([*devices.values()], free, partial(self._released, ids))
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> dict[str, Device | None]:
         """The freed ids that are released now, each with the device to pass to the driver.
@@ -203,8 +204,8 @@ class Releases:
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
-        """The devices among ``devices``, all free before, that no container has got since or is being given, and that
-        no abandoned allocate() works on.
+        """The devices among ``devices``, all free before, that no container has got since or is being given, under any
+        name, and that no abandoned allocate() works on.
         """
         held = self._inventory.devices_of(self._usage.value.last_known) | self._flying()
         conflicts = self._exclusion.conflicts(devices, freeing=True)
