@@ -85,11 +85,13 @@ def release(cluster: Cluster) -> Chart:
 
 @pytest.fixture
 def chart(cluster: Cluster, release: Chart) -> Iterator[Chart]:
-    """The chart, maybe as an earlier test left it. After a test no pod or label is left, and no node is off."""
+    """The chart, maybe as an earlier test left it. After a test no pod or label is left, and no kubelet is off."""
     release.begin()
     yield release
     for node in cluster.nodes.values():
         if not node.is_open:
             node.up()
+        elif not node.runs("kubelet"):
+            node.start_kubelet(node.release)
     cluster.label(dict.fromkeys(LABELS))
     cluster.until_gone(cluster.delete())

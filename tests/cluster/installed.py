@@ -91,9 +91,11 @@ class Chart:
         told = [file for file in told if file.parent.is_dir()]
         for file in told:
             file.touch()
-        yield told
-        for file in told:
-            file.unlink(missing_ok=True)
+        try:
+            yield told
+        finally:
+            for file in told:
+                file.unlink(missing_ok=True)
 
     def pods(self) -> dict[str, Any]:
         """The pods that live, by their nodes."""

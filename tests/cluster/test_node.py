@@ -55,14 +55,16 @@ def test_a_kubelet_is_upgraded_in_place_under_running_pods_and_back(cluster, cha
 
 
 def test_a_node_that_lost_its_power_comes_back_with_its_devices(cluster, chart, used):
-    cluster.kubectl("drain", "new", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
-    assert cluster.pod("user-new") is None
     node = cluster.nodes["new"]
-    boot = node.object()["status"]["nodeInfo"]["bootID"]
-    node.power_off()
-    node.up()
-    until("boot", lambda: node.object()["status"]["nodeInfo"]["bootID"] != boot and node.ready())
-    cluster.kubectl("uncordon", "new")
+    try:
+        cluster.kubectl("drain", "new", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
+        assert cluster.pod("user-new") is None
+        boot = node.object()["status"]["nodeInfo"]["bootID"]
+        node.power_off()
+        node.up()
+        until("boot", lambda: node.object()["status"]["nodeInfo"]["bootID"] != boot and node.ready())
+    finally:
+        cluster.kubectl("uncordon", "new")
     chart.until_served("new")
     cluster.create(pod("both", "new", {THING: 2}))
     cluster.wait_for_pod("both")

@@ -185,9 +185,14 @@ class DraNode:
             self._write()
 
     def restore(self, gone=()):
-        """All runs again, and what a test made is deleted; :meth:`ready` waits until nothing is left of it. Returns the
-        uids of that. `gone`: those that were deleted for another node, too.
+        """All runs again, also after a test that failed, and what a test made is deleted; :meth:`ready` waits until
+        nothing is left of it. Returns the uids of that. `gone`: those that were deleted for another node, too.
         """
+        if not self.node.is_open:
+            self.node.up()
+            self.prepare()
+        elif not self.node.runs("kubelet"):
+            self.node.start_kubelet(self.node.release)
         if self.node.runs("next"):
             self.node.end("next")
         if not self.node.runs("gateway"):

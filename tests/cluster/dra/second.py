@@ -18,7 +18,8 @@ class SecondDriver:
 
     def __init__(self, cluster, node):
         """`node`: the machine it is on."""
-        self._api, self._node, self._root = cluster.control.api, node.name, node.folder / "kubelet"
+        self._cluster, self._api = cluster, cluster.control.api
+        self._node, self._root = node.name, node.folder / "kubelet"
         self.error = ""
         """What Prepare answers, unless empty."""
         self.prepared = set()
@@ -56,9 +57,13 @@ class SecondDriver:
         return self
 
     def __exit__(self, *_):
-        for path in f"deviceclasses/{NAME}", f"resourceslices/{NAME}":
-            self._api("DELETE", f"{GROUP}/{path}")
-        self._server.stop(None).wait()
+        try:
+            # Without this driver pods with claims for it, such as those of a test that failed, couldn't end.
+            self._cluster.until_gone(self._cluster.delete())
+        finally:
+            for path in f"deviceclasses/{NAME}", f"resourceslices/{NAME}":
+                self._api("DELETE", f"{GROUP}/{path}")
+            self._server.stop(None).wait()
 
     def _info(self, _request, _context):
         endpoint = f"{FOLDER}/plugins/{NAME}/dra.sock"

@@ -81,6 +81,8 @@ class Box:
             self._holder = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=log, cwd="/", start_new_session=True)
         assert self._holder.stdout is not None
         if self._holder.stdout.readline() != b"held\n":
+            self._holder.communicate()
+            self._holder = None  # there is nothing to close
             raise ClusterError(f"no namespaces for {self.name}: {self.log('box')}")
         self._first = child(self._holder.pid)
 
