@@ -139,7 +139,7 @@ class Chart:
                 found = [one for each in self.status(node)["resources"] for one in each["registrations"]]
             except (OSError, KeyError):  # the pod, or its kubelet, isn't there yet
                 return False
-            return all(one["state"] == "serving" and at(one["since"]) > since for one in found)
+            return bool(found) and all(one["state"] == "serving" and at(one["since"]) > since for one in found)
 
         until(f"stream to the kubelet of {node}", served)
 

@@ -212,6 +212,7 @@ class DraNode:
     def ready(self):
         """Waits until all devices are published, and nothing is left of an earlier test."""
         self.until_published()
+        until(f"no device of a plugin on {self.name}", lambda: not any(map(self.node.allocatable, COUNTS)))
         until(f"end of pods on {self.name}", lambda: self.node.has_none_of(self._gone))
         claims = f"{GROUP}/resourceclaims"
         until("end of claims", lambda: self._gone.isdisjoint(uids(self.cluster.control.api("GET", claims))))

@@ -1,5 +1,6 @@
 """A resource goes from one front to the other, on real nodes of 1.36 and 1.37 and under pods."""
 
+import time
 from functools import partial
 
 from tests.cluster.dra.churn import Oracle, wanting
@@ -12,9 +13,8 @@ def test_a_resource_goes_to_the_device_plugin_and_back_under_pods(cluster, dra):
     cluster.create(pod("first", dra.name, {CLAIMED: 1}))
     first = dra.given("first")
     dra.change_fronts(claimed="deviceplugin")
-    until("devices of a plugin", lambda: dra.node.allocatable(CLAIMED) == len(IDS))
-    assert not dra.devices(CLAIMED)
-    cluster.create(pod("plugin", dra.name, {CLAIMED: 1}))
+    until("devices of a plugin alone", lambda: dra.node.allocatable(CLAIMED) == len(IDS) and not dra.devices(CLAIMED))
+    cluster.create(pod("plugin", dra.name, {CLAIMED: 1}, nodeSelector=now(cluster, dra)))
     second = dra.given("plugin")
     assert not second & first
     assert not claim_of(cluster, "plugin")
@@ -33,7 +33,7 @@ def test_a_resource_goes_to_the_device_plugin_and_back_under_pods(cluster, dra):
     dra.change_fronts()
     until("devices by DRA", lambda: dra.healthy(CLAIMED) == set(IDS) - second)
     until("none of a plugin", lambda: not dra.node.allocatable(CLAIMED))
-    cluster.create(pod("both", dra.name, {CLAIMED: 2}))
+    cluster.create(pod("both", dra.name, {CLAIMED: 2}, nodeSelector=now(cluster, dra)))
     assert dra.given("both") == set(IDS) - second
     assert claim_of(cluster, "both")
     restart(cluster, "plugin")
@@ -45,7 +45,7 @@ def test_a_resource_goes_to_the_device_plugin_and_back_under_pods(cluster, dra):
 def test_a_plugin_s_device_is_given_again_once_a_pod_that_was_deleted_by_force_has_ended(cluster, dra):
     """The kubelet takes it back at once, and the pod has 2 s to end."""
     dra.change_fronts(claimed="deviceplugin")
-    until("devices of a plugin", lambda: dra.node.allocatable(CLAIMED) == len(IDS))
+    until("devices of a plugin alone", lambda: dra.node.allocatable(CLAIMED) == len(IDS) and not dra.devices(CLAIMED))
     oracle = Oracle(dra.node, "CLAIMED", files=False).start()
     make = partial(wanting, node=dra.name, resource=CLAIMED, command=WAITS)
     for id_ in IDS:
@@ -57,6 +57,15 @@ def test_a_plugin_s_device_is_given_again_once_a_pod_that_was_deleted_by_force_h
         assert dra.given(f"after-{id_}") == given[id_]
     oracle.stop()
     assert oracle.faults == []
+
+
+def now(cluster, dra):
+    """A pod's selector of the node. The scheduler finds the node only once it has seen it as it is now: from an earlier
+    state it would choose the front of before.
+    """
+    seen = {"example.com/seen": str(time.monotonic_ns())}
+    cluster.label(seen, dra.name)
+    return {"kubernetes.io/hostname": dra.name, **seen}
 
 
 def claim_of(cluster, name):

@@ -55,8 +55,9 @@ class Cluster:
             self.on_each(Node.up)
             self.load(image)
             until("Ready of all nodes", lambda: all(node.ready() for node in self.nodes.values()))
-            account = "/api/v1/namespaces/default/serviceaccounts/default"
-            until("service account", lambda: self.control.api("GET", account))
+            for namespace in ("default", "kube-system"):
+                account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+                until(f"service account of {namespace}", partial(self.control.api, "GET", account))
         except BaseException:
             self.down()
             raise
