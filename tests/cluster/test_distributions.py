@@ -24,7 +24,7 @@ PATHS = {
 PRESET = FOLDER / "presets" / "k0s.yaml"
 PLAIN, THING = "example.com/plain", "example.com/thing"
 COUNT = 2
-SOON = 10.0
+SOON = 30.0
 """Seconds. A gateway that sees neither the pods' directories nor the runtime takes 35 s to free a device."""
 
 

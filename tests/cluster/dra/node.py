@@ -284,9 +284,7 @@ class DraNode:
         until(f"event of {name} with {' or '.join(texts)!r}", told)
 
     def until_run(self, *names, count):
-        """Until so many of these pods run. One whose claim the API server refused to its kubelet, because that came
-        before the server knew that the node has the pod, is tried again after 45 to 85 s.
-        """
+        """Until so many of these pods run."""
 
         def run():
             phases = [(self.cluster.pod(name) or {}).get("status", {}).get("phase") for name in names]
@@ -296,9 +294,7 @@ class DraNode:
             until(f"{count} pods", run)
         except ClusterError as error:
             told = {name: self.events(name) for name in names}
-            if EARLY not in str(told):
-                raise ClusterError(f"{error}: {told}; {self.log[-1500:]}") from None
-            until(f"{count} pods", run, 85)
+            raise ClusterError(f"{error}: {told}; {self.log[-1500:]}") from None
 
     def _write(self):
         configuration = self._configuration()

@@ -125,7 +125,7 @@ def test_the_claim_of_a_pod_that_was_deleted_while_its_kubelet_was_away_ends(clu
     ended = {dra: dra.log.count("because nobody else does") for dra in both}
     for dra in both:
         dra.node.start_kubelet(dra.node.release)
-    until("ends", lambda: all(dra.log.count("because nobody else does") > ended[dra] for dra in both), 40)
+    until("ends", lambda: all(dra.log.count("because nobody else does") > ended[dra] for dra in both))
     for dra in both:
         dra.touch(f"next-{dra.name}")  # the kubelet may have asked for it before it knew the driver
         assert dra.given(f"next-{dra.name}") == set(IDS)

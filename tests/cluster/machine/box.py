@@ -16,6 +16,10 @@ OWN = ("--mount", "--pid", "--net", "--uts", "--ipc")
 # The shell waits for cat, and meanwhile for every orphan that the kernel gives to the first process of the namespace.
 HOLD = "echo held; exec 3<&0; cat <&3 >/dev/null & wait"
 LOG_END = 3000  # characters of a log that an error shows
+PATIENCE = 150.0
+"""Seconds for what is going to be. A kubelet asks again after 45 to 85 s for a claim that was refused: the API server
+refuses one to it that comes before the server knows that the node has the pod. And a busy machine takes its time.
+"""
 
 T = TypeVar("T")
 
@@ -24,7 +28,7 @@ class ClusterError(RuntimeError):
     """Something of the cluster isn't as it was asked to be."""
 
 
-def until(what: str, check: Callable[[], T | None], timeout: float = 60) -> T:
+def until(what: str, check: Callable[[], T | None], timeout: float = PATIENCE) -> T:
     """What `check` returns once that is true. It is polled, because each caller looks at something else; the longer it
     takes, the less often, because most ask the API server.
     """
@@ -141,7 +145,7 @@ class Box:
         """Sends the signal to one of its services, and waits for its end. nsenter, our child, ends with it."""
         service = self._services.pop(name)
         os.kill(child(service.pid), number)
-        service.wait(20)
+        service.wait(PATIENCE)
 
     def log(self, name: str) -> str:
         """What a service wrote, in all its runs."""
