@@ -15,10 +15,12 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.waiting import until
+
 PROGRAMS = ("chromium-headless-shell", "chromium")
 """Both are Debian packages; the first one is smaller."""
-PATIENCE = 30.0
-"""Seconds for one answer of the browser."""
+PATIENCE = 120.0
+"""Seconds for one answer of the browser, the first of which takes its start."""
 LONGEST = 64 * 1024 * 1024
 """Bytes of one answer, which may be a picture."""
 ON_PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'
@@ -64,11 +66,15 @@ class Chromium:
             start_new_session=True,
         )
         self._reading = asyncio.create_task(self._read(), name="the browser's answers")
-        target = await self.do("Target.createTarget", url="about:blank")
-        attached = await self.do("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        self._session = {"sessionId": attached["sessionId"]}
-        for domain in ("Page", "Runtime", "Log"):
-            await self.do(f"{domain}.enable")
+        try:
+            target = await self.do("Target.createTarget", url="about:blank")
+            attached = await self.do("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+            self._session = {"sessionId": attached["sessionId"]}
+            for domain in ("Page", "Runtime", "Log"):
+                await self.do(f"{domain}.enable")
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -121,6 +127,8 @@ class Chromium:
         await self.do(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
+        # It is told of the size, and has it when it comes to it.
+        await until(lambda: self.run(f"matchMedia('(width: {width}px)').matches"), pause=0.05)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.do("Emulation.setEmulatedMedia", features=[scheme])
 

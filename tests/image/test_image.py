@@ -8,7 +8,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from tests.image.container import ARCHITECTURES, Container
+from tests.image.container import ARCHITECTURES, PATIENCE, Container
 from tools.image.rootfs import SITE, install
 from tools.version import release
 
@@ -95,7 +95,7 @@ def test_tini_is_its_first_process_and_passes_the_end_on(archive, container):
             (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             assert Path(f"/proc/{first}/comm").read_text() == "tini\n"
             os.kill(int(first), signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE) == 0
         finally:
             process.kill()
 
