@@ -33,7 +33,7 @@ ALL_SLICES = f"{GROUP}/resourceslices?fieldSelector=spec.driver%3D{DRIVER}"
 SLICES = f"{ALL_SLICES}%2Cspec.nodeName%3D"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D"
+EVENTS = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.uid%3D"
 EARLY = "no relationship found between node"
 """What the API server says to a kubelet of a claim whose pod it doesn't know to be there."""
 
@@ -272,8 +272,9 @@ class DraNode:
         self.cluster.control.api("PATCH", f"{PODS}/{name}", patch, MERGE)
 
     def events(self, name):
-        """The reasons and messages of a pod's events."""
-        return [(one["reason"], one["message"]) for one in self.cluster.control.api("GET", EVENTS + name)["items"]]
+        """The reasons and messages of a pod's events. Those of an earlier test's pod of this name are still there."""
+        found = self.cluster.control.api("GET", EVENTS + self.cluster.pod(name)["metadata"]["uid"])["items"]
+        return [(one["reason"], one["message"]) for one in found]
 
     def until_told(self, name, *texts):
         """Until an event of the pod has one of the texts in it."""
