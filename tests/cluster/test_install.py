@@ -1,6 +1,7 @@
 """The chart on a cluster of mixed versions: resources come, pods get their devices, changes reach the gateways."""
 
 import json
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -103,18 +104,17 @@ def test_a_device_of_a_pod_that_was_deleted_by_force_waits_for_its_end(cluster, 
     """The kubelet takes it back at once, and the pod has 2 s to end. The gateway sees no runtime."""
     values = {"checkConfig": False, "config": {"resources": [simulated(THING, 1)]}}
     chart.ensure(values)
-    oracles = [Oracle(node, "THING", files=False).start() for node in cluster.nodes.values()]
-    for node in cluster.nodes:
-        chart.until_offered(node, THING, 1)
-        cluster.create(wanting(f"first-{node}", node=node, resource=THING, command=WAITS))
-    for node in cluster.nodes:
-        cluster.wait_for_pod(f"first-{node}")
-        cluster.create(wanting(f"next-{node}", node=node, resource=THING, command=WAITS))
-        cluster.delete(f"first-{node}")
-    for node in cluster.nodes:
-        cluster.wait_for_pod(f"next-{node}")
-    for oracle in oracles:
-        oracle.stop()
+    with ExitStack() as looking:
+        oracles = [looking.enter_context(Oracle(node, "THING", files=False)) for node in cluster.nodes.values()]
+        for node in cluster.nodes:
+            chart.until_offered(node, THING, 1)
+            cluster.create(wanting(f"first-{node}", node=node, resource=THING, command=WAITS))
+        for node in cluster.nodes:
+            cluster.wait_for_pod(f"first-{node}")
+            cluster.create(wanting(f"next-{node}", node=node, resource=THING, command=WAITS))
+            cluster.delete(f"first-{node}")
+        for node in cluster.nodes:
+            cluster.wait_for_pod(f"next-{node}")
     assert [oracle.faults for oracle in oracles] == [[], [], []]
 
 

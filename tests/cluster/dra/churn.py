@@ -70,6 +70,16 @@ class Churn:
             one.start()
         return self
 
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        """Of a test that failed, too: no pod is made after that."""
+        self._over.set()
+        self._ended.set()
+        for one in self._threads:
+            one.join()
+
     def finish(self, within=150.0):
         """No more pods are made. Waits for all to run, then for all to end."""
         self._over.set()
@@ -177,6 +187,12 @@ class Oracle:
         self._over.set()
         self._thread.join()
         return self
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
 
     def look(self):
         """The ids that each container has, by its process."""

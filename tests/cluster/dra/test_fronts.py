@@ -46,16 +46,15 @@ def test_a_plugin_s_device_is_given_again_once_a_pod_that_was_deleted_by_force_h
     """The kubelet takes it back at once, and the pod has 2 s to end."""
     dra.change_fronts(claimed="deviceplugin")
     until("devices of a plugin alone", lambda: dra.node.allocatable(CLAIMED) == len(IDS) and not dra.devices(CLAIMED))
-    oracle = Oracle(dra.node, "CLAIMED", files=False).start()
     make = partial(wanting, node=dra.name, resource=CLAIMED, command=WAITS)
-    for id_ in IDS:
-        cluster.create(make(id_))
-    given = {id_: dra.given(id_) for id_ in IDS}
-    for id_ in IDS:
-        cluster.create(make(f"after-{id_}"))
-        cluster.delete(id_)
-        assert dra.given(f"after-{id_}") == given[id_]
-    oracle.stop()
+    with Oracle(dra.node, "CLAIMED", files=False) as oracle:
+        for id_ in IDS:
+            cluster.create(make(id_))
+        given = {id_: dra.given(id_) for id_ in IDS}
+        for id_ in IDS:
+            cluster.create(make(f"after-{id_}"))
+            cluster.delete(id_)
+            assert dra.given(f"after-{id_}") == given[id_]
     assert oracle.faults == []
 
 

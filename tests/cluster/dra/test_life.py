@@ -82,13 +82,13 @@ def test_pods_get_devices_while_a_newer_gateway_takes_over(cluster, dra):
     had, written, handed = dra.given("before"), dra.written, dra.log.count("to another gateway")
     dra.start("next")
     make = partial(wanting, node=dra.name, resource=MANY)
-    churn = Churn(cluster.control, make, per_second=20, lives=0.0, most=24).start()
-    until("takeover", lambda: dra.log.count("to another gateway") > handed)
-    dra.stop()
-    cluster.create(pod("after", dra.name, {CLAIMED: 1}))
-    assert dra.given("after").isdisjoint(had)
-    until("all pods", lambda: len(churn.pods) == 24)
-    churn.finish()
+    with Churn(cluster.control, make, per_second=20, lives=0.0, most=24) as churn:
+        until("takeover", lambda: dra.log.count("to another gateway") > handed)
+        dra.stop()
+        cluster.create(pod("after", dra.name, {CLAIMED: 1}))
+        assert dra.given("after").isdisjoint(had)
+        until("all pods", lambda: len(churn.pods) == 24)
+        churn.finish()
     assert (churn.refused, churn.unended) == ({}, {})
     # The API server may not know yet that the node has the pod, and so refuses the claim to its kubelet, which asks
     # again later.
