@@ -75,7 +75,7 @@ class Chart:
             return not self._cluster.control.api("GET", PODS)["items"]
 
         if self._values is not None:
-            self._cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
+            self._cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--ignore-not-found")
             until("end of the gateways", ended, 240)
             self._values = None
 

@@ -294,7 +294,7 @@ class DraNode:
         try:
             until(f"{count} pods", run)
         except ClusterError as error:
-            told = {name: self.events(name) for name in names}
+            told = {name: self.events(name) for name in names if self.cluster.pod(name)}
             raise ClusterError(f"{error}: {told}; {self.log[-1500:]}") from None
 
     def _write(self):
