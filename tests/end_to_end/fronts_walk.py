@@ -168,7 +168,7 @@ class Life:
             self.make_class(name)
         for node in self.nodes:
             await node.kubelet.start()
-            await self.cluster.run(f"{AGENT}-{node.name}-0", {"c": {}}, node=node.name)
+            await self.cluster.run(f"{AGENT}-{node.name}-0", {"c": {}}, node=node.name, within=CALM)
             await node.start_gateway()
         await self.settled()
         self.note(f"seed {self.seed}: " + ", ".join(f"{n.name} {n.kubelet.version} {n.fronts}" for n in self.nodes))
@@ -239,7 +239,7 @@ class Life:
     @staticmethod
     async def _start_container(node: FrontsNode, pod: str) -> dict[str, Any]:
         """A kubelet tries again while it has no endpoint of the resource: the gateway is registering another one."""
-        async with asyncio.timeout(IMPATIENT):
+        async with asyncio.timeout(CALM):
             while True:
                 reply: dict[str, Any] = await node.kubelet.start_container(pod, "c")
                 if reply["ok"] or "has been stopped" not in str(reply):
@@ -299,7 +299,8 @@ class Life:
             self.cluster.delete(pod)
         self._agents += 1
         for node in self.nodes:
-            await self.cluster.run(f"{AGENT}-{node.name}-{self._agents}", {"c": {}}, node=node.name)
+            agent = f"{AGENT}-{node.name}-{self._agents}"
+            await self.cluster.run(agent, {"c": {}}, node=node.name, within=CALM)
             self.cluster.delete(f"{AGENT}-{node.name}-{self._agents - 1}")
 
     def terminating(self) -> list[str]:

@@ -139,12 +139,13 @@ async def test_a_release_without_a_record_goes_with_its_resource(cluster, gatewa
     await gateway.start(thing("dra") | {"options": options})
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
     device = device_of(cluster, "claim").removeprefix("THING_")
-    await until(lambda: any(f'"{device}"' in one.read_text() for one in (short_path / "state").glob("*.json")))
+    await until(lambda: any(f'"{device}"' in text for text in texts(short_path / "state").values()))
     await gateway.end(signal.SIGKILL)
     (record,) = (short_path / "state/dra/claims").glob("*.json")
     record.write_text("?")
+    registered = gateway.lines("the kubelet registered")
     await gateway.start(thing("dra") | {"options": options})
-    await gateway.said("the kubelet registered", 2, seconds=BUSY)
+    await gateway.said("the kubelet registered", registered + 1, seconds=BUSY)
     control.write_text(json.dumps({"faults": [{"devices": [device], "absent": True}]}))
     await gateway.said("its device is gone", seconds=BUSY)
     cluster.delete("claim", force=True)
@@ -303,6 +304,7 @@ async def start_with_one_board(cluster, gateway, **options):
     shared = {"driver": "simulated", "front": "dra", "pool": "boards"}
     first, second = {"name": THING, **shared}, {"name": OTHER, **shared}
     await gateway.start({**first, "options": {**board, **options}}, {**second, "options": board})
+    await published(cluster, 2)  # a pod of the one runs, whether or not the other is there
 
 
 async def test_pods_of_either_name_take_turns_at_one_board(cluster, gateway, kubelet):

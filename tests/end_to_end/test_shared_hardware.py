@@ -56,7 +56,7 @@ async def given(process, kubelet, dev):
 
 async def restarted(process, number, *resources):
     await process.end(number)
-    registered = sum("registered" in line for line in process.log)
+    registered = process.lines("registered")
     await process.start(*resources)
     await process.said("registered", registered + 1)
 

@@ -14,6 +14,14 @@ from tests.support import forked
 from tests.support.forked import Forked
 
 COMMAND = (str(Path(sys.executable).with_name("dpgateway")),)
+SLOW = (
+    "no kubelet for ",
+    "waiting for the driver ",
+    "hasn't been read for ",
+    "something hangs",
+    "registering failed",  # at the socket of a kubelet that was killed, if the next one takes a second
+)
+"""What a slow machine has it say, too."""
 LONGEST_END = 60.0
 """Seconds. It is to end within 2, but a busy machine takes its time."""
 
@@ -115,21 +123,27 @@ class Gateway:
         """Every line of the log, each of which must be JSON."""
         return [json.loads(line) for line in self.log]
 
+    def warnings(self) -> list[str]:
+        """What it logged that isn't just information, without what tells of a slow machine."""
+        texts = [str(line["message"]) for line in self.entries() if line["level"] != "info"]
+        return [text for text in texts if not any(part in text for part in SLOW)]
+
     async def said(self, text: str, count: int = 1, seconds: float = 60) -> None:
         """Until its log has so many lines with this text."""
         try:
             async with asyncio.timeout(seconds), self._news:
-                await self._news.wait_for(lambda: self._lines(text) >= count or self._silent)
+                await self._news.wait_for(lambda: self.lines(text) >= count or self._silent)
         except TimeoutError:
             raise AssertionError(self._missing(text, f"within {seconds:g} s")) from None
-        assert self._lines(text) >= count, self._missing(text, "before it ended")
+        assert self.lines(text) >= count, self._missing(text, "before it ended")
 
-    def _lines(self, text: str) -> int:
+    def lines(self, text: str) -> int:
+        """How many lines with this text there are so far, those of earlier runs among them."""
         return sum(text in line for line in self.log)
 
     def _missing(self, text: str, when: str) -> str:
         end = "\n".join(self.log[-20:])
-        return f"the gateway said {text!r} {self._lines(text)} times {when}; its log ends so:\n{end}"
+        return f"the gateway said {text!r} {self.lines(text)} times {when}; its log ends so:\n{end}"
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Its exit status. It is killed if it takes longer than it may."""
