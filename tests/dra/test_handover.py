@@ -8,6 +8,7 @@ from pathlib import Path
 from dpgateway.dra.handover import DriverHandover
 from dpgateway.resource.ownership import Ownership
 from tests.support.logs import Records
+from tests.support.time import skip
 
 DRIVER = "dra.example.com"
 
@@ -29,10 +30,8 @@ async def test_calls_are_passed_on_however_long_the_newer_gateway_takes_to_serve
     passed = asyncio.Queue[Path]()
     passing = asyncio.create_task(older.pass_on(passed.put_nowait, short_path))
 
-    loop = asyncio.get_running_loop()
-    now = loop.time
     await asyncio.sleep(0)
-    loop.time = lambda: now() + 3600  # type: ignore[method-assign]
+    skip(3600)
     await asyncio.sleep(0.001)
     newer.serves(short_path / "dra-1.sock")
     assert await passed.get() == short_path / "dra-1.sock"
