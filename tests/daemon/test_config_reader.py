@@ -71,7 +71,7 @@ def test_a_process_that_is_killed_is_not_waited_for(config, program, caplog):
     os.kill(process, signal.SIGKILL)
     assert reading.result() == ConfigInputs(read_all(config), look())
     assert "ended with -9" in caplog.text
-    assert children() == before
+    assert children() <= before  # what an earlier test left may end meanwhile
 
 
 def test_who_waits_for_a_slow_disk_says_so(config, program, tmp_path):
@@ -113,7 +113,7 @@ def test_what_never_answers_is_refused_and_not_read_by_this_process(config, prog
     reading = ConfigReader(config, slow=0.1, patience=0.1)
     with pytest.raises(InvalidConfiguration, match="found what hasn't been read"):
         reading.result()
-    assert children() == before
+    assert children() <= before
 
 
 async def test_the_other_process_ends_with_this_one(config):

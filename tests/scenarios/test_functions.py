@@ -55,7 +55,8 @@ async def test_another_function_after_the_first(kubelet: Kubelet, gateway: Gatew
     await kubelet.remove("p1")
     await asyncio.sleep(CLEANING)
     first.rmdir()
-    await kubelet.wait_for_devices(1, resource=OTHER)
+    # As in test_pools.py, of a gateway that hadn't seen the pod's directory.
+    await kubelet.wait_for((1, 1), resource=OTHER, timeout=120)
     admitted = await kubelet.admit("p3", {"c": {OTHER: 1}})
     assert admitted["ok"], admitted
     assert runs(folder, OTHER)

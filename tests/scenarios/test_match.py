@@ -93,5 +93,6 @@ async def test_a_pod_gets_several_functions_of_one_iommu_group_and_no_other_pod_
     await asyncio.sleep(CLEANING)
     with suppress(FileNotFoundError):
         first.rmdir()
-    await kubelet.wait_for_devices(3, 0)
+    # As in test_pools.py, of a gateway that hadn't seen the pod's directory.
+    await kubelet.wait_for((3, 3), timeout=120)
     assert (await kubelet.admit("p3", {"c": {RESOURCE: 3}}))["ok"]

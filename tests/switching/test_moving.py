@@ -16,7 +16,7 @@ from dpgateway_simulator.cluster import SimulatedCluster
 from tests.support.gateway import Gateway as Process
 from tests.support.inside import Inside
 from tests.support.resources import NAME, Scripted, configured, scripted
-from tests.support.waiting import turns, until
+from tests.support.waiting import BUSY, turns, until
 
 DRIVER, OTHER = "dra.example.com", "example.com/other"
 
@@ -39,7 +39,7 @@ async def cluster(short_path):
         cluster.device_class("thing", DRIVER, resource=NAME, attributes={"resource": NAME})
         kubelet = cluster.node("1.37", root=short_path, name="node-a")
         await kubelet.start()
-        await cluster.run("agent", {"c": {}})  # a kubelet that lists no pod may not know its pods yet
+        await cluster.run("agent", {"c": {}}, within=BUSY)  # a kubelet that lists no pod may not know its pods yet
         yield cluster
 
 
@@ -87,7 +87,7 @@ class Counted(Scripted):
 async def test_a_driver_that_the_old_front_keeps_from_its_devices(gateway, cluster):
     gateway.serve(configured(driver_class=Exclusive, front="auto", refresh=1))
     await until(lambda: cluster.devices(DRIVER))
-    await cluster.run("new", {"c": {NAME: 1}})
+    await cluster.run("new", {"c": {NAME: 1}}, within=BUSY)
     assert cluster.allocated("new") != []
 
 
@@ -96,7 +96,7 @@ async def test_a_node_that_has_just_come_gets_no_pod_by_the_device_plugin(gatewa
     caplog.set_level("INFO")
     cluster.create("waits", {"c": {NAME: 1}})
     gateway.serve(configured(driver_class=Scripted, front="auto"))
-    await cluster.until("waits", "Running")
+    await cluster.until("waits", "Running", within=BUSY)
     assert cluster.allocated("waits") != []
     assert "the device plugin" not in "".join(one.message for one in caplog.records if NAME in one.message)
 
@@ -107,11 +107,11 @@ async def test_a_held_device_leaves_those_of_other_hardware(gateway, cluster):
     cluster.server.store.delete(("deviceclasses", "", "thing"))
     gateway.serve(*[replace(configured(driver_class=Scripted, front="auto"), name=name) for name in (NAME, OTHER)])
     await until(lambda: [cluster.allocatable("node-a", name) for name in (NAME, OTHER)] == [2, 2])
-    await cluster.run("holds", {"c": {NAME: 1}})
+    await cluster.run("holds", {"c": {NAME: 1}}, within=BUSY)
     for number, one in enumerate(made):
         cluster.device_class(f"class-{number}", DRIVER, **one)
     await until(lambda: len(cluster.inventory()) == 3)
-    await cluster.run("others", {"c": {OTHER: 2}})
+    await cluster.run("others", {"c": {OTHER: 2}}, within=BUSY)
 
 
 class Boards(Scripted):
@@ -130,7 +130,7 @@ async def test_a_front_without_the_other_one_s_journal_gives_nothing_twice(short
     for number, (life, front) in enumerate(zip(lives, fronts, strict=True)):
         life.serve(configured(driver_class=Boards, front=front, pool=pool))
         await until(partial(offered_by, cluster, front))
-        await cluster.run(f"pod-{number}", {"c": {NAME: 1}})
+        await cluster.run(f"pod-{number}", {"c": {NAME: 1}}, within=BUSY)
         await life.end()
         for journal in [one for one in (short_path / "state").iterdir() if one.is_file()]:
             journal.unlink()
@@ -174,7 +174,7 @@ async def test_a_gateway_begins_where_a_fixed_front_left_it(short_path, cluster,
     else:
         # A Node whose status still counts the device plugin's devices would get the pod by it.
         await until(lambda: allocatable(cluster) == 0)
-        await cluster.run("new", {"c": {NAME: 1}})
+        await cluster.run("new", {"c": {NAME: 1}}, within=BUSY)
     await lives[2].end()
     assert ("it leaves" in caplog.text) == (front == "deviceplugin")
 
@@ -276,7 +276,7 @@ async def test_a_front_for_good_with_a_driver_that_hangs(gateway, cluster, short
     hangs.answer = [Device("c"), Device("d")]
     hangs.open()
     await until(lambda: healthy(cluster) >= {"c", "d"})
-    await cluster.run("after", {"c": {NAME: 1}})
+    await cluster.run("after", {"c": {NAME: 1}}, within=BUSY)
     assert cluster.given("after")["c"]["envs"]["GOT"] in {"c", "d"}
     assert "KeyError" not in caplog.text
 
@@ -299,7 +299,7 @@ async def test_a_reload_while_the_front_changes(gateway, cluster, gate, caplog):
     await turns(50)
     closes.open()
     await until(lambda: set(cluster.devices(DRIVER)) == {"z"})
-    assert Counted.alive == 1
+    await until(lambda: Counted.alive == 1)  # those before may be closing yet
 
 
 def healthy(cluster):
@@ -321,7 +321,7 @@ async def test_a_group_leaves_dra_while_a_new_driver_hangs(gateway, cluster, gat
     await turns(50)
     assert healthy(cluster) == {"a", "b"}
     assert not cluster.devices(DRIVER)
-    await cluster.run("back", {"c": {NAME: 1}})
+    await cluster.run("back", {"c": {NAME: 1}}, within=BUSY)
     hangs.open()
     await until(lambda: healthy(cluster) == {"c", "d"})
 
@@ -330,7 +330,7 @@ async def test_a_full_disk_and_an_older_kubelet(gateway, cluster, short_path):
     """What no claim has is offered by the device plugin."""
     gateway.serve(configured(driver_class=Scripted, front="auto"))
     await until(lambda: cluster.devices(DRIVER))
-    await cluster.run("claim", {"c": {NAME: 1}})
+    await cluster.run("claim", {"c": {NAME: 1}}, within=BUSY)
     had = cluster.given("claim")["c"]["envs"]["GOT"]
     folder = short_path / "state" / "dra" / "fronts"
     folder.rename(folder.with_suffix(".kept"))
@@ -338,7 +338,7 @@ async def test_a_full_disk_and_an_older_kubelet(gateway, cluster, short_path):
 
     await cluster.kubelets["node-a"].upgrade("1.34")
     await until(lambda: healthy(cluster))
-    await cluster.run("back", {"c": {NAME: 1}})
+    await cluster.run("back", {"c": {NAME: 1}}, within=BUSY)
     assert cluster.given("back")["c"]["envs"]["GOT"] != had
 
 
@@ -362,5 +362,5 @@ async def test_a_renamed_pool_leaves_no_state_to_another_one(short_path, cluster
         assert caplog.text.count("DRA offers it") == (2 if life == 1 else life == 0)
         if life == 2:
             await until(lambda: files.look("boards") is None)
-            await cluster.run("last", {"c": {NAME: 1}})
+            await cluster.run("last", {"c": {NAME: 1}}, within=BUSY)
         await gateway.end()

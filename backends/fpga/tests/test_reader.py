@@ -30,7 +30,7 @@ def test_hanging_read_is_a_fault():
         began.append(gate.wait(20))
         return GOOD
 
-    reader = PatientReader("it", read, ended.set, patience=0.5)
+    reader = PatientReader("it", read, ended.set, patience=2)  # in which a busy machine begins a thread
     for _ in range(3):
         with pytest.raises(Hung, match=r"^a read of it hangs, which began "):
             reader.read()

@@ -146,7 +146,7 @@ class Case:
         return text.replace(str(self.directory), DIRECTORY).replace("Unexpected <class 'ValueError'>: ", "")
 
 
-async def until(condition: Callable[[], Awaitable[bool]], timeout: float = 10) -> None:  # noqa: ASYNC109
+async def until(condition: Callable[[], Awaitable[bool]], timeout: float = 50) -> None:  # noqa: ASYNC109
     """Asks every 5 ms, as DeviceManager.wait_for does, and for the same reason."""
     async with asyncio.timeout(timeout):
         while not await condition():  # noqa: ASYNC110 - as above
