@@ -142,11 +142,11 @@ def test_leaves_unkillable_probes_behind(dev, probed, tmp_path):
     script = f"test $1 = works || {{ echo $$ > {tmp_path}/$1; exec cat {tmp_path}/fuse/file; }}"
     command = ["/bin/sh", "-c", script, "sh", "{name}"]
     with mounted(Directory(file=hanging), tmp_path / "fuse"):
-        driver = probed(command=command, deadline="200ms")
+        driver = probed(command=command, deadline="1s")
         reasons(driver)
         while len(hanging.waiting) < len(names):  # who was killed before it came so far is asked again
             os.sched_yield()
-        why = {name: f"/bin/sh -c {script} sh {name}: it hasn't ended within 0.2 s" for name in names}
+        why = {name: f"/bin/sh -c {script} sh {name}: it hasn't ended within 1 s" for name in names}
         until(dev, driver, {**why, "works": None})
         alive = [Path(f"/proc/{(tmp_path / name).read_text().strip()}") for name in names]
         assert [path.exists() for path in alive] == [True] * len(names), "nothing ends them"
@@ -189,8 +189,8 @@ def test_a_program_that_hangs_while_loaded_holds_up_nothing(dev, probed, tmp_pat
     late = threading.Timer(20, hanging.over.set)  # else whoever waits for it would wait for ever
     late.start()
     with mounted(Directory(file=hanging), fuse):
-        driver = probed(command=[f"{tmp_path}/{{name}}"], deadline="200ms")
-        until(dev, driver, {"works": None, "hangs": f"{tmp_path}/hangs: it hasn't ended within 0.2 s"})
+        driver = probed(command=[f"{tmp_path}/{{name}}"], deadline="1s")
+        until(dev, driver, {"works": None, "hangs": f"{tmp_path}/hangs: it hasn't ended within 1 s"})
         driver.close()
         assert hanging.waiting
         assert not hanging.over.is_set()
