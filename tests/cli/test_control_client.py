@@ -45,15 +45,21 @@ def answering(path: Path, text: bytes) -> Iterator[Path]:
         listener.listen()
 
         def answer() -> None:
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # nobody has asked
+                return
             with connection:
                 connection.recv(1024)
                 connection.sendall(text)
 
         thread = threading.Thread(target=answer)
         thread.start()
-        yield path
-        thread.join()
+        try:
+            yield path
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 @pytest.fixture
@@ -154,7 +160,10 @@ def hanging(short_path: Path) -> Iterator[tuple[Path, threading.Event]]:
         listener.listen()
 
         def answer() -> None:
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # nobody has asked
+                return
             with connection:
                 connection.recv(1024)
                 asked.set()
@@ -168,6 +177,7 @@ def hanging(short_path: Path) -> Iterator[tuple[Path, threading.Event]]:
         answering.start()
         yield path, asked
         ended.set()
+        listener.shutdown(socket.SHUT_RDWR)
         answering.join()
 
 

@@ -717,7 +717,6 @@ async def test_a_call_for_a_claim_whose_record_is_lost_does_not_hold_it_up(
     before = len(node.api.asked)
     again, new = [asyncio.create_task(claims.prepare([one])) for one in (asked, node.allocate("d", "b"))]
     await until(lambda: len(node.api.asked) > before + 1)
-    hurry(10)
     look = asyncio.create_task(kubelet.compares(claims).look())
     await until(lambda: look.done() and again.done() and new.done())
     assert [it.device for it in await one(await new)] == ["b"]

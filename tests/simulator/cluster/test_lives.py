@@ -57,11 +57,12 @@ async def test_a_pod_ends_only_after_unprepare(site: Site) -> None:
 
 async def test_a_pod_deleted_by_force_frees_its_device_at_once(site: Site) -> None:
     """1.37: the next pod was given the device 2.1 s before Unprepare."""
-    kubelet, driver = await site.start("1.37", "d0", pauses=replace(SHORT, ending=0.2))
+    kubelet, driver = await site.start("1.37", "d0", pauses=replace(SHORT, ending=1000))
     await site.cluster.run("p1", {"c": {X: 1}})
     site.cluster.create("p2", {"c": {X: 1}})
     site.cluster.delete("p1", force=True)
     await site.cluster.until("p2", "Running")
+    kubelet.clock.advance(1000)
     await kubelet.wait_for_event("unprepared")
     assert [name for name, _ in driver.calls if name in CALLS] == ["prepare", "prepare", "unprepare"]
 
