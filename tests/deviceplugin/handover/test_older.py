@@ -211,8 +211,8 @@ async def test_started_again_during_a_handover(kubelet, older, newer, caplog, st
         serves(newer, older)
         assert await heard(newer) == "register"
     older.reload(older.configuration(configured(driver_class=scripted())))
-    await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
-    if step == "register":
+    if step == "register":  # it ends only once it has heard that
+        await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
         newer.send("listed")
     with pytest.raises(Gone):
         await heard(newer)

@@ -31,7 +31,8 @@ class Relay:
 
     async def run(self, behind):
         loop = asyncio.get_running_loop()
-        newer, _ = await loop.sock_accept(self.listener)
+        with self.listener:
+            newer, _ = await loop.sock_accept(self.listener)
         with newer, socket.socket(socket.AF_UNIX, KIND) as older:
             older.connect(str(behind))
             ends = {"newer": (newer, older), "older": (older, newer)}
@@ -57,7 +58,6 @@ async def test_gateways_of_all_releases_say_the_same_bytes(make, kubelet, older)
     newer.serve(configured(driver_class=Scripted))
     async with asyncio.timeout(60):
         await relay.task
-    relay.listener.close()
     assert relay.said == [
         ("newer", b"ask 1", 0),
         ("older", b"take v1beta1", 1),
