@@ -195,6 +195,28 @@ async def test_where_counts_what_another_front_gave(tmp_path, places, then, coun
     following.cancel()
 
 
+@pytest.mark.parametrize(("orphan", "removed"), [(True, True), (False, True), (True, False), (False, False)])
+async def test_a_removed_resource_has_no_other_front(tmp_path, *, orphan, removed):
+    told, now = Told([]), time.monotonic()
+    pools = Pools(Orphans(told, tmp_path / "device-plugins", tmp_path, Threads()), CallsAfterClose())
+    for name in (AES, FFT):
+        pools.add(configured(name=name, front="dra", pool="boards"))
+    inventory = Inventory(Observable(configured(name=FFT)), ResourceHoldings(Holdings()), LOG, Clock())
+    pools.join(inventory.exclusion)
+    inventory.take(tuple(BOARDS))
+    gave = {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]), device="b0", driver="scripted")}
+    given = Holdings().remembered(gave).noted({"b0": Noted((), frozenset([Container("1a", "c")]))}, now, now)
+    if orphan:
+        told.by_resource[AES].set(given)
+    else:
+        pools.left.set({AES: given})
+    if removed:
+        pools.remove(AES)
+    reason = inventory.exclusion.conflicts(BOARDS)["b0"]
+    assert f"held as {AES}{'' if removed else ' on the other front'} by " in reason
+    inventory.list.close()
+
+
 async def test_a_resource_that_leaves_its_front_takes_no_debt(tmp_path):
     """It is in its pool until its successor on the other front takes its place: the debt would end with it."""
     told, directory = Told([AES]), tmp_path / "device-plugins"

@@ -118,13 +118,14 @@ class Pools:
                     yield certain(one)
 
     def _ended(self, pool: Pool) -> Iterator[HardwareUse]:
-        """The uses of orphans, and of those to be, of what the pool's resources have on another front, of pools that
+        """The uses of what fronts gave of resources that they don't offer now, of resources that end, of pools that
         resources leave for this one, or this one for, and of calls of ended drivers.
         """
-        for name in self._orphans.usages:
+        orphans = [(name, self._orphans.in_use(name)) for name in self._orphans.usages]
+        for name, in_use in (*orphans, *self.left.value.items()):
             if self._counts(name, pool):
                 whose = name if name not in self._of else _on_another_front(name)
-                yield hardware_use(whose, self._orphans.in_use(name), self._device_of(name))
+                yield hardware_use(whose, in_use, self._device_of(name))
         for name in self._ending:
             if name not in pool.members and name in self._served:
                 yield self._served[name].own_use()
@@ -134,9 +135,6 @@ class Pools:
                 yield certain(self._served[name].own_use())
             elif after is not None and name in pool.members:
                 yield from (certain(one.own_use()) for one in after.members.values() if one is not None)
-        for name, in_use in self.left.value.items():
-            if self._counts(name, pool):
-                yield hardware_use(_on_another_front(name), in_use, self._device_of(name))
         for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
