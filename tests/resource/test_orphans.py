@@ -386,13 +386,32 @@ async def test_what_is_owed_is_forgotten_with_its_resource(watched, then):
 
 
 async def test_a_leak_of_a_resource_on_another_front(watched, caplog):
-    watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
+    journal = watched.journal(GONE, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
     await watched.begin()
     watched.left.moved(GONE)
     watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
     await until(lambda: not watched.left.usages)
     (text,) = caplog.messages
     assert "another front offers the resource now" in text
+    assert not journal.path.exists(), "the next start would tell of it again"
+
+
+async def test_a_journal_that_was_not_read_yet_keeps_what_it_knows(watched):
+    """Another gateway gave the id, and has moved the resource."""
+    asked = []
+
+    def owe(_, __, entry):
+        asked.append(entry.driver)
+        return bool(entry.driver)
+
+    watched.run(owe)
+    await watched.left.known.wait()
+    journal = watched.journal(SERVED, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
+    note = {"b0": Noted(containers=frozenset([Container("uid", "c")]))}
+    watched.publish(SERVED, lambda holdings: holdings.noted(note, 1.0, 1.0).ended(frozenset(["uid"])))
+    watched.left.moved(SERVED)
+    await until(lambda: not watched.left.usages)
+    assert (asked, journal.load()) == ([None, "fpga"], {})
 
 
 async def test_an_old_note_of_a_moved_resource_is_no_leak(watched, caplog):

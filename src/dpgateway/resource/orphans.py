@@ -81,8 +81,9 @@ class Orphans:
         """The resources that another front offers."""
         self._leaked: set[tuple[str, str, int | None]] = set()
         """The freed ids seen so far: resource, id, and time of the grant."""
-        self._owed: dict[str, set[str]] = {}
-        """`_owed` contains the ids that this front's journals have, and another front releases, keyed by resource."""
+        self._settled: dict[str, set[str]] = {}
+        """`_settled` contains the ids that this front's journals have, although another front releases them, or nobody
+        does, keyed by resource."""
 
     async def run(self, changed: Callable[[], None], owe: Owe = lambda *_: False, record: Record = recorded) -> None:
         """Calls ``changed`` whenever the holdings may have changed; never returns. ``owe``: of freed ids of a resource
@@ -171,7 +172,7 @@ class Orphans:
     def offered(self, resource: str) -> None:
         """The resource is configured for this front, perhaps again."""
         self._moved.discard(resource)
-        self._owed.pop(resource, None)  # its journal has a writer again
+        self._settled.pop(resource, None)  # its journal has a writer again
         self._leaked = {one for one in self._leaked if one[0] != resource}  # what it gives now may have no time, either
         self._all.add(resource)
         self.usages.pop(resource, None)
@@ -185,7 +186,7 @@ class Orphans:
     def removed(self, resource: str) -> None:
         """The resource is no longer configured."""
         self._moved.discard(resource)
-        self._owed.pop(resource, None)  # nobody releases them
+        self._settled.pop(resource, None)  # nobody releases them
         if resource in self._all.by_resource:
             self.add(resource)
 
@@ -203,7 +204,7 @@ class Orphans:
         """
         holdings = self.usages[resource].value
         moved = resource in self._moved
-        owed, undecided = self._owed.setdefault(resource, set()), set[tuple[str, str]]()
+        settled, undecided = self._settled.setdefault(resource, set()), set[tuple[str, str]]()
         new = {i for i in holdings.freed if (resource, i, holdings.unreleased[i].since) not in self._leaked}
         if new and not moved:
             undecided.update((resource, id_) for id_ in await self._give_up(resource, holdings, new))
@@ -220,17 +221,17 @@ class Orphans:
                 undecided.add((resource, id_))
                 continue
             self._leaked.add((resource, id_, entry.since))  # a reread journal has it again
-            if told:
-                owed.add(id_)
-            else:
+            if not told:
                 leak(_log, resource, holdings, id_, "another front offers the resource now")
+            if entry.driver:  # else a journal that wasn't read yet may know better
+                settled.add(id_)
         # Until one of the journals tells of a release, a gateway that is killed leaves it to nobody. A resource that
         # isn't served yet, as at a gateway's start, writes none.
-        if owed and await record(resource):
-            await self.journals.strike(resource, owed, partial(self._is_left, resource))
-            owed.clear()
+        if settled and await record(resource):
+            await self.journals.strike(resource, settled, partial(self._is_left, resource))
+            settled.clear()
         if resource in self._moved:  # still
-            undecided.update((resource, id_) for id_ in owed)
+            undecided.update((resource, id_) for id_ in settled)
         # Of a moved resource there may be no journal, so its end is known from the front's sources alone.
         unknown = moved and not (holdings.known and holdings.remembers)
         usage = self.usages.get(resource)
@@ -238,7 +239,7 @@ class Orphans:
         over = not (holdings.last_known or holdings.abandoned)  # its driver's allocate() may go on without a container
         if same and over and not unknown and not undecided:
             del self.usages[resource]
-            self._owed.pop(resource, None)
+            self._settled.pop(resource, None)
             self._all.drop(resource)
         return frozenset(undecided)
 
