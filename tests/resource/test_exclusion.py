@@ -63,6 +63,14 @@ async def make(pool):
         one.end()
 
 
+async def test_what_another_front_gave_is_released_at_once(make):
+    """Nothing else happens: the kubelet writes nothing, and the driver has no news."""
+    aes = await make(AES)
+    aes.holdings.set(aes.holdings.value.owed(("b0",), {"b0": frozenset(["b0"])}, {"b0": "b0"}))
+    await turns()
+    assert aes.lanes.released == ["b0"]
+
+
 async def test_in_flight_is_unhealthy_in_the_others(make):
     aes, fft = await make(AES), await make(FFT, shares=2)
     given = aes.allocate("b0")

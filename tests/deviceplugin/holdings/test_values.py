@@ -182,6 +182,13 @@ def test_a_noted_id_of_no_named_pod_is_in_use():
 HOLDER = Holder("team", "encoder-0", "c")
 
 
+def test_an_allocate_that_succeeds_frees_nothing():
+    before = noted("a").remembered({})
+    hardware = {"b": frozenset({"board"})}
+    assert before.began(("b",)).owed(("b",), hardware).gave(("b",), NOW).only_gave_since(before)
+    assert not before.owed(("b",), hardware).only_gave_since(before), "another front gave it"
+
+
 def test_an_id_lingers_before_it_is_free():
     holdings = noted("a").heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
     assert holdings.heard({}, NOW + LINGER).freed == frozenset()

@@ -198,9 +198,9 @@ class Holdings(Evidence):
     # what watchers need
 
     def only_gave_since(self, before: Holdings) -> bool:
-        """Whether only Allocates succeeded since ``before``, which free nothing."""
+        """Whether only Allocates succeeded since ``before``, which free nothing. What another front gave is free."""
         same = all(map(operator.is_, _FREEING(self), _FREEING(before)))
-        return same and self.unreleased.keys() >= before.unreleased.keys()
+        return same and self.unreleased.keys() >= before.unreleased.keys() and self.freed <= before.freed
 
     def is_news_after(self, before: Holdings) -> bool:
         """Whether watchers have something to do: not if only times differ (the kubelet wrote the same again), nor when
