@@ -66,7 +66,7 @@ class ClaimStore:
         """Of a resource that another front offers by now."""
         self.told: dict[tuple[str, str], dict[str, bool]] = {}
         """`told` contains whether a driver is told that an id is free, as far as that is decided, keyed by the claim's
-        uid, empty for claims without a record any more, and resource.
+        uid and resource. Without a uid, for claims without a record any more: whether the journal is to lose the id.
         """
         self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
         """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
