@@ -348,7 +348,7 @@ async def test_a_removed_resource_is_back_while_its_last_write_hangs(run, log):
         await again.ownership.acquire()
     assert not again.ownership.waited
     disk.go_on()
-    await until(lambda: not one.common.journals.running)
+    await until(lambda: not one.common.pools.journals.lanes.running)
     await turns()
     assert again.ownership.undivided
     again.ownership.end()

@@ -35,6 +35,8 @@ from dpgateway.kit.seqpacket import Peer
 from dpgateway.kit.threads import Threads
 from dpgateway.registry.socket import FOLDER
 from dpgateway.registry.wire import pluginregistration_pb2 as registration
+from dpgateway.resource.front import NO_KUBELET, Unreleased
+from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
@@ -63,6 +65,7 @@ class Gateway:
         holdings = node_holdings(plugins, [], threads)
         pools = Pools(Orphans(holdings, plugins, state, threads), CallsAfterClose())
         common = Common(plugins, state, threads, pools, LIST_LIMIT, front=FRONT)
+        pools.record = common.served.record
         there = asyncio.Event()
         there.set()
         self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeState(there, "boot-1"))
@@ -499,6 +502,23 @@ async def test_a_lock_stays_at_the_end_while_a_write_hangs(node: Node, make: Any
     await until(lambda: not gateway.front.claims.lanes.running)
     gateway.front.claims.rest()
     await turns()
+
+
+async def test_a_lock_stays_while_a_write_of_another_front_s_journal_hangs(node: Node, make: Any) -> None:
+    """The next gateway may give devices by that front, and a late write would destroy what its journal says."""
+    journal = Journal(node.root / "state", node.root / "device-plugins", NAME)
+    journal.save({"a": Unreleased(NO_KUBELET, hardware=frozenset({"a"}), device="a", driver="scripted")})
+    disk = StuckDisk("left journal")
+    disk.stick()
+    gateway = make(scripted(release=lambda _: None), threads=disk, front="dra")
+    await until(lambda: disk.hanging)
+    lock = gateway.plugin.resource.ownership
+    await gateway.end()
+    gateway.plugin.abandon()
+    assert lock.owner() is not None
+    disk.go_on()
+    await until(lambda: lock.owner() is None)
+    assert not journal.load()
 
 
 async def test_claims_wait_for_a_resource_that_begins_anew(node: Node, make: Any) -> None:

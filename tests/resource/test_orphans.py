@@ -11,11 +11,12 @@ import pytest
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.journal import PATIENCE, Journal
+from dpgateway.resource.journal import PATIENCE, Journal, JournalWriter
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.ownership import FOLDER, Ownership
 from dpgateway.resource.use import hardware_use
 from tests.support.holdings import Told
+from tests.support.resource import LOG
 from tests.support.threads import Hanging, Scarce
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
@@ -275,7 +276,7 @@ class Slow(Threads):
 async def test_a_resource_that_is_back_waits_for_the_journal(tmp_path):
     """What the other front has released is struck from the journal of this one, and that may take long."""
     watched = Watched(tmp_path, threads := Slow())
-    watched.journal(SERVED, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
+    journal = watched.journal(SERVED, {"b0": CLAIMS["b0"]._replace(device="board", driver="fpga")})
     watched.left.moved(SERVED)
     watched.run(lambda *_: True)
     usage = watched.node.by_resource[SERVED]
@@ -285,12 +286,15 @@ async def test_a_resource_that_is_back_waits_for_the_journal(tmp_path):
         usage.set(usage.value.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
         await threads.began.wait()
         watched.left.offered(SERVED)
-        waiting = asyncio.ensure_future(watched.left.journals.struck(SERVED))
+        writer = JournalWriter(journal, usage, Threads(), LOG)
+        writer.lanes = watched.left.journals.lanes
+        loading = asyncio.ensure_future(writer.load())
         await turns()
-        assert not waiting.done()
+        assert not loading.done()
     finally:
         threads.go.set()  # no thread outlives its test
-    await waiting
+    await loading
+    assert journal.load().keys() == {"b0"}, "its own writer has it now"
     await watched.end()
 
 
@@ -381,7 +385,7 @@ async def test_what_is_owed_is_forgotten_with_its_resource(watched, then):
     on_disk = True
     watched.left.moved(SERVED)
     await turns(50)
-    await watched.left.journals.struck(SERVED)
+    await until(lambda: not watched.left.journals.under_way(SERVED))
     assert journal.load() == had
 
 

@@ -9,14 +9,11 @@ another driver gave, which nobody releases.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 
 from dpgateway.dra.claims.holdings import debts
 from dpgateway.dra.claims.store import ClaimStore
-from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
-from dpgateway.resource.journal import PATIENCE, Journal
 from dpgateway.resource.orphans import leak
 from dpgateway.resource.resource import Common
 
@@ -67,17 +64,7 @@ class LeftDebts:
         common = self._common
         if not await common.served.record(resource):
             return False
-        journal = Journal(common.state_dir, common.directory, resource, common.front)
-
-        def strike() -> None:
-            left = {id_: entry for id_, entry in journal.load().items() if id_ not in ids}
-            journal.save(left, ours=lambda: not self._store.is_here(resource))  # else it has a writer again
-
-        try:
-            work = partial(common.threads.call, "journal", strike)
-            await common.journals.in_turn(resource, work, PATIENCE, "the disk")
-        except (GatewayError, OSError) as error:
-            _log.warning("%s still has ids that are free: %s", journal.path, error, extra={"resource": resource})
+        await common.pools.journals.strike(resource, ids, lambda: not self._store.is_here(resource), common.front)
         told |= dict.fromkeys(ids, False)
         if self._store.told.get(("", resource)) is told:  # else it was here meanwhile
             usage = self._store.by_resource[resource]

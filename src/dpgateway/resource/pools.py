@@ -52,6 +52,7 @@ class Pools:
         """The resources whose devices another front may have granted without a record."""
         self.configs: dict[str, ResourceConfig] = {}
         """`configs` contains the configured resources, on whichever front, keyed by name."""
+        self.journals = orphans.journals
         self.record: Record = recorded
         """Writes what a resource owes to its journal."""
         self.look_at_left: Callable[[], Awaitable[None]] = _nothing
@@ -238,10 +239,6 @@ class Pools:
             waiting = self._waiting
             await self._orphans.look()
             self._looked = waiting
-
-    async def struck(self, name: str) -> None:
-        """Returns once nobody here but the resource itself writes its journal."""
-        await self._orphans.journals.struck(name)
 
     async def known(self, name: str) -> None:
         """Waits until the orphans, and the holdings of the resource's whole pool, are known. A resource without a pool

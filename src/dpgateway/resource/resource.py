@@ -27,7 +27,6 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.kit.complaint import Reminder
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.resource.freeing import Releases
@@ -95,8 +94,6 @@ class Common:
     """The front's name, for its journals; empty: that of the first gateways."""
     served: ServedByName = field(default_factory=ServedByName)
     """The resources of all fronts."""
-    journals: KeyedLanes = field(default_factory=lambda: KeyedLanes("journal of"))
-    """The calls on the journals of all fronts, by resource."""
     confirm_front: Callable[[ResourceConfig], Awaitable[None]] = _stays
     """Called with a resource, once its lock is taken. Raises OnOtherFront, KubeletError, OSError."""
 
@@ -134,7 +131,7 @@ class Resource:
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
         journal = Journal(common.state_dir, common.directory, name, common.front)
         self.journal = JournalWriter(journal, usage, common.threads, log)
-        self.journal.lanes, self.ownership.writing = common.journals, self.journal.under_way
+        self.journal.lanes, self.ownership.writing = common.pools.journals.lanes, self.journal.under_way
         self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
         self._log, self._pools, self._served = log, common.pools, common.served
@@ -207,7 +204,6 @@ class Resource:
             await self._pools.others_ended()
         self.ownership.caught_up()
         await self._pools.look_at_left()
-        await self._pools.struck(self.name)
         await self.journal.load(rests=self.ownership.state is LockState.BORROWED)
         # The uses of this resource are known from here on, so it no longer blocks its pool as another gateway's.
         self._pools.elsewhere.drop(self.name)
