@@ -187,6 +187,20 @@ async def test_an_orphan_configured_again(watched):
     assert GONE in watched.node.by_resource, "its new owner decides"
 
 
+async def test_a_resource_that_is_back_is_no_news(watched):
+    """All pools would look at its every Allocate."""
+    await watched.begin()
+    watched.publish(SERVED, lambda value: value.remembered({}).began(("b0",)).gave(("b0",), time.monotonic()))
+    watched.left.moved(SERVED)
+    await turns()
+    watched.left.offered(SERVED)
+    await turns()
+    changes = watched.changes
+    watched.publish(SERVED, lambda value: value.heard({}, time.monotonic()))
+    await turns()
+    assert watched.changes == changes
+
+
 async def test_changes_of_orphans_are_told(watched):
     watched.journal(GONE)
     await watched.begin()

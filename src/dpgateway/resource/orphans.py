@@ -95,15 +95,17 @@ class Orphans:
         """
         await self.look()
         self.known.set()
+        changed()
         lacked = set[tuple[str, str]]()
         looks, due = 0, 0.0
         while True:
             seen = self._changed.version
             undecided = frozenset[tuple[str, str]]()
-            for resource in tuple(self.usages):
+            for resource in (orphans := tuple(self.usages)):
                 if resource in self.usages:  # else it went while the disk was busy
                     undecided |= await self._review(resource, owe, record)
-            changed()
+            if orphans:  # else the change is of a resource that is offered again
+                changed()
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
             # Without an id: a moved resource whose journal wasn't read.
