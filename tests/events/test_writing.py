@@ -48,8 +48,11 @@ class Rig:
             NodeEvents("n1", lambda: self.now, self.changed),
         )
         writer = EventWriter(parts, about, pace, look=0.005, disk=disk)
-        self._running.append(asyncio.create_task(writer.run()))
+        self.run(writer)
         return writer
+
+    def run(self, writer: EventWriter) -> None:
+        self._running.append(asyncio.create_task(writer.run()))
 
     async def stop(self) -> None:
         for task in self._running:
@@ -242,6 +245,25 @@ async def test_a_waiting_gateway_goes_on_from_the_last_word(said: Rig) -> None:
     waits.see({POD: BAD})
     await said.has("DeviceHealthy", "DeviceUnhealthy")
     await waits.stop()
+
+
+async def test_reloads_without_events_and_with_them_repeat_nothing(rig: Rig) -> None:
+    """The book has the last word, not the file: a disk may have refused to take it."""
+    other = Subject("default", "q", "uid-q", "example.com/thing", "b")
+    writer = rig.start()
+    rig.see({POD: BAD})
+    await rig.has("DeviceUnhealthy")
+    await rig.saved(BAD)
+    (rig.folder / FILE).parent.chmod(0o777)  # nothing is saved where others may write
+    rig.see({POD: GOOD})
+    await until(lambda: writer.outcomes["written"] == 2)
+    await rig.stop()
+
+    rig.run(writer)
+    for condition, reasons in ((GONE, ["DeviceGone"]), (GOOD, ["DeviceGone", "DeviceHealthy"])):
+        rig.see({POD: GOOD, other: condition})
+        await rig.has("DeviceUnhealthy", "DeviceHealthy", *reasons)
+    assert not [one for one in rig.events if "series" in one]
 
 
 @pytest.mark.parametrize("text", ["damaged", "[" * 100_000], ids=["text", "nested"])

@@ -100,25 +100,31 @@ class EventWriter:
         self._lanes = KeyedLanes("events")
         """One write at a time: one that timed out may still come to its end, and never after a later one's."""
         self._book, self._every, self._disk = EventBook(pace), look, disk
+        self._recalled = False
+        """Whether the book has what earlier gateways said. From then on it knows more than the file, which lacks the
+        outcome of a write that was cancelled with its :meth:`run`, or that the disk refused to take."""
         self._complaint = Complaint(_log, "events can't be written: %s", "events are written again")
         self._unsaved = Complaint(_log, "another gateway won't know which events were written: %s")
         self.outcomes: Counter[str] = Counter(written=0, failed=0)
         """The attempts so far."""
 
     async def run(self) -> None:
-        """Writes until it is cancelled."""
+        """Writes until it is cancelled; may be called again then."""
         try:
             # While another gateway serves, there is nothing to say here, and the file isn't its last word.
             version = self._about.changed.version
             while not self._about.look():
                 version = await self._about.changed.wait(version)
-            try:
-                text = await self._threads.call_within("events", partial(files.read, self._file, LARGEST), self._disk)
-                self._book.recall(text.content, time.monotonic())
-            except FileNotFoundError:
-                pass
-            except (GatewayError, OSError, ValueError, TypeError, RecursionError) as error:
-                _log.warning("which events were written isn't known: %s: %s", self._file, error)
+            if not self._recalled:
+                read = partial(files.read, self._file, LARGEST)
+                try:
+                    text = await self._threads.call_within("events", read, self._disk)
+                    self._book.recall(text.content, time.monotonic())
+                except FileNotFoundError:
+                    pass
+                except (GatewayError, OSError, ValueError, TypeError, RecursionError) as error:
+                    _log.warning("which events were written isn't known: %s: %s", self._file, error)
+                self._recalled = True
             await self._follow()
         finally:
             if self._owned:
