@@ -120,6 +120,24 @@ def test_an_answer_that_is_no_known_status(line: Line, short_path: Path, words: 
     assert why.format(path) in told.output
 
 
+LACKS = ["status"], ["status", R], ["status", "--watch"], ["check", "--against-running"], ["preflight", "--to=1.34"]
+
+
+@pytest.mark.parametrize("words", LACKS, ids=" ".join)
+@pytest.mark.parametrize(
+    "answer",
+    [{"configuration": {}}, {"resources": [{"name": R}]}, {"resources": [3]}, {"resources": 3, "configuration": 3}],
+    ids=["no resources", "a name alone", "numbers", "a number"],
+)
+def test_an_answer_that_lacks_fields(line: Line, short_path: Path, words: list[str], answer: dict[str, object]) -> None:
+    config = line.config(f"resources: []\nstate_dir: {line.directory}\n")
+    with answering(short_path / "control.sock", f"{json.dumps({'schema': SCHEMA, **answer})}\n".encode()) as path:
+        where = [f"--config={config}", f"--control-socket={path}", f"--device-plugins-dir={line.directory}"]
+        told = line(*words, *where)
+    assert told.exit_code == 1
+    assert f"the gateway at {path} is of another version than this command, which can't read its answer" in told.output
+
+
 @pytest.fixture
 def refusing(short_path: Path) -> Iterator[Path]:
     """The socket of a gateway that closes each connection at once, as one with too many clients does."""

@@ -98,6 +98,13 @@ def test_an_answer_that_breaks_off(answering):
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: the gateway ended before it had answered")
 
 
+def test_an_answer_that_lacks_fields(answering):
+    path = answering(summary=f"{json.dumps({'schema': SCHEMA, 'resources': []})}\n")
+    done = run(path)
+    why = f"the gateway at {path} is of another version than this command, which can't read its answer"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, f"Error: {why}: KeyError: 'time'")
+
+
 @pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watch"])
 def test_a_name_that_is_no_text(answering, watch):
     none = f"{json.dumps(NEW | {'resources': []})}\n"

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpgateway.cli.control_client import NoGateway, asked
+from dpgateway.cli.control_client import NoGateway, asked, understood
 from dpgateway.cli.options import Settings
 from dpgateway.config import (
     DEVICE_PLUGINS_DIR,
@@ -73,11 +73,10 @@ def running(control: Path) -> Running:
         answer: Any = next(answers, None)
     if answer is None:
         raise NoGateway(f"the gateway at {control} doesn't say which configuration it serves: it is an older one")
+    with understood(control):
+        node, configuration = answer["node"], answer["configuration"]
     try:
-        return Running(
-            answer["node"],
-            from_json(answer["configuration"], "the running gateway's configuration").for_node(answer["node"]),
-        )
+        return Running(node, from_json(configuration, "the running gateway's configuration").for_node(node))
     except InvalidConfiguration as error:
         raise _unlike(error) from error
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpgateway.errors import GatewayError
+from dpgateway.errors import GatewayError, describe
 from dpgateway.kit import unix
 
 PATIENCE = 10.0
@@ -50,6 +50,16 @@ def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
             raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
         with connection.makefile("r", encoding="utf-8") as lines:
             yield _answers(connection, lines, path)
+
+
+@contextlib.contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """The context in which an answer's fields are read. Raises GatewayError if one is missing, or is another type's."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError) as error:
+        text = f"the gateway at {path} is of another version than this command, which can't read its answer"
+        raise GatewayError(f"{text}: {describe(error)}") from error
 
 
 def _connected(path: Path) -> socket.socket:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 from ruamel.yaml import YAML
@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from dpgateway.cli import front_facts
 from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
-from dpgateway.cli.control_client import NoGateway, asked
+from dpgateway.cli.control_client import asked, understood
 from dpgateway.cli.dra_fit import joint
 from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
@@ -105,11 +105,11 @@ async def _asked(
     # The checkpoint's answers are decoded in the API that the clues imply. Its format is the last clue, because an
     # earlier kubelet may have written it.
     # On a thread that nobody joins: Ctrl-C doesn't wait for a gateway that hangs.
-    gateway, no_gateway = await Threads(idle=0).call("ask the gateway", partial(_gateway, control))
+    (api, serves), no_gateway = await Threads(idle=0).call("ask the gateway", partial(_gateway, control))
     pods, no_pods = await _pod_resources(places)
     clues = [present] if present else []
-    if not present and gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]:
-        clues.append(detect_version.registered(gateway["kubelet"]["api"]))
+    if not present and api:
+        clues.append(detect_version.registered(api))
     if not present and pods is not None:
         clues.append(detect_version.lists_pods(pods))
     held = _held(directory, clues)
@@ -119,7 +119,6 @@ async def _asked(
     answers = await ask_all(configuration.resources, settings.node_name)
     span = detect_version.present(found)
     # The resources that a gateway serves now, or has granted according to its journals.
-    serves = {one["name"] for one in gateway["resources"]} if gateway else set()
     journals, _ = entries_of_others(configuration.state_dir, directory, {one.name for one in configuration.resources})
     facts = Facts(
         span if to is not None else Span(span.newest, span.newest),  # without an upgrade nothing comes or goes
@@ -139,13 +138,19 @@ async def _asked(
     return NodeFacts(facts, tuple(answers), found, span, unknown, directory)
 
 
-def _gateway(control: Path) -> tuple[Any, str]:
-    """The status of the running gateway, or None and the reason."""
+def _gateway(control: Path) -> tuple[tuple[str, frozenset[str]], str]:
+    """The API that the kubelet speaks with the running gateway, and the resources that it serves; or the reason why
+    they aren't known.
+    """
+    nothing = "", frozenset[str]()
     try:
-        with asked(control, "status") as answers:
-            return next(answers, None), ""
-    except NoGateway as error:
-        return None, str(error)
+        with understood(control), asked(control, "status") as answers:
+            if (status := next(answers, None)) is None:
+                return nothing, ""
+            kubelet, serves = status["kubelet"], frozenset(one["name"] for one in status["resources"])
+            return (kubelet["api"] or "" if kubelet["there"] else "", serves), ""
+    except GatewayError as error:
+        return nothing, str(error)
 
 
 async def _pod_resources(places: Places) -> tuple[str | None, str]:

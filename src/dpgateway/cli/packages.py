@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpgateway.cli.control_client import asked
+from dpgateway.cli.control_client import asked, understood
 from dpgateway.cli.group import Telling
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
@@ -54,14 +54,15 @@ def holders(control_socket: Path, names: Sequence[str]) -> Mapping[str, Sequence
     held: dict[str, list[str]] = {}
     with asked(control_socket, "status") as answers:
         status = next(iter(answers), None)
-    known = {one["name"]: one for one in status["resources"]} if status else {}
-    if missing := [name for name in names if name not in known]:
-        raise NotServed(f"the running gateway doesn't serve {', '.join(missing)}")
-    for name in names:
-        if known[name]["failure"] or not known[name]["started"]:
-            raise NotServed(f"the running gateway has no list of devices for {name}; `dpgateway status` says why")
-        for device in known[name]["devices"]:
-            if device["held"]:
-                pods = [f"{one['namespace']}/{one['pod']}" for one in device["holders"] if one["pod"]]
-                held.setdefault(device["device"], []).append(f"{', '.join(pods) or 'a container'} as {name}")
+    with understood(control_socket):
+        known = {one["name"]: one for one in status["resources"]} if status else {}
+        if missing := [name for name in names if name not in known]:
+            raise NotServed(f"the running gateway doesn't serve {', '.join(missing)}")
+        for name in names:
+            if known[name]["failure"] or not known[name]["started"]:
+                raise NotServed(f"the running gateway has no list of devices for {name}; `dpgateway status` says why")
+            for device in known[name]["devices"]:
+                if device["held"]:
+                    pods = [f"{one['namespace']}/{one['pod']}" for one in device["holders"] if one["pod"]]
+                    held.setdefault(device["device"], []).append(f"{', '.join(pods) or 'a container'} as {name}")
     return held

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpgateway.cli.control_client import NoGateway, asked, current, pieces
+from dpgateway.cli.control_client import NoGateway, asked, current, pieces, understood
 from dpgateway.cli.output import apart, print_json, print_line
 from dpgateway.cli.picture import draw
 from dpgateway.cli.standard import told_in_one_line
@@ -80,12 +80,13 @@ def show(request: StatusRequest) -> int:
     answer = _once(path, f"status {resource}" if resource else "summary")
     if answer is None and (answer := _once(path, "status")) is None:  # an older gateway has no summary
         raise NoGateway(f"the gateway at {path} hasn't answered: it closed the connection")
-    if resource and not answer["resources"]:
-        return tell_none(resource, output)
-    if output == "json":
-        print_json(answer)
-    else:
-        draw(answer, whole=bool(resource))
+    with understood(path):
+        if resource and not answer["resources"]:
+            return tell_none(resource, output)
+        if output == "json":
+            print_json(answer)
+        else:
+            draw(answer, whole=bool(resource))
     return 0
 
 

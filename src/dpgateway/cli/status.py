@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpgateway.cli.control_client import NoGateway, asked
+from dpgateway.cli.control_client import NoGateway, asked, understood
 from dpgateway.cli.options import CONFIG, CONTROL_SOCKET, DEVICE_PLUGINS_DIR, logged, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.cli.picture import draw
@@ -51,7 +51,7 @@ def status(  # noqa: PLR0913  one per option
     try:
         if not watch:
             context.exit(show(StatusRequest(resource, control_socket, output)))
-        with asked(control_socket, f"watch {resource}") as answers:
+        with understood(control_socket), asked(control_socket, f"watch {resource}") as answers:
             for answer in answers:
                 if resource and not answer["resources"]:
                     context.exit(tell_none(resource, output))
