@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway.cluster.account import Account
+from dpgateway.cluster.account import LONGEST, Account
 from dpgateway.cluster.errors import ClusterError
 from dpgateway.cluster.server import REPEATED, ApiServer, ObjectKind
 from dpgateway.cluster.transport import LARGEST, LONGEST_LINE
@@ -119,6 +119,21 @@ def account(secure: Simulated, tmp_path: Path) -> Account:
     (tmp_path / "ca.crt").write_bytes((tmp_path / "one.crt").read_bytes())
     (tmp_path / "token").write_text("t")
     return Account(secure.url, tmp_path / "ca.crt", tmp_path / "token")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+async def test_certificates_that_are_no_file_are_named(account: Account, make: Callable[[Path], None]) -> None:
+    """A pipe would hold up each later read, too."""
+    assert account.ca
+    account.ca.write_text("#" * LONGEST + "\n" + account.ca.read_text())  # there is no limit
+    right = account.ca.rename(account.ca.with_name("right"))
+    make(account.ca)
+    server = ApiServer(account)
+    assert f"{account.ca}: expected " in str(await refused(server.get(NODE, "n1")))
+    account.ca.rename(account.ca.with_name("wrong"))
+    right.rename(account.ca)
+    assert await server.get(NODE, "n1")
+    await server.close()
 
 
 async def test_replaced_certificates_are_read(secure: Simulated, account: Account, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from dpgateway.cluster.account import Account
+from dpgateway.cluster.account import LONGEST, Account
 from dpgateway.errors import ConfigurationError
+from dpgateway.kit.files import TooLongError, read
 from dpgateway.kit.tasks import KeyedLanes
 from dpgateway.kit.threads import Threads
 
@@ -103,6 +104,10 @@ class RenewedClient:
             logging.getLogger(library).setLevel(logging.WARNING)
         account = self._account
         token = account.read_token()
+        # OpenSSL would wait for a pipe's writer, and read a device without an end; of a file there is no limit.
+        if account.ca is not None:
+            with contextlib.suppress(TooLongError):
+                read(account.ca, LONGEST, follow=True)
         checked = certificates(account.server, account.ca)
         transport = ClusterTransport(checked, self.token, self._answered, self._deadline)
         # What the client has of certificates is read once more, for nothing: the transport checks them.
