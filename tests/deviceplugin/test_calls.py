@@ -1,6 +1,7 @@
 """What a kubelet may ask of a resource: the answers, the refusals, and what is said about them in the log."""
 
 import asyncio
+import fcntl
 import logging
 import math
 import threading
@@ -12,8 +13,10 @@ from typing import ClassVar
 import pytest
 
 from dpgateway import errors
+from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, Call, only, v1alpha1, v1alpha2, v1beta1
+from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
@@ -25,14 +28,16 @@ from dpgateway.errors import (
     GatewayError,
     RequestError,
 )
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.sandboxes import LOOK
 from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.offered import QUIET
 from dpgateway.resource.use import HardwareUse
+from tests.support.logs import complaint
 from tests.support.resource import FakeLanes, FakeResource, nobody_holds_anything
-from tests.support.specs import cdi, own, spec, write
+from tests.support.specs import cdi, known, own, spec, write
 from tests.support.time import Clock
 from tests.support.waiting import turns, until
 
@@ -57,9 +62,10 @@ def make(log, clock):
     """A resource with three devices, or others."""
     resources = []
 
-    def new(lanes, *, devices=(A, B, C), specs=(), runtime=None, **configured):
+    def new(lanes, *, devices=(A, B, C), specs=(), runtime=None, delivery=None, **configured):
         config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
-        holdings, delivery = nobody_holds_anything(clock.monotonic()), cdi(*specs, runtime=runtime)
+        holdings = nobody_holds_anything(clock.monotonic())
+        delivery = delivery or cdi(*specs, runtime=runtime)
         one = FakeResource(config, lanes, clock, devices=devices, holdings=holdings, delivery=delivery, log=log)
         resources.append(one)
         one.inventory.take(tuple(devices))
@@ -884,13 +890,30 @@ async def test_one_wait_in_vain_is_enough(make):
 
 
 async def test_the_most_that_an_answer_takes(make):
-    """An older gateway that passes calls on waits so long: for two ends of containers, a file, and the driver."""
+    """An older gateway that passes calls on waits so long: for two ends of containers, a file, the driver, and for CDI
+    the runtime and a disk.
+    """
     resource = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=20), prepare=timedelta(seconds=25)))
-    assert resource.patience(Call.ALLOCATE, NEW) == 1 + 5 + 5 + 20
-    assert resource.patience(Call.ALLOCATE, V1ALPHA2) == 1 + 5 + 5 + 20 + 25
-    assert resource.patience(Call.PREPARE, NEW) == 5 + 25
+    names = 2 + 5
+    assert resource.patience(Call.ALLOCATE, NEW) == 1 + 5 + 5 + 20 + names
+    assert resource.patience(Call.ALLOCATE, V1ALPHA2) == 1 + 5 + 5 + 20 + names + 25
+    assert resource.patience(Call.PREPARE, NEW) == 5 + 20 + names + 25
     short = make(FakeLanes(), timeouts=Timeouts(allocate=timedelta(seconds=1)))
-    assert short.patience(Call.ALLOCATE, NEW) == 3 * 0.5 + 1
+    assert short.patience(Call.ALLOCATE, NEW) == 3 * 0.5 + 1 + names
+
+
+async def test_a_hung_disk_of_cdi_specs_takes_no_longer(make, tmp_path):
+    """Else the pod's event would say that the gateway hasn't answered, in place of the reason."""
+    delivery = CdiDelivery(SpecDirectories((), complaint([])), own(tmp_path), Threads(), known(True), 0.2)
+    timeouts = Timeouts(allocate=timedelta(seconds=0.01))
+    resource = make(FakeLanes(allocation=FULL), delivery=delivery, cdi="always", timeouts=timeouts)
+    resource.remember_agent("grpc-go/1.72.2")
+    (tmp_path / "state" / "cdi").mkdir(mode=0o700, parents=True)
+    with (tmp_path / "state" / "cdi" / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another gateway writes, and its disk hangs
+        async with asyncio.timeout(resource.patience(Call.ALLOCATE, NEW)):
+            told = await refusal(resource.allocate([("a",)], NEW))
+    assert "haven't been read for 0.2 s: a disk hangs" in told
 
 
 # devices of pods that the kubelet has given up, and whose containers run

@@ -68,15 +68,16 @@ class KubeletCalls:
 
     def patience(self, call: Call, api: Api) -> float:
         """The most seconds that an answer takes: the waits for earlier containers, each of them at most half of the
-        driver's timeout, and that timeout. A kubelet has one of its own only for PreStartContainer, 30 s.
+        driver's timeout, that timeout, and the delivery of CDI devices, or before a start their check, for which the
+        driver is asked, too. A kubelet has a timeout of its own only for PreStartContainer, 30 s.
         """
         timeouts = self._config.value.timeouts
         prepare, allocate = timeouts.prepare.total_seconds(), timeouts.allocate.total_seconds()
         if call is Call.PREPARE:
-            return prepare + min(END_WITHIN, prepare / 2)
+            return prepare + min(END_WITHIN, prepare / 2) + allocate + self._cdi.longest
         if call is Call.ALLOCATE:
             waits = sum(min(one, allocate / 2) for one in (WRITING, END_WITHIN, CLAIMS_END))
-            return allocate + waits + (prepare if self._prepares(api) else 0.0)
+            return allocate + waits + self._cdi.longest + (prepare if self._prepares(api) else 0.0)
         return timeouts.prefer.total_seconds()
 
     # the calls

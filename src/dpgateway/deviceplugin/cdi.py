@@ -24,7 +24,7 @@ from dpgateway.config.values import CdiKind
 from dpgateway.errors import CdiError
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
-from dpgateway.node.runtime import CdiSupport
+from dpgateway.node.runtime import ASKED_WITHIN, CdiSupport
 
 T = TypeVar("T")
 
@@ -74,6 +74,8 @@ class CdiDelivery:
     ) -> None:
         self._specs, self._own, self._threads = specs, own, threads
         self._runtime, self._patience = runtime, patience
+        self.longest = patience + ASKED_WITHIN
+        """The most seconds that a delivery takes."""
 
     async def deliver(self, allocation: Allocation, to: Recipient) -> tuple[Allocation, str]:
         """The allocation in a form that kubelet and runtime accept, and a warning about it, or an empty one.

@@ -33,6 +33,8 @@ SOCKETS = tuple(map(Path, _USUAL))
 SERVICE = "/runtime.v1.RuntimeService"
 DEADLINE = 1.0
 """Timeout of a call in seconds; an Allocate waits for it."""
+ASKED_WITHIN = 2 * DEADLINE
+"""The most seconds of :meth:`Runtime.said`."""
 
 _KNOWS_CDI = {"containerd": (2, 0, 0), "cri-o": (1, 28, 0)}
 """The first versions that handle names over CRI by default (containerd #9621, cri-o #6944)."""
