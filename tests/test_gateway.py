@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway import Allocation, Device
+from dpgateway.config.values import RuntimeSettings
 from dpgateway.gateway import SETTLED
 from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
@@ -19,6 +20,7 @@ from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.scraped import Node
+from tests.support.specs import spec, write
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
@@ -87,6 +89,26 @@ async def test_every_resource_is_offered(gateway, kubelet):
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
     assert (await kubelet.admit("p", {"c": {R: 2, S: 1}}))["ok"]
+
+
+async def test_a_device_is_healthy_once_its_cdi_spec_is_there(gateway, kubelet, short_path):
+    """A vendor's tool may write it later than the gateway starts, and remove it again. What a pod has stays Healthy:
+    after a boot the kubelet wouldn't readmit the pod, whose containers start once the spec is there.
+    """
+    gateway.runtime = RuntimeSettings(cdi_dirs=(short_path / "cdi",))
+
+    def allocate(devices):
+        return Allocation(cdi_devices=tuple(f"vendor.example/gpu={one.id}" for one in devices))
+
+    driver = scripted(allocate=allocate, preview=lambda one: allocate([one]))
+    gateway.serve(configured(driver_class=driver, refresh=0.05))
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 0))
+    written = write(short_path / "cdi" / "a.json", spec(a={"env": ["A=1"]}, b={"env": ["B=1"]}))
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+    assert (await kubelet.admit("p", {"c": {R: 1}}))["ok"]
+    written.unlink()
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 1))
+    assert [one["health"] for one in kubelet.resources()[R]["devices"] if one["holders"]] == ["Healthy"]
 
 
 async def test_a_kubelet_that_comes_later_gets_every_resource_too(gateway, short_path):

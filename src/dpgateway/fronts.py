@@ -8,7 +8,7 @@ orphans (``resource.orphans``) or in ``resource.pools``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Configuration, ResourceConfig
-from dpgateway.deviceplugin.api import LIST_LIMIT, only
+from dpgateway.deviceplugin.api import LIST_LIMIT, only, unfit
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
@@ -27,11 +27,12 @@ from dpgateway.deviceplugin.remainder import Remainders
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
-from dpgateway.errors import GatewayError
+from dpgateway.errors import CdiError, GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
+from dpgateway.model import Allocation
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
@@ -84,9 +85,9 @@ class NodeFronts:
         common = Common(directory, state_dir, self.threads, self.pools, LIST_LIMIT, confirm_front=confirm)
         self.pools.record = common.served.record
         handover = Coordinator(self.pools.together, group)
-        directories = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
+        self._directories = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
         self._runtime = Runtime(configuration.runtime.socket)
-        cdi = CdiDelivery(directories, self._specs, self.threads, self._runtime.cdi)
+        cdi = CdiDelivery(self._directories, self._specs, self.threads, self._runtime.cdi)
         self._plugins = Front(common, self.holdings, self.client, handover, cdi, ListThrottle(self._node.written))
         self.dra: DraFront | None = None
         self.claims_unknown = True
@@ -198,6 +199,20 @@ class NodeFronts:
             return self.holdings.by_resource[config.name]
         assert self.dra is not None  # noqa: S101  the configuration has its driver
         return self.dra.claims.store.usage(config.name)
+
+    def unfit(
+        self, held: Callable[[], Collection[str]], config: ResourceConfig, device: str, allocation: Allocation
+    ) -> str:
+        """Why no container can get the device with this allocation; empty if one can. Reads CDI specs, so it blocks."""
+        if (why := unfit(config, device, allocation)) or not allocation.cdi_devices:
+            return why
+        try:
+            self._directories.resolve(allocation.cdi_devices)
+        except CdiError as error:
+            # After a boot a spec may come later than the kubelet, which from 1.25 on refuses to readmit a pod with an
+            # Unhealthy device; the runtime starts its containers once the spec is there.
+            return "" if device in held() else str(error)
+        return ""
 
     def plugin(
         self, config: Observable[ResourceConfig], driver: RunningDriver, group: asyncio.TaskGroup, *, follows: bool

@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from dpgateway.config import IN_PLACE, ResourceConfig
-from dpgateway.deviceplugin.api import unfit
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import OnOtherFront
 from dpgateway.fronts import NodeFronts
@@ -170,7 +170,8 @@ class ServedResource(Served):
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
             driver = self.driver = RunningDriver(config, parts.name, fronts.threads, log, fronts.after_close)
-            driver.inform(HeldDevices(fronts.usage(config.value), config), unfit)
+            held = HeldDevices(fronts.usage(config.value), config)
+            driver.inform(held, partial(fronts.unfit, held))
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if self.old is not None:
                 await self._take_the_place(self.old, driver)

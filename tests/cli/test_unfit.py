@@ -90,7 +90,7 @@ def test_a_cdi_device_without_a_spec(line, fake_driver, tmp_path):
     result = line("check", "--config", config, "--devices")
     assert result.exit_code == 0, "the spec may come later"
     assert (
-        f"example.com/a: its pods would be refused: no spec has the CDI device v.example/c=a; looked in {folder}"
+        f"example.com/a: its devices would be Unhealthy: no spec has the CDI device v.example/c=a; looked in {folder}"
         in (result.stdout)
     )
 

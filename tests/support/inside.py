@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dpgateway.config import Configuration, ResourceConfig
 from dpgateway.config import KubeletSettings as KubeletConfig
+from dpgateway.config.values import RuntimeSettings
 from dpgateway.daemon.ending import Ending, Patience
 from dpgateway.daemon.main import Daemon
 from dpgateway.daemon.reloading import Reloading
@@ -15,6 +16,7 @@ class Inside:
         """``directory``: the kubelet's device-plugins directory."""
         self.directory, self.ending = directory, Ending()
         self.control: Path | None = None
+        self.runtime = RuntimeSettings()
         self.task: asyncio.Future[None] | None = None
         self.wanted: Configuration | Exception
 
@@ -26,7 +28,7 @@ class Inside:
 
     def configuration(self, *resources: ResourceConfig) -> Configuration:
         kubelet = KubeletConfig(device_plugins_dir=self.directory)
-        return Configuration(resources, kubelet, self.directory.parent / "state")
+        return Configuration(resources, kubelet, self.directory.parent / "state", runtime=self.runtime)
 
     def reload(self, wanted: Configuration | Exception) -> None:
         """From now on this is what it reads, and it is asked to."""

@@ -59,7 +59,7 @@ def without_spec(answers: Iterable[DriverAnswer], directories: Sequence[Path]) -
         try:
             specs.resolve(answer.cdi_devices)
         except CdiError as error:
-            where, text = answer.resource.where, f"its pods would be refused: {error}"
+            where, text = answer.resource.where, f"its devices would be Unhealthy: {error}"
             yield Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}")
 
 

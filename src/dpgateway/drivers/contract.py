@@ -75,8 +75,8 @@ class Driver(Protocol):
     #
     # def preview(self, device: Device) -> Allocation:
     #     """Returns the answer that ``allocate`` would give for this device alone, without side effects. Called for
-    #     each healthy device that is listed as another object than before. If it raises, or no container can get the
-    #     device, the device is Unhealthy, and ``preview`` is called again with each list."""
+    #     each healthy device that is listed as another object than before, or has CDI devices. If it raises, or no
+    #     container can get the device, the device is Unhealthy, and ``preview`` is called again with each list."""
     #
     # def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> Iterable[Device]:
     #     """The best ``size`` devices; asked only when the resource says ``preference: none``."""

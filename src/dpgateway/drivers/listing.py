@@ -9,8 +9,8 @@ Theory of operation:
 - Each healthy device is judged on the same thread (:class:`Fitting`). A device that no container can get isn't Healthy:
   its pod would be scheduled to this node again and again, and fail. ``preview`` is the driver's forecast of
   ``allocate``, and the front judges it. The host must have the configured mounts in any case.
-- A device listed as the same object as before is judged once per configuration; an unfit device is judged again with
-  each list, because the obstacle may be gone by now.
+- A device listed as the same object as before is judged once per configuration. Two are judged again with each list: an
+  unfit device, because the obstacle may be gone by now, and one with CDI devices, because their spec may be.
 
 The running driver keeps the last list and its version (drivers/running.py).
 """
@@ -155,6 +155,8 @@ class Fitting:
         """`_judged` contains the device as listed and as judged, keyed by id."""
         self._given: tuple[object, ...] = ()
         """The configuration's additions on which ``_judged`` is based."""
+        self._named: set[str] = set()
+        """The ids of the devices whose last preview has CDI devices."""
 
     def judged(self, driver: Any, devices: tuple[Device, ...]) -> tuple[Device, ...]:  # noqa: ANN401
         """The list, with unfit devices Unhealthy. The same tuple if no device is unfit."""
@@ -171,12 +173,12 @@ class Fitting:
 
         # An unfit device keeps its object while its reason stays, so that the inventory sees no change.
         before, self._judged = {} if lacking else self._judged, {}
+        named, self._named = self._named, set()
         listed: list[Device] = []
         for device in devices:
             known = before.get(device.id)
             now = known[1] if known is not None and known[0] is device else None
-            # an unfit device is judged again: the obstacle may be gone
-            if now is not device and device.health.ok:
+            if (now is not device or device.id in named) and device.health.ok:
                 why = lacking or self._unfit_now(preview, device)
                 if not why:
                     now = device
@@ -194,6 +196,8 @@ class Fitting:
             allocation = answers.ask("preview", lambda: answers.allocation(preview(own), "preview"))
         except GatewayError as error:
             return f"{UNFIT}: {error}"
+        if allocation.cdi_devices:
+            self._named.add(device.id)
         why = "" if self._unfit is None else self._unfit(self._config.value, device.id, allocation)
         return f"{UNFIT}: {why}" if why else ""
 
