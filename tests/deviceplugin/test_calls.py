@@ -21,6 +21,7 @@ from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
     Busy,
+    CdiError,
     DeviceUnavailable,
     DriverError,
     DriverFault,
@@ -83,8 +84,8 @@ def note(resource, *ids, written=0.0):
     resource.inventory.hold()
 
 
-async def refusal(awaitable):
-    with pytest.raises(RequestError) as caught:
+async def refusal(awaitable, kind=RequestError):
+    with pytest.raises(kind) as caught:
         await awaitable
     return str(caught.value)
 
@@ -379,7 +380,7 @@ async def test_always_gives_a_cdi_name_of_its_own(make, tmp_path):
 async def test_a_cdi_name_that_stands_for_nothing(make, tmp_path, api):
     calls = FakeLanes("prepare", "release", allocation=NAMED)
     resource = make(calls, specs=[tmp_path])
-    told = await refusal(resource.allocate([("a",)], api))
+    told = await refusal(resource.allocate([("a",)], api), CdiError)
     assert told.startswith(f"resource {NAME}: no spec has the CDI device v.example/c=a; looked in {tmp_path}, which")
     assert [method for method, _ in calls.asked] == ["allocate"]
     assert calls.released == ["a"]
@@ -395,7 +396,7 @@ async def test_a_cdi_name_that_may_not_arrive(make, tmp_path, records):
     (told,) = records.texts(logging.WARNING)
     assert told.startswith("'cdi: always' gives no CDI devices, but what they stand for, because it isn't known")
     write(tmp_path / "a.json", spec("v.example/c", a={"hooks": [{"hookName": "poststop", "path": "/h"}]}))
-    assert "its hook poststop /h can't be expanded" in await refusal(resource.allocate([("a",)], NEW))
+    assert "its hook poststop /h can't be expanded" in await refusal(resource.allocate([("a",)], NEW), CdiError)
 
 
 # PreStartContainer
@@ -912,7 +913,7 @@ async def test_a_hung_disk_of_cdi_specs_takes_no_longer(make, tmp_path):
     with (tmp_path / "state" / "cdi" / "lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another gateway writes, and its disk hangs
         async with asyncio.timeout(resource.patience(Call.ALLOCATE, NEW)):
-            told = await refusal(resource.allocate([("a",)], NEW))
+            told = await refusal(resource.allocate([("a",)], NEW), CdiError)
     assert "haven't been read for 0.2 s: a disk hangs" in told
 
 

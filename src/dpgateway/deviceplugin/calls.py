@@ -159,7 +159,7 @@ class KubeletCalls:
         self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation
     ) -> Allocation:
         """Adapts the allocation to this kubelet and its runtime. ``others``: the earlier grants of the same answer.
-        Raises RequestError.
+        Raises RequestError or CdiError.
         """
         config = self._config.value
         if allocation.cdi_devices or config.cdi == "always":
@@ -167,7 +167,7 @@ class KubeletCalls:
             try:
                 allocation, warning = await self._cdi.deliver(allocation, to)
             except CdiError as error:
-                raise RequestError(f"resource {self.name}: {error}") from error
+                raise CdiError(f"resource {self.name}: {error}") from error
             if warning:
                 self.granting.log_once(logging.WARNING, warning)
         # A container may work without them, so a loss is logged, not refused.

@@ -48,7 +48,7 @@ Check = Callable[[Sequence[str], Sequence[Device], Lanes], Awaitable[None]]
 """Raises to refuse the start of a container with these ids and devices."""
 
 Deliver = Callable[[Allocation], Awaitable[Allocation]]
-"""Translates an allocation for the kubelet, or refuses it with RequestError."""
+"""Translates an allocation for the kubelet, or refuses it with RequestError or CdiError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ ONE_GATEWAY = (
     "the one that you don't want, a release of the chart, a profile or a service"
 )
 CHECK = "`dpgateway check` names all that is wrong with the configuration"
-REFUSED = "the driver says why, and the log may say more; this is over once a container gets its devices"
+REFUSED = "the text says why, and the log may say more; this is over once a container gets its devices"
 STATE_DIR = "look at the disk of `state_dir`: is it full, is it writable? It is tried again every few seconds"
 FIND_SOCKET = "if the kubelet has that socket elsewhere, say where: kubelet.pod_resources_socket in the configuration"
 FIND_DRIVER = "`dpgateway drivers` says which drivers are installed, and what is wrong with those that can't be used"

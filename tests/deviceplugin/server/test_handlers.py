@@ -3,7 +3,7 @@ import asyncio
 import grpc
 import pytest
 
-from dpgateway import Busy, Device, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2
 from dpgateway.deviceplugin.server.handlers import LONGEST_TEXT
 from dpgateway.deviceplugin.wire import v0_1_pb2, v1alpha2_pb2, v1beta1_pb2
@@ -86,6 +86,18 @@ async def test_each_error_has_its_code(served, client, records, error, code):
     await status(client.call("Allocate", allocate("a")))
     assert served.handlers.refused.value == (str(error), since)
     served.lanes.error = None
+    await client.call("Allocate", allocate("a"))
+    assert served.handlers.refused.value is None
+
+
+async def test_a_cdi_device_without_a_spec_is_a_trouble(served, client):
+    """It concerns the next container, too."""
+    given, served.lanes.allocation = served.lanes.allocation, Allocation(cdi_devices=("v.example/c=a",))
+    code, text = await status(client.call("Allocate", allocate("a")))
+    assert code is CODE.FAILED_PRECONDITION
+    assert "resource example.com/thing: no spec has the CDI device v.example/c=a" in text
+    assert served.handlers.refused.value[0] == text
+    served.lanes.allocation = given
     await client.call("Allocate", allocate("a"))
     assert served.handlers.refused.value is None
 

@@ -31,6 +31,7 @@ from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.server.streams import End, Lists, ListThrottle
 from dpgateway.errors import (
     Busy,
+    CdiError,
     DriverError,
     DriverFault,
     DriverTimeout,
@@ -43,6 +44,7 @@ from dpgateway.kit.observable import Observable
 
 CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
     (RequestError, grpc.StatusCode.FAILED_PRECONDITION),
+    (CdiError, grpc.StatusCode.FAILED_PRECONDITION),
     (Busy, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (DriverError, grpc.StatusCode.FAILED_PRECONDITION),
     (DriverTimeout, grpc.StatusCode.DEADLINE_EXCEEDED),
