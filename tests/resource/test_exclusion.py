@@ -215,6 +215,44 @@ async def test_hardware_of_another_is_not_prepared(make):
     assert (aes.lanes.prepared, fft.lanes.prepared) == (["b0"], ["b0"])
 
 
+@pytest.mark.parametrize("hardware", [None, ("pci 3b",)])
+async def test_who_is_refused_does_not_run(make, hardware):
+    """Two containers had the same board before there was a pool. Who starts again is refused, the other one goes on."""
+    aes, fft = [await make(name, known=False, devices=[Device("b0", hardware=hardware)]) for name in (AES, FFT)]
+    raw = await make(RAW, devices=[Device("b0", hardware=("b0",))])
+    given = Unreleased("", frozenset(["1a"]), frozenset(hardware or ["b0"]), device="b0")
+    for one in aes, fft:
+        one.remember({"b0": given})
+        one.note("b0")
+    await turns()
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: .*held as example.com/fft by pod 1a"):
+        await aes.calls.prepare(["b0"])
+    assert aes.holdings.value.unreleased["b0"].hardware == given.hardware, "it is what the container was given"
+    assert raw.reasons.keys() == (set() if hardware else {"b0"}), "its board isn't in use by its id"
+    await fft.calls.prepare(["b0"])
+    assert fft.reasons.keys() == {"b0"}, "it is kept for both"
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: .*held as example.com/fft by pod 1a"):
+        await aes.calls.prepare(["b0"])
+    fft.holdings.set(fft.holdings.value.noted({}, 1e6, 1e6).released({"b0"}))
+    await aes.calls.prepare(["b0"])
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: .*held as example.com/aes by pod 1a"):
+        await fft.calls.prepare(["b0"])
+
+
+async def test_a_new_kubelet_may_have_started_who_was_refused(make):
+    """It asks only once the resource is registered again."""
+    aes, fft = [await make(name, known=False) for name in (AES, FFT)]
+    for one in aes, fft:
+        one.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
+        one.note("b0")
+    await turns()
+    with pytest.raises(RequestError, match="b0 can't be prepared"):
+        await aes.calls.prepare(["b0"])
+    aes.holdings.set(aes.holdings.value.new_kubelet(1e6, "new"))
+    with pytest.raises(RequestError, match=r"b0 can't be prepared: held as example.com/aes"):
+        await fft.calls.prepare(["b0"])
+
+
 async def test_a_driver_that_is_not_there(make):
     aes, fft = await make(AES), await make(FFT)
     await aes.give("b0")

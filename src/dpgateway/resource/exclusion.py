@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from dpgateway.kit.observable import Signal
@@ -211,8 +212,8 @@ class Exclusion(Signal):
         """The uses of the devices' hardware under other names of the resource or of its pool: a text with the name and
         the holder, by device id. ``freeing``: for a release, so other freed ids don't count.
         """
-        others = self._pool.others(self.name)
-        own = hardware_use(self.name, self.usage.value, self.ledger.device, untold=not freeing)
+        others = [*map(_running, self._pool.others(self.name))]
+        own = _running(hardware_use(self.name, self.usage.value, self.ledger.device, untold=not freeing))
         reasons = {}
         for device in devices:
             if reason := next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own):
@@ -254,3 +255,11 @@ class Exclusion(Signal):
             if len(others) >= self.ledger.shares.count:
                 return id_, ", ".join(others)
         return None
+
+
+def _running(one: HardwareUse) -> HardwareUse:
+    """The uses without those of containers that were refused their start: what counts for another start."""
+    if not one.stopped:
+        return one
+    left = {name: [id_ for id_ in ids if id_ not in one.stopped] for name, ids in one.by_hardware.items()}
+    return replace(one, by_hardware={name: ids for name, ids in left.items() if ids})

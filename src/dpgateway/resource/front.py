@@ -11,6 +11,7 @@ The life of an id, in the events of a resource::
     abandons -> failed         the same, while the driver's allocate() goes on
     returned [-> owed]         the end of that allocate(): what it gave is free, and awaits its release
     prepared                   its container starts, perhaps again
+    stops                      the start is refused
     released                   the driver was told that it is free
     remembered                 the journal of an earlier gateway was read
 """
@@ -108,6 +109,8 @@ class InUse(ABC):
     before_boot: frozenset[str] = frozenset()
     """The ids granted before the node's boot, while their present hardware isn't among that of ``unreleased``: the
     kubelet may have started their containers again, and asked nobody."""
+    stopped: frozenset[str] = frozenset()
+    """The ids whose only container was refused its start, and runs no more."""
     kubelet: str = ""
     """This kubelet's incarnation."""
     boot: str = ""
@@ -264,7 +267,7 @@ class InUse(ABC):
         granted, unreleased = {**self.granted, **dict.fromkeys(ids, now)}, dict(self.unreleased)
         for id_ in ids:
             unreleased[id_] = self._record(self.kubelet, id_, hardware, devices)._replace(since=since)
-        return replace(self.failed(ids), granted=granted, unreleased=unreleased)
+        return replace(self.failed(ids), granted=granted, unreleased=unreleased, stopped=self.stopped.difference(ids))
 
     def _record(self, kubelet: str, id_: str, hardware: Behind | None, devices: Mapping[str, str] | None) -> Unreleased:
         names, device = (hardware or {}).get(id_, frozenset()), (devices or {}).get(id_, "")
@@ -275,6 +278,12 @@ class InUse(ABC):
         """A container starts with this hardware behind its ids; its earlier hardware is free. The same value if it had
         no other.
         """
+
+    def stops(self, ids: Collection[str]) -> Self:
+        """The start of a container with these ids is refused. The same value if that was known, or if another container
+        has them, too.
+        """
+        return self
 
     def released(self, ids: Collection[str]) -> Self:
         """These freed ids were released to the driver."""

@@ -272,7 +272,8 @@ class Granting:
         # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free.
         # Preparing a device may ruin another one that is the same hardware, so a conflict is refused.
         if reasons := self._exclusion.conflicts(own):
-            self._starts({offered: frozenset([device.id]) for offered, device in found.items()})
+            self._usage.set(self._usage.value.stops(ids))
+            self._exclusion.uses_changed()
             id_, reason = next(iter(reasons.items()))
             raise self._refused(f"device {id_} can't be prepared: {reason}")
         self._starts({offered: hardware(device) for offered, device in found.items()})
@@ -320,7 +321,7 @@ class Granting:
         self._usage.reread()
 
     def _starts(self, behind: Behind) -> None:
-        """Records that a container starts with this hardware and no other, or isn't running at all."""
+        """Records that a container starts with this hardware and no other."""
         before = self._usage.value
         if (after := before.prepared(behind)) is not before:
             # The container of an earlier attempt doesn't run, but the driver may still work on what that one had.

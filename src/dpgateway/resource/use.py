@@ -12,6 +12,7 @@ them, so that nothing is given twice:
     forgotten   the hardware of an id in use wasn't recorded: it may be any device that names hardware
     freed       the id awaits its release: in use for the other names of its hardware
     abandoned   the driver's allocate() goes on without its Allocate: as freed, even without a driver to release to
+    stopped     the container was refused its start: its device is in use for other grants, not for other starts
 
 Joint devices of one request may share hardware, and are granted together to one container. A held joint device isn't
 excluded by another one that is held, too; one that isn't held is excluded as usual.
@@ -53,6 +54,8 @@ class HardwareUse:
     certain."""
     forgotten: str = ""
     """An id in use whose hardware is unknown; empty if there is none."""
+    stopped: frozenset[str] = frozenset()
+    """The used ids whose container was refused its start."""
     elsewhere: str = ""
     """The other gateway that serves the resource and may grant any of it; empty if none does."""
 
@@ -92,6 +95,7 @@ def hardware_use(
     """``device_of``: the present device of an offered id. ``untold``: whether freed ids count until their release."""
     # Freed ids come last in `by_hardware`, so that a reason names a container that still runs if there is one.
     ids, freed = in_use.taken if untold else in_use.last_known, in_use.freed
+    stopped = in_use.stopped.difference(freed, *in_use.in_flight, *in_use.abandoned)
     if working := frozenset[str]().union(*in_use.abandoned):  # nearly always there is none
         ids, freed = ids | working, freed | (working - in_use.last_known)
     by_hardware: dict[str, list[str]] = {}
@@ -108,16 +112,19 @@ def hardware_use(
         names = (entry.hardware if entry is not None else frozenset()).union(*flights)
         if device is not None and (offered in in_use.before_boot or not (names and all(flights))):
             names |= hardware(device)
+        # A container that was refused its start keeps its device from others, but not a number that it had before.
+        if offered in stopped and device is not None:
+            names &= hardware(device)
         for name in names:
             by_hardware.setdefault(name, []).append(offered)
         # a freed id without a device may await its release for ever, so it must not block the pool
-        if not names and (device is not None or offered not in freed):
+        if not names and offered not in stopped and (device is not None or offered not in freed):
             forgotten = forgotten or offered
     holders = {id_: in_use.holder(id_) for id_ in ids}
     holders |= dict.fromkeys(working & freed, "an allocate() of its driver that nobody waits for any more")
     counted = {id_: name for id_, name in in_use.counted.items() if id_ in ids}
     known = in_use.remembers and in_use.looked
-    return HardwareUse(resource, known, ids, by_hardware, devices, freed, holders, counted, forgotten)
+    return HardwareUse(resource, known, ids, by_hardware, devices, freed, holders, counted, forgotten, stopped=stopped)
 
 
 def given_as(in_use: InUse, offered: str) -> str:

@@ -93,10 +93,11 @@ class Holdings(Evidence):
 
     def new_kubelet(self, since: float, kubelet: str) -> Holdings:
         """Another kubelet appeared at ``since``. It may have forgotten running containers, so an id that it doesn't
-        know isn't necessarily free.
+        know isn't necessarily free. At first it starts containers without a PreStartContainer.
         """
         struck = replace(self.struck, unknown=frozenset())
         new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, struck=struck)
+        new = replace(new, stopped=frozenset())
         return new.recalling(self.unreleased)
 
     def recalling(self, entries: Mapping[str, Unreleased]) -> Holdings:
@@ -152,13 +153,22 @@ class Holdings(Evidence):
             if entry is None or not entry.hardware or not names:
                 continue
 
-            # Without the note, or with two containers in it, the old hardware may still be in use.
-            noted = (self.note or {}).get(id_)
-            alone = noted is not None and len(noted.containers) == 1
-            behind = names if alone else entry.hardware | names
+            behind = names if self._alone(id_) else entry.hardware | names
             if behind != entry.hardware:
                 new[id_] = entry._replace(hardware=behind)
-        return replace(self, unreleased={**self.unreleased, **new}) if new else self
+        stopped = self.stopped - hardware.keys()
+        if not new and stopped == self.stopped:
+            return self
+        return replace(self, unreleased={**self.unreleased, **new}, stopped=stopped)
+
+    def stops(self, ids: Collection[str]) -> Holdings:
+        stopped = self.stopped.union(filter(self._alone, ids))
+        return self if stopped == self.stopped else replace(self, stopped=stopped)
+
+    def _alone(self, id_: str) -> bool:
+        """Whether one container has the id. Without the note, or with two containers in it, another one may run."""
+        noted = (self.note or {}).get(id_)
+        return noted is not None and len(noted.containers) == 1
 
     def began(self, ids: tuple[str, ...], hardware: Behind | None = None) -> Holdings:
         new = super().began(ids, hardware)
