@@ -81,14 +81,20 @@ def test_schema_1_as_a_table(line, older):
 
 
 @pytest.mark.usefixtures("fake_driver")
-def test_preflight_asks_an_older_gateway(line, older, tmp_path):
+@pytest.mark.parametrize(
+    ("api", "clues"), [("v1alpha2", ["it accepted v1alpha2"]), ("v9", [])], ids=["a known API", "a later one"]
+)
+def test_preflight_asks_a_gateway_of_another_version(line, short_path, tmp_path, api, clues):
     config = line.config(f"resources: [{{name: {R}, driver: fake, options: {{mode: list}}}}]\nstate_dir: {tmp_path}\n")
-    found = line(
-        *("preflight", f"--config={config}", f"--device-plugins-dir={tmp_path}", f"--control-socket={older}"),
-        *("--to=1.34", "--output=json"),
-    )
+    said = json.dumps({**OLD, "kubelet": {**OLD["kubelet"], "api": api}})
+    with answering(short_path / "control.sock", f"{said}\n".encode()) as path:
+        found = line(
+            *("preflight", f"--config={config}", f"--device-plugins-dir={tmp_path}", f"--control-socket={path}"),
+            *("--to=1.34", "--output=json"),
+        )
     told = json.loads(found.stdout)
-    assert told["from"] == {"oldest": "1.9", "newest": "1.9", "clues": ["it accepted v1alpha2"]}
+    assert told["from"]["clues"] == clues
+    assert (told["from"]["oldest"] == told["from"]["newest"] == "1.9") is bool(clues)
 
 
 NEWER = json.dumps({"schema": SCHEMA + 1, "resources": {}})

@@ -31,7 +31,7 @@ from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.runtime import SOCKETS, Runtime
-from dpgateway.node.versions import KubeletVersion, Span
+from dpgateway.node.versions import ALL, KubeletVersion, Span
 from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, detect_version
 from dpgateway.preflight.detect_version import Clue
 from dpgateway.preflight.front import FrontFacts, FrontName
@@ -139,8 +139,8 @@ async def _asked(
 
 
 def _gateway(control: Path) -> tuple[tuple[str, frozenset[str]], str]:
-    """The API that the kubelet speaks with the running gateway, and the resources that it serves; or the reason why
-    they aren't known.
+    """The API that the kubelet speaks with the running gateway, if it is known here, and the resources that it serves;
+    or the reason why they aren't known.
     """
     nothing = "", frozenset[str]()
     try:
@@ -148,7 +148,8 @@ def _gateway(control: Path) -> tuple[tuple[str, frozenset[str]], str]:
             if (status := next(answers, None)) is None:
                 return nothing, ""
             kubelet, serves = status["kubelet"], frozenset(one["name"] for one in status["resources"])
-            return (kubelet["api"] or "" if kubelet["there"] else "", serves), ""
+            known = kubelet["there"] and kubelet["api"] in {one.api for one in ALL}
+            return (kubelet["api"] if known else "", serves), ""
     except GatewayError as error:
         return nothing, str(error)
 
