@@ -239,8 +239,9 @@ async def test_who_is_refused_does_not_run(make, hardware):
         await fft.calls.prepare(["b0"])
 
 
-async def test_a_new_kubelet_may_have_started_who_was_refused(make):
-    """It asks only once the resource is registered again."""
+@pytest.mark.parametrize("by", ["another kubelet", "another gateway"])
+async def test_others_may_have_started_who_was_refused(make, by):
+    """A kubelet asks only once the resource is registered again. A gateway that lent the resource has it back."""
     aes, fft = [await make(name, known=False) for name in (AES, FFT)]
     for one in aes, fft:
         one.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
@@ -248,7 +249,11 @@ async def test_a_new_kubelet_may_have_started_who_was_refused(make):
     await turns()
     with pytest.raises(RequestError, match="b0 can't be prepared"):
         await aes.calls.prepare(["b0"])
-    aes.holdings.set(aes.holdings.value.new_kubelet(1e6, "new"))
+    before = aes.holdings.value
+    if by == "another kubelet":
+        aes.holdings.set(before.new_kubelet(1e6, "new"))
+    else:
+        aes.remember(before.unreleased)
     with pytest.raises(RequestError, match=r"b0 can't be prepared: held as example.com/aes"):
         await fft.calls.prepare(["b0"])
 

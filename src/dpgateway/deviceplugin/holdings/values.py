@@ -199,6 +199,7 @@ class Holdings(Evidence):
             granted={**unnoted, **self.granted},
             remembers=True,
             before_boot=self.before_boot | outlived,
+            stopped=frozenset(),  # the other gateway may have let them start
         )
         new = new.recalling(
             {i: entry for i, entry in unreleased.items() if i not in self.unreleased or not self.remembers}
