@@ -484,6 +484,48 @@ async def test_a_pool_that_is_refused_does_not_slow_others_down(rig: Rig, what: 
     await rig.publisher.state.wait_for(lambda state: state.right and not state.failure)
 
 
+@pytest.mark.parametrize("registered", [True, False])
+async def test_a_pool_whose_deletion_is_refused_does_not_slow_others_down(rig: Rig, *, registered: bool) -> None:
+    """While nothing may be published: an admission policy refuses it, for example."""
+    rig.allowed.set(True)
+    want_two(rig, ("a",), ("b",))
+    await rig.publisher.state.wait_for(lambda state: state.devices == 2)
+    await rig.publisher.state.wait_for(lambda state: state.right)
+    by_pool = {one["spec"]["pool"]["name"]: one["metadata"]["name"] for one in rig.store.list("resourceslices")}
+    deletion = f"DELETE resourceslices {by_pool['n1/example.com/first']}"
+    rig.simulated.faults += [(deletion, 403, {})] * 1000
+    rig.allowed.set(registered)
+    wanted = dict(rig.publisher.wanted.value or {})
+    del wanted["n1/example.com/first"]
+    rig.publisher.wanted.set(wanted)
+    hurry(50)
+    await until(lambda: rig.simulated.asked.count(deletion) >= 5)
+    hurry(1 / 50)
+    asked, loop = rig.simulated.asked.count(deletion), asyncio.get_running_loop()
+    began = loop.time()
+    rig.publisher.wanted.set({})
+    await until(lambda: rig.devices == ["a"])
+    assert loop.time() - began < SOONEST - 1
+    assert rig.simulated.asked.count(deletion) - asked <= 1
+    assert "403" in rig.publisher.state.value.failure
+    rig.simulated.faults.clear()
+    hurry(50)
+    await until(lambda: rig.devices == [])
+    await rig.publisher.state.wait_for(lambda state: not state.failure)
+
+
+async def test_a_deletion_that_is_refused_is_tried_again_seldom(rig: Rig) -> None:
+    """Where something is in the way of DRA."""
+    await rig.publish("a")
+    rig.simulated.faults += [("DELETE resourceslices", 403, {})] * 100
+    rig.version("v1.34.2")
+    rig.publisher.owner.registered()
+    await until(lambda: len(rig.simulated.faults) < 100)
+    await passes(1)
+    assert len(rig.simulated.faults) >= 90
+    assert "1.34.2" in rig.publisher.state.value.failure
+
+
 async def test_what_can_wait_does_after_refusals(refused: Rig) -> None:
     asked = len(refused.simulated.asked)
     for name in "defgh":

@@ -191,13 +191,13 @@ class Publisher:
         identified = False
         while self._allowed.value and self.wanted.value is not None and self._seen.objects.value is not None:
             version, news, wanted = self._changed.version, self._news.version, self.wanted.value
-            now = asyncio.get_running_loop().time()
-            resting = [name for name, again in self._refusals.times(news).items() if again > now]
+            resting = self._refusals.resting(news)
             some = await self._dry_runs.publishable({**wanted, **dict.fromkeys(resting)})
             if self.wanted.value is not wanted or not self._allowed.value:
                 continue  # it may have devices that mustn't be given any more
             seen = self._seen.objects.value
             todo, early = self._due(some.pools, seen, some.identity)
+            todo = {name: one for name, one in todo.items() if name not in resting}
             pause = self._pause(todo.values(), seen) if todo else early
             self._refuse(some.errors, news)
             self._refusals.keep({*resting, *some.errors, *todo})
@@ -225,18 +225,22 @@ class Publisher:
 
     async def _withdraw(self) -> None:
         """Deletes the slices that nobody offers, and all if there is an obstacle. Raises ClusterError."""
-        self._refusals.keep()
         if self.owner.answered:  # perhaps by a kubelet that is too old to register a driver
             await self.owner.known()
         if self.wanted.value is None or (seen := self._seen.objects.value) is None:
+            self._refusals.keep()
             return
-        left = self.state.value.slices
-        if todo := pool_changes(self._allowed_of(self.wanted.value), seen, self.owner.identity):
-            for error in (await self._write(todo)).values():
-                raise error
+        left, news = self.state.value.slices, self._news.version
+        todo = pool_changes(self._allowed_of(self.wanted.value), seen, self.owner.identity)
+        resting = self._refusals.resting(news)
+        self._refusals.keep(todo)
+        if due := {name: one for name, one in todo.items() if name not in resting}:
+            self._refuse(await self._write(due), news)
             left = len(self._seen.objects.value or ())  # they aren't missing: nobody offers them
-        self._complaint.over()
-        self.state.set(replace(self.state.value, slices=left, failure="", code=0, contested=False))
+        errors = self._refusals.errors
+        failures, code = tuple(map(str, errors)), errors[0].status if errors else 0
+        self._complaint.say(*failures)
+        self.state.set(replace(self.state.value, slices=left, failure="; ".join(failures), code=code, contested=False))
 
     def _due(
         self, wanted: Wanted, seen: Mapping[str, Object], identity: Identity

@@ -54,6 +54,11 @@ class RefusedPools:
         """When each pool is tried again, on the clock of the loop. ``news``: their version now."""
         return {name: one.soonest if news > one.news else one.due for name, one in self._by_pool.items()}
 
+    def resting(self, news: int) -> frozenset[str]:
+        """The pools that aren't tried yet."""
+        now = asyncio.get_running_loop().time()
+        return frozenset([name for name, again in self.times(news).items() if again > now])
+
     def keep(self, pools: Collection[str] = ()) -> None:
         """Forgets all but these: they are as they should be."""
         self._by_pool = {name: one for name, one in self._by_pool.items() if name in pools}
