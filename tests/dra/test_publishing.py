@@ -585,6 +585,19 @@ async def test_a_dry_run_of_the_server_before_says_nothing_of_the_next_one(
     await rig.stop()
 
 
+async def test_a_dry_run_is_made_again_after_a_version_that_was_forgotten(rig: Rig) -> None:
+    """The server that lists then may be another one, although no request has failed."""
+    rig.store.off.add("DRAConsumableCapacity")
+    rig.allowed.set(True)
+    rig.want("a", shares=2)
+    await rig.publisher.state.wait_for(lambda state: state.refused)
+    await until(lambda: "GET resourceslices watch" in rig.simulated.asked)
+    rig.store.off.clear()
+    rig.store.create("nodes", "", {"metadata": {"name": "n2"}})
+    rig.store.compact()
+    await rig.has("a")
+
+
 async def test_a_withdrawn_device_does_not_wait(rig: Rig) -> None:
     await rig.publish("a", "b")
     with slowly(0.9):

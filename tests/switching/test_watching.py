@@ -64,6 +64,12 @@ class Rig:
         await until(lambda: "GET resourceslices watch" in self.simulated.asked)
         self.simulated.hang_up()
 
+    async def forget(self) -> None:
+        """Has the server forget what the watches know."""
+        await until(lambda: "GET resourceslices watch" in self.simulated.asked)
+        self.store.create("nodes", "", {"metadata": {"name": "n2"}})
+        self.store.compact()
+
     def node(self, name: str = "n1", **status: Any) -> None:
         status = {"nodeInfo": SOFTWARE, **status}
         self.store.update(("nodes", "", name), lambda one: one.update({"status": status}))
@@ -342,11 +348,12 @@ class TestFields:
         assert lost in rig.facts.fields[pool_].text
         assert not rig.store.list("resourceslices")
 
-    async def test_a_server_that_is_back_is_tried_again(self, rig: Rig) -> None:
+    @pytest.mark.parametrize("end_watches", [Rig.hang_up, Rig.forget])
+    async def test_a_server_that_is_back_is_tried_again(self, rig: Rig, end_watches: Any) -> None:
         rig.store.off.add("DRADeviceTaints")
         await rig.until(lambda it: it.fields[POOL].value is False)
         rig.store.off.clear()
-        await rig.hang_up()
+        await end_watches(rig)
         await rig.until(lambda it: it.fields[POOL].value)
 
     async def test_what_the_server_before_would_do_says_nothing_of_the_next_one(

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dpgateway.cluster.errors import GONE, ClusterError
 from dpgateway.cluster.server import ApiServer, Object, ObjectKind
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import backoff
 
 LONGEST_PAUSE = 30.0
@@ -35,6 +35,8 @@ class WatchedObjects:
     def __init__(self, server: ApiServer, kind: ObjectKind, fields: Mapping[str, str], complaint: Complaint) -> None:
         self.objects: Observable[Mapping[str, Object] | None] = Observable(None)
         """By name; None before the first list of a run. While the server is away it stays as it was."""
+        self.listed = Signal()
+        """Notified before the objects of a list are known: the server may be another one than before."""
         self.failure = Observable("")
         """Why the objects may have changed unseen; empty if they are up to date."""
         self.error: ClusterError | None = None
@@ -65,6 +67,7 @@ class WatchedObjects:
                     if name not in self._deleted and (name not in found or _version(found[name]) < _version(one)):
                         found[name] = one
                 self._wrote = None
+                self.listed.notify()
                 self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
                 if not self._refused:  # else it would be up to date for a moment after each list
                     self._up_to_date()

@@ -121,7 +121,7 @@ class Publisher:
         self.dropped = self._dry_runs.dropped
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
-        seen.failure.subscribe(self._dry_runs.forget)  # the server that is back may be another one
+        seen.listed.subscribe(self._dry_runs.forget)  # the server may be another one
 
     async def run(self) -> None:
         """Never returns."""

@@ -38,8 +38,8 @@ class TriedFields:
         self._pools: Mapping[str, tuple[ResourceConfig, ...]] = {}
         self._untried = Signal()
         """Notified when pools may have to be tried."""
-        self._failed = False
-        """Whether the last list of slices failed."""
+        self._lists = 0
+        """The number of lists of slices at the last look."""
         self._dropped: dict[str, str] = {}
         """`_dropped` contains the fields that the server drops, keyed by the pools that were tried."""
         self._refused: dict[str, str] = {}
@@ -53,7 +53,7 @@ class TriedFields:
 
     def look(self) -> None:
         """Updates the results after a change of the slices or of the publisher."""
-        anew, self._failed = self._failed and not self._seen.failure.value, bool(self._seen.failure.value)
+        anew, self._lists = self._seen.listed.version > self._lists, self._seen.listed.version
         published = {name for name, some in (self._publisher.wanted.value or {}).items() if some}
         if anew:
             self._dropped = {}
