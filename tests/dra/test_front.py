@@ -137,10 +137,10 @@ class Node:
     def devices(self) -> dict[str, Any]:
         return {device["name"]: device for one in self.slices for device in one["spec"].get("devices", ())}
 
-    def allocate(self, name: str, device: str, *pods: str, class_: str = "") -> wire.Claim:
-        """``class_``: of a claim that the scheduler made for a pod's extended resources."""
+    def allocate(self, name: str, device: str, *pods: str, class_: str = "", **more: str) -> wire.Claim:
+        """``class_``: of a claim that the scheduler made for a pod's extended resources. ``more``: of the result."""
         pool = f"{self.us.node}/{self.pool}"
-        result = {"request": "r", "driver": self.us.driver, "pool": pool, "device": device}
+        result = {"request": "r", "driver": self.us.driver, "pool": pool, "device": device, **more}
         reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
         metadata = {"name": name, "annotations": {EXTENDED: "true"} if class_ else {}}
@@ -312,6 +312,18 @@ async def test_what_a_claim_has_by_another_pool_is_not_offered(node: Node, make:
     assert ids == {"b"}
     assert await node.unprepare(claim) == ""
     await until(lambda: len(node.devices) == 2)
+
+
+async def test_what_a_claim_has_as_a_share_is_not_offered_once_there_are_none(node: Node, make: Any) -> None:
+    """The scheduler would take it for free."""
+    gateway = make(shares=2)
+    await node.offered()
+    claim = node.allocate("c", "a", shareID="share")
+    assert (await node.prepare(claim)).devices
+    gateway.config.set(configured(shares=1, driver_class=gateway.config.value.driver_class))
+    await until(lambda: set(node.devices) == {"b"})
+    assert await node.unprepare(claim) == ""
+    await until(lambda: set(node.devices) == {"a", "b"})
 
 
 async def test_what_a_claim_has_by_another_resource_is_not_offered(node: Node, make: Any) -> None:

@@ -19,7 +19,7 @@ from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.claim_node import BOOT, IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
-from tests.support.resources import NAME
+from tests.support.resources import NAME, configured
 from tests.support.time import hurry
 from tests.support.waiting import until
 
@@ -257,6 +257,28 @@ async def test_shares_of_one_device_go_to_several_claims(node: ClaimNode) -> Non
     assert answer.share_id == "s1"
     assert len(await one(await claims.prepare([node.allocate("d", "a", shareID="s2")]))) == 1
     assert "0 of 1 shares" in await one(await claims.prepare([node.allocate("e", "a", shareID="s3")]))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_share_that_is_not_offered_any_more_takes_the_place_of_one(node: ClaimNode, *, restarted: bool) -> None:
+    """To the scheduler a device without shares is free although claims have some of it from before."""
+    resource = Resource(lanes(), Device("a"), shares=2)
+    claims = await node.gateway(resource, patience=IN_VAIN)
+    first, second = (node.allocate(name, "a", shareID=f"share of {name}") for name in "cd")
+    for asked in (first, second):
+        await claims.prepare([asked])
+    await claims.unprepare([first])
+    if restarted:
+        resource = Resource(lanes(), Device("a"))
+        claims = await node.gateway(resource, patience=IN_VAIN)
+        resource.inventory.hold()  # as before it is served
+    else:
+        resource.granting.config.set(configured(shares=1))
+        resource.inventory.take([Device("a")])
+    asked = node.allocate("e", "a")
+    assert "no share free: containers have all of them, as a::1" in await one(await claims.prepare([asked]))
+    await claims.unprepare([second])
+    assert len(await one(await claims.prepare([asked]))) == 1
 
 
 async def test_other_drivers_results_are_theirs(node: ClaimNode) -> None:

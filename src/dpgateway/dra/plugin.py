@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from dpgateway.config import ResourceConfig
 from dpgateway.dra.claims.holdings import ClaimHoldings
+from dpgateway.dra.claims.records import ClaimRecord, Given
 from dpgateway.dra.front import DraFront
 from dpgateway.dra.health import SaidHealth, said
 from dpgateway.dra.slices.names import key, label
@@ -49,7 +50,7 @@ class DraPlugin:
         self.rpcs, self.attempts = CallStats(), dict[tuple[str, str], int]()
         self._given = asyncio.Event()
         self._moved = frozenset[str]()
-        """The devices that are left out of the slices, because the scheduler knows them by other names."""
+        """The devices that are left out of the slices, because claims have them without the scheduler's knowledge."""
         self._said: tuple[tuple[object, ...], tuple[SaidHealth, ...]] = (), ()
         """The last health of all devices, and what it was made of."""
         front.runs(name, driver, self.standing)
@@ -99,7 +100,7 @@ class DraPlugin:
         if self._front.claims.store.doubts.why.value:  # no claim gets devices, so no pod should be sent here for one
             return [] if self._front.claims.store.doubts.compared else None
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
-        self._moved, offered = self._held_elsewhere(), []
+        self._moved, offered = self._held_unknown(), []
         for one in ledger.devices.values():
             if one.id in self._moved:
                 continue
@@ -114,7 +115,7 @@ class DraPlugin:
 
     def counts(self, pool: str, id_: str) -> bool:
         """Whether only claims have the id, and by a device of this pool that is in the slices with its hardware."""
-        in_use, ledger, driver = self.usage.value, self.resource.inventory.ledger, self._front.us.driver
+        in_use, ledger = self.usage.value, self.resource.inventory.ledger
         device, entry = ledger.device(id_), in_use.unreleased.get(id_)
         records = in_use.by_id.get(id_, ()) if isinstance(in_use, ClaimHoldings) else ()
         if pool != self.pool or not records or device is None or ledger.excluded(device.id):
@@ -124,24 +125,28 @@ class DraPlugin:
         name = label(self._key(device.id))
         given = [(record, one) for record in records for one in record.given if one.resource == self.name]
         return all(
-            (one.pool, record.driver or driver) == (pool, driver) and name in dict(one.devices)
-            for record, one in given
-            if id_ in one.ids
+            not self._is_unknown(record, one) and name in dict(one.devices) for record, one in given if id_ in one.ids
         )
 
-    def _held_elsewhere(self) -> frozenset[str]:
-        """The devices that claims have by another pool or driver, of an earlier configuration: the scheduler can't know
-        that these are the same.
-        """
-        here, driver = self.pool, self._front.us.driver
+    def _held_unknown(self) -> frozenset[str]:
+        """The devices that claims have without the scheduler's knowledge."""
         ids = [
             id_
             for record in self._front.claims.store.records.values()
             for given in record.given
-            if given.resource == self.name and (given.pool, record.driver or driver) != (here, driver)
+            if given.resource == self.name and self._is_unknown(record, given)
             for id_ in given.ids
         ]
         return frozenset(self.resource.inventory.devices_of(ids))
+
+    def _is_unknown(self, record: ClaimRecord, given: Given) -> bool:
+        """Whether the scheduler can't know that the claim has these devices, by an earlier configuration: by the name
+        of another pool or driver; or as shares of a device that has none now, which it takes for free (deviceInUse of
+        1.36, in staging/src/k8s.io/dynamic-resource-allocation/structured).
+        """
+        here, driver, shared = self.pool, self._front.us.driver, self._config.value.shares.count > 1
+        elsewhere = (given.pool, record.driver or driver) != (here, driver)
+        return elsewhere or (not shared and any(share for _, share in given.devices))
 
     def said_health(self) -> tuple[SaidHealth, ...]:
         """How its devices are, and those that claims have; nothing while there is no list."""
@@ -210,7 +215,7 @@ class DraPlugin:
             seen = await self.usage.wait(seen)
             self.resource.inventory.hold()
             self.resource.inventory.exclusion.uses_changed()
-            if self._moved and self._moved != self._held_elsewhere():
+            if self._moved and self._moved != self._held_unknown():
                 self._front.members.look()
             if self.usage.value.unsettled:
                 self.resource.releases.release_due()
