@@ -27,7 +27,7 @@ from dpgateway.deviceplugin.remainder import Remainders
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
-from dpgateway.errors import CdiError, GatewayError
+from dpgateway.errors import CdiError, GatewayError, KubeletError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -39,6 +39,7 @@ from dpgateway.node.node import Node
 from dpgateway.node.runtime import Runtime
 from dpgateway.resource.front import Usage
 from dpgateway.resource.fronted import OnFront
+from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import Orphans
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.resource import Common
@@ -107,9 +108,17 @@ class NodeFronts:
             ("tell the kubelet of what DRA offers", self._remainders.run),
         )
 
-    async def has_claims(self, state_dir: Path) -> bool:
-        """Whether there are records of claims, of whatever driver. Returns once the disk has answered."""
-        return await self.threads.call("claims", lambda: _has_records(state_dir / "dra" / "claims"))
+    async def has_claims(self, configuration: Configuration) -> bool:
+        """Whether there are records of claims, of whatever driver, or the journal of a resource has what drivers owe
+        for others. Returns once the disk has answered.
+        """
+        directory, state_dir = configuration.kubelet.device_plugins_dir, configuration.state_dir
+        journals = [Journal(state_dir, directory, one.name, "dra") for one in configuration.resources]
+
+        def look() -> bool:
+            return _has_records(state_dir / "dra" / "claims") or any(map(_has_debts, journals))
+
+        return await self.threads.call("claims", look)
 
     async def driver_of_claims(self, state_dir: Path) -> str:
         """The driver of these claims; empty if no record says it. Returns once the disk has answered."""
@@ -276,3 +285,10 @@ class NodeFronts:
 
 def _has_records(folder: Path) -> bool:
     return any(folder.glob("*.json"))
+
+
+def _has_debts(journal: Journal) -> bool:
+    try:
+        return any(one.driver for one in journal.load().values())
+    except (KubeletError, OSError):  # the front tells of it
+        return True

@@ -4,7 +4,8 @@ Theory of operation. What every node needs runs as long as the gateway (:meth:`N
 configurations need is started by the first of them (:meth:`NodeTasks.configure`), and none of its code and libraries is
 loaded before:
 
-- *DRA*, for a driver in the configuration, or for claims that an earlier configuration has left.
+- *DRA*, for a driver in the configuration, or for claims that an earlier configuration has left, or what drivers owe
+  for these.
 - *The changes of front*, once there is DRA, and a resource with ``front: auto``. Like DRA they run until the gateway
   ends, because claims and states outlive the configuration that they began with.
 - *Kubernetes events*, as long as the configuration has them.
@@ -119,9 +120,11 @@ class NodeTasks:
             self._writing = None
 
     async def _serve_left(self, configuration: Configuration) -> None:
-        """Serves the claims of an earlier configuration: they have to end, even if this one has no driver."""
+        """Serves the claims of an earlier configuration: they have to end, and be released, even if this one has no
+        driver.
+        """
         fronts, left = self._parts.fronts, configuration
-        if await fronts.has_claims(left.state_dir):
+        if await fronts.has_claims(left):
             driver = await fronts.driver_of_claims(left.state_dir)
             left = replace(left, dra=replace(left.dra, driver=driver or None))
             if fronts.dra is None:  # else a reload has begun it meanwhile

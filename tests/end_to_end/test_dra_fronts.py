@@ -131,7 +131,9 @@ async def test_a_release_that_waits_goes_with_its_resource(cluster, gateway, kub
     await gateway.said(f"released {device}", seconds=BUSY)
 
 
-@pytest.mark.parametrize("then", ["reloaded", "killed", "killed, and DRA can't be served"])
+@pytest.mark.parametrize(
+    "then", ["reloaded", "killed", "killed, and DRA can't be served", "killed, and no DRA", "killed, and no release"]
+)
 async def test_a_release_without_a_record_goes_with_its_resource(cluster, gateway, kubelet, short_path, then):
     """The claim's record was damaged, so the journal alone knows of its device."""
     control = short_path / "control.json"
@@ -155,11 +157,16 @@ async def test_a_release_without_a_record_goes_with_its_resource(cluster, gatewa
         gateway.reload(moved)
     else:
         await gateway.end(signal.SIGKILL)
-        if then != "killed":
+        if then == "killed, and no DRA":
+            del gateway.more["dra"]
+        elif then == "killed, and no release":
+            moved["options"]["release"] = False
+        elif then != "killed":
             (short_path / "plugins_registry").rename(short_path / "elsewhere")
             (short_path / "plugins_registry").touch()
         await gateway.start(moved)
-    await gateway.said(f"released {device}", seconds=BUSY)
+    said = "isn't offered by DRA any more" if then == "killed, and no release" else f"released {device}"
+    await gateway.said(said, seconds=BUSY)
     await until(lambda: not list((short_path / "state").glob("*.json")))  # nor does a later start release it
 
 

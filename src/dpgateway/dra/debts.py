@@ -2,8 +2,8 @@
 
 A record may be damaged, removed by a person, or lost with its disk; then only the resource's journal knows what its
 claim had. The present driver of the resource releases that, and until it is told to nobody gets it. Once the journal of
-that front has it, it is struck from the one of this front: else it would be released again after each start. So is what
-another driver gave, which nobody releases.
+that front has it, or no driver can release it, it is struck from the one of this front: else it would be released, or
+told of, again after each start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LeftDebts:
             served, left = store.served.version, common.pools.left.version
             waits = self._owe()
             for (uid, name), told in tuple(store.told.items()):
-                ids = [id_ for id_, there in told.items() if there]
+                ids = [id_ for id_, noted in told.items() if noted]
                 if ids and not uid and name in common.pools.configs and not store.is_here(name):
                     waits = not await self._strike(name, ids, told) or waits
             await first(store.served.wait(served), common.pools.left.wait(left), within=LOOK if waits else None)
@@ -51,16 +51,14 @@ class LeftDebts:
                 answer = store.owe(name, id_, in_use.unreleased[id_])
                 waits = waits or answer is None
                 if answer is not None:
-                    told[id_] = True  # to be struck, even if no driver is told: else each start would log that
+                    told[id_] = True
                 if answer is False:
                     leak(_log, name, in_use, id_, "the resource isn't offered by DRA any more")
         store.tell(())
         return waits
 
     async def _strike(self, resource: str, ids: Collection[str], told: dict[str, bool]) -> bool:
-        """Returns whether the other front's journal has what it owes of these ids, which this front's loses; then they
-        aren't in ``told`` as such any more.
-        """
+        """Returns whether the other front's journal has what of these ids it owes; then this front's loses them."""
         common = self._common
         if not await common.served.record(resource):
             return False

@@ -66,7 +66,8 @@ class ClaimStore:
         """Of a resource that another front offers by now."""
         self.told: dict[tuple[str, str], dict[str, bool]] = {}
         """`told` contains whether a driver is told that an id is free, as far as that is decided, keyed by the claim's
-        uid and resource. Without a uid, for claims without a record any more: whether the journal is to lose the id.
+        uid and resource. For claims without a record any more, with an empty uid, it is decided, and `told` contains
+        whether this front's journal may still have the id.
         """
         self.journal: Callable[[str], Mapping[str, Unreleased]] = lambda _: {}
         """Reads a resource's journal, on a thread; raises KubeletError, OSError."""
@@ -243,7 +244,7 @@ class ClaimStore:
         self.records.pop(old.uid, None)
         self._unwritten.discard(old.uid)
         for name in old.resources - self.offerings.keys():
-            self.told.setdefault(("", name), {}).update(self.told.get((old.uid, name), {}))
+            self.told.setdefault(("", name), {}).update(dict.fromkeys(self.told.get((old.uid, name), ()), True))
         self._forget_told(old.uid)
         self.tell(old.resources)
         try:
