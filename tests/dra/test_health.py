@@ -61,6 +61,11 @@ def test_shares_of_a_claim_are_their_device() -> None:
     assert (found["n1/old", "x"], found["n1/old", "y"]) == ("", "hot")
 
 
+def test_a_monitored_device_that_is_gone_is_not_another_one() -> None:
+    monitored = Given("r", "example.com/thing", POOL, (("7", ""),), (), admin=True)
+    assert what({"0": ""}, monitored) == {(POOL, "0"): "", (POOL, "7"): VANISHED}
+
+
 def test_of_too_many_devices_those_of_claims_are_heard() -> None:
     found = said({f"d{n}": "" for n in range(9)}, {f"d{n}": (POOL, f"d{n}") for n in range(9)}, [given("d7")], str)
     assert [one.device for one in heard(found, 3)] == ["d7", "d0", "d1"]

@@ -86,9 +86,9 @@ def said(
     for one in given:
         # A device may be given as several shares. Ids are in the order of their devices.
         devices, ids = dict.fromkeys(device for device, _ in one.devices), dict.fromkeys(map(means, one.ids))
-        known = ids if len(ids) == len(devices) else dict.fromkeys(range(len(devices)))
+        known = tuple(ids) if len(ids) == len(devices) else (None,) * len(devices)
         for device, id_ in zip(devices, known, strict=True):
-            found.setdefault((one.pool, device), reasons.get(str(id_), VANISHED))
+            found.setdefault((one.pool, device), VANISHED if id_ is None else reasons.get(id_, VANISHED))
     held = {(one.pool, device) for one in given for device, _ in one.devices}
     return tuple([SaidHealth(*name, reason, name in held) for name, reason in found.items()])
 
