@@ -508,6 +508,7 @@ async def test_a_pool_whose_deletion_is_refused_does_not_slow_others_down(rig: R
     assert loop.time() - began < SOONEST - 1
     assert rig.simulated.asked.count(deletion) - asked <= 1
     assert "403" in rig.publisher.state.value.failure
+    assert not rig.publisher.state.value.right
     rig.simulated.faults.clear()
     hurry(50)
     await until(lambda: rig.devices == [])

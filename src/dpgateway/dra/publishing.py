@@ -240,7 +240,9 @@ class Publisher:
         errors = self._refusals.errors
         failures, code = tuple(map(str, errors)), errors[0].status if errors else 0
         self._complaint.say(*failures)
-        self.state.set(replace(self.state.value, slices=left, failure="; ".join(failures), code=code, contested=False))
+        before, text = self.state.value, "; ".join(failures)
+        right = before.right and not failures
+        self.state.set(replace(before, slices=left, right=right, failure=text, code=code, contested=False))
 
     def _due(
         self, wanted: Wanted, seen: Mapping[str, Object], identity: Identity
