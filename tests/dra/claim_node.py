@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ class ClaimNode:
         claims.store.expect(NAME)
         await claims.load()
         if resource is not None:
+            resource.usage.set(replace(resource.usage.value, boot=boot))
             claims.store.add(NAME, resource)
         return claims
 

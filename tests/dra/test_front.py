@@ -59,7 +59,15 @@ class Gateway:
     """A gateway's DRA front, with one resource."""
 
     def __init__(
-        self, root: Path, server: ApiServer, group: asyncio.TaskGroup, log: Any, threads: Threads, **config: Any
+        self,
+        root: Path,
+        server: ApiServer,
+        group: asyncio.TaskGroup,
+        log: Any,
+        threads: Threads,
+        *,
+        boot: str = "boot-1",
+        **config: Any,
     ) -> None:
         plugins, state = root / "device-plugins", root / "state"
         holdings = node_holdings(plugins, [], threads)
@@ -68,7 +76,7 @@ class Gateway:
         pools.record = common.served.record
         there = asyncio.Event()
         there.set()
-        self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeState(there, "boot-1"))
+        self.front = DraFront(US, root, Cluster(server, own(root / "cdi")), common, NodeState(there, boot))
         self.config = Observable(configured(**config))
         pools.add(self.config.value)
         self.driver = RunningDriver(self.config, "n1", threads, log)
@@ -312,6 +320,24 @@ async def test_what_a_claim_has_by_another_pool_is_not_offered(node: Node, make:
     assert ids == {"b"}
     assert await node.unprepare(claim) == ""
     await until(lambda: len(node.devices) == 2)
+
+
+async def test_devices_that_a_boot_has_exchanged_are_prepared_again(node: Node, make: Any) -> None:
+    def named(*names: str) -> Any:
+        return scripted(devices=lambda: [Device(id_, hardware=(name,)) for id_, name in zip("ab", names, strict=True)])
+
+    gateway = make(named("one", "two"))
+    await node.offered()
+    claims = [node.allocate(f"of-{id_}", id_) for id_ in "ab"]
+    for claim in claims:
+        assert (await node.prepare(claim)).devices
+    await gateway.end()
+    make(named("two", "one"), boot="boot-2")
+    await node.register()
+    for claim in claims:
+        answer = await node.prepare(claim)
+        assert (answer.error, len(answer.devices)) == ("", 1)
+    await until(lambda: set(node.devices) == {"a", "b"})
 
 
 async def test_what_a_claim_has_as_a_share_is_not_offered_once_there_are_none(node: Node, make: Any) -> None:

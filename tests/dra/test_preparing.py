@@ -21,7 +21,7 @@ from tests.dra.claim_node import BOOT, IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME, configured
 from tests.support.time import hurry
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 async def test_a_claim_gets_its_device_by_a_cdi_name(node: ClaimNode) -> None:
@@ -257,6 +257,22 @@ async def test_shares_of_one_device_go_to_several_claims(node: ClaimNode) -> Non
     assert answer.share_id == "s1"
     assert len(await one(await claims.prepare([node.allocate("d", "a", shareID="s2")]))) == 1
     assert "0 of 1 shares" in await one(await claims.prepare([node.allocate("e", "a", shareID="s3")]))
+
+
+async def test_devices_that_a_boot_has_exchanged_are_prepared_again(node: ClaimNode) -> None:
+    """No container has them any more, and the scheduler knows them by their names."""
+    first = Resource(lanes(), Device("a", hardware=("one",)), Device("b", hardware=("two",)))
+    claims = await node.gateway(first)
+    asked = [node.allocate(name, name) for name in "ab"]
+    for one_ in asked:
+        await claims.prepare([one_])
+    resource = Resource(lanes(), Device("a", hardware=("two",)), Device("b", hardware=("one",)))
+    claims = await node.gateway(resource, "boot-2", IN_VAIN)
+    resource.usage.set(resource.usage.value.remembered(first.usage.value.unreleased))
+    await turns()
+    for one_ in asked:
+        assert len(await one(await claims.prepare([one_]))) == 1
+    assert resource.inventory.ledger.excluded("a") == resource.inventory.ledger.excluded("b") == ""
 
 
 @pytest.mark.parametrize("restarted", [False, True])

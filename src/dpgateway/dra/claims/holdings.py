@@ -116,7 +116,10 @@ class ClaimHoldings(InUse):
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
         own = {one.uid: one for one in claims if self.resource in one.resources}
+        old = {id_ for one in own.values() if one.boot != self.boot for id_ in one.of(self.resource)}
+        left = old if recalled else old & self.before_boot
         new = replace(self, claims=own, doubt=doubt, gone=gone & own.keys(), looked=not doubt, granted={})
+        new = replace(new, before_boot=frozenset(left)) if left or self.before_boot else new
         if not recalled:
             return new
         # The driver of an earlier gateway may have worked on these; the journal may be gone.
@@ -126,6 +129,17 @@ class ClaimHoldings(InUse):
                 pods = frozenset(uid for uid, _ in one.pods)
                 missing[id_] = Unreleased(self.kubelet, pods, since=one.since or None, driver=None, boot=one.boot)
         return replace(new, unreleased={**self.unreleased, **missing})
+
+    def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
+        # A boot has ended all containers: what claims of before have is what their ids mean now.
+        old = self.before_boot & hardware.keys() & self.unreleased.keys() if self.remembers else ()
+        anew = {id_: self.unreleased[id_]._replace(hardware=frozenset()) for id_ in old}
+        known = replace(self, unreleased={**self.unreleased, **anew}) if anew else self
+        return InUse.known_behind(known, hardware, devices)
+
+    @cached_property
+    def unsettled(self) -> bool:
+        return bool(self.before_boot or self.freed) or not all(one.hardware for one in self.unreleased.values())
 
     def prepared(self, hardware: Behind) -> Self:
         new = {

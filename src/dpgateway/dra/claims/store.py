@@ -178,9 +178,11 @@ class ClaimStore:
         self.usage(resource)
 
     def serves(self, resource: str) -> bool:
-        """Whether it has listed, on whichever front. Raises RequestError if it isn't configured."""
+        """Whether it has listed, and knows what it gave, on whichever front. Raises RequestError if it isn't
+        configured.
+        """
         if (offering := self.offerings.get(resource)) is not None:
-            return offering.granting.inventory.list.value is not None
+            return offering.usage.value.remembers and offering.granting.inventory.list.value is not None
         return self.elsewhere(resource) is not None
 
     def behind(self, one: Given) -> Behind:
