@@ -13,7 +13,7 @@ import pytest
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.publishing import SETTLING, Publisher, Us
+from dpgateway.dra.publishing import SETTLING, TRY_AGAIN, Publisher, Us
 from dpgateway.dra.refusals import SOONEST
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
@@ -584,6 +584,21 @@ async def test_a_dry_run_of_the_server_before_says_nothing_of_the_next_one(
     late_server.hear.set()
     await rig.has("a")
     await rig.stop()
+
+
+async def test_features_that_are_switched_on_are_noticed_without_a_failure(rig: Rig) -> None:
+    """Behind a balancer the watch of a server that is restarted goes on at another one."""
+    rig.store.off.add("DRAConsumableCapacity")
+    rig.allowed.set(True)
+    rig.want("a", shares=2)
+    await rig.publisher.state.wait_for(lambda state: state.refused)
+    asked = rig.simulated.asked.count("POST resourceslices dry run")
+    hurry(50)
+    await passes(TRY_AGAIN / 10)
+    assert rig.simulated.asked.count("POST resourceslices dry run") == asked
+    hurry(10)
+    rig.store.off.clear()
+    await until(lambda: rig.devices == ["a"])
 
 
 async def test_a_dry_run_is_made_again_after_a_version_that_was_forgotten(rig: Rig) -> None:

@@ -25,7 +25,7 @@ from dpgateway.switching.watching import MUTE, FactSources, WatchedFacts, extend
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
 from tests.dra.conftest import LateServer
 from tests.support.resources import configured
-from tests.support.time import Clock
+from tests.support.time import Clock, hurry
 from tests.support.waiting import until
 
 DRIVER, NAME, POOL = "dra.example.com", "example.com/serial", "n1/example.com/serial"
@@ -355,6 +355,13 @@ class TestFields:
         rig.store.off.clear()
         await end_watches(rig)
         await rig.until(lambda it: it.fields[POOL].value)
+
+    async def test_features_that_are_switched_on_are_noticed_without_a_failure(self, rig: Rig) -> None:
+        rig.store.off.add("DRADeviceTaints")
+        await rig.until(lambda it: it.fields[POOL].value is False)
+        rig.store.off.clear()
+        hurry(500)
+        await until(lambda: rig.facts.fields[POOL].value)
 
     async def test_what_the_server_before_would_do_says_nothing_of_the_next_one(
         self, late_server: LateServer, simulated: Simulated

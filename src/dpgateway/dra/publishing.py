@@ -54,6 +54,9 @@ PAUSE = 1.0
 """Seconds between two writes that can wait."""
 GATHERING = 0.05
 """Seconds between two looks while a change waits, however many others come."""
+TRY_AGAIN = 600.0
+"""Seconds until a pool is tried again whose fields the server would drop, at random between half and one and a half of
+it: of several servers one after the other may have got other feature gates, and watches go on meanwhile."""
 SETTLING = 5.0
 """Seconds from the start until devices are left out of an earlier gateway's slices."""
 
@@ -118,7 +121,7 @@ class Publisher:
         self.leaving: Callable[[Iterable[str]], bool] = lambda _: False
         """Whether all of these pools leave DRA by themselves for an obstacle, and say so."""
         self._dry_runs = DryRuns(server, self.owner)
-        self.dropped = self._dry_runs.dropped
+        self.dropped, self.forget_dropped = self._dry_runs.dropped, self._dry_runs.forget
         for value in (self.wanted, seen.objects, allowed):
             value.subscribe(self._changed.notify)
         seen.listed.subscribe(self._dry_runs.forget)  # the server may be another one
@@ -143,7 +146,12 @@ class Publisher:
                 await self._rest(error, pause, news)
                 continue
             if not self._refusals:
-                await self._changed.wait(version)
+                again = TRY_AGAIN * random.uniform(0.5, 1.5)  # noqa: S311
+                try:
+                    async with asyncio.timeout(again if self.state.value.refused else None):
+                        await self._changed.wait(version)
+                except TimeoutError:
+                    self._dry_runs.forget()
                 continue
             soon = asyncio.get_running_loop().time() + GATHERING
             with contextlib.suppress(TimeoutError):

@@ -2,7 +2,8 @@
 
 A dry run has the fields that follow from the configuration. Fields that only its devices need, such as hardware that
 several of them share, are known from the publisher once they are in slices. Its refusals are remembered after the pool
-has left DRA, or it would go back at once. A new list of slices ends both results: it may be another server.
+has left DRA, or it would go back at once. A new list of slices ends both results: it may be another server. A dry run
+that lacks fields is made again after TRY_AGAIN, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dpgateway.cluster.errors import FORBIDDEN, INVALID, ClusterError
 from dpgateway.cluster.watching import WatchedObjects
 from dpgateway.config import ResourceConfig
-from dpgateway.dra.publishing import Publisher
+from dpgateway.dra.publishing import TRY_AGAIN, Publisher
 from dpgateway.dra.slices.layout import Content, contents
 from dpgateway.dra.slices.names import key
 from dpgateway.dra.slices.offered import Offered, pool
@@ -96,7 +97,13 @@ class TriedFields:
                 pause = backoff(failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)  # noqa: S311
                 await asyncio.sleep(max(pause, error.after))
                 continue
-            await self._untried.wait(version)
+            again = TRY_AGAIN * random.uniform(0.5, 1.5)  # noqa: S311
+            try:
+                async with asyncio.timeout(again if any(self._dropped.values()) else None):
+                    await self._untried.wait(version)
+            except TimeoutError:
+                self._publisher.forget_dropped()
+                self._dropped = {}
 
     def _to_try(self) -> list[str]:
         up_to_date = self._seen.objects.value is not None and not self._seen.failure.value
