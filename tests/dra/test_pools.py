@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dpgateway import Device
 from dpgateway.dra.pools import pools
 from dpgateway.dra.slices.attributes import PCIE_ROOT
@@ -31,6 +33,15 @@ def test_of_resources_with_one_name_the_first_is_published() -> None:
     assert found is not None
     assert [one["attributes"]["resource"] for one in found.devices] == [{"string": "a.example/fpga"}]  # type: ignore[index]
     assert [text.partition(" isn't")[0] for text in found.left_out] == ["device 0 of b.example/fpga"]
+
+
+def test_the_name_of_a_withheld_device_stays_its_own() -> None:
+    """A claim of that name gets the first one's device, however long it is withheld."""
+    some = [(f"{which}.example/fpga", key(f"{which}.example/fpga", "boards", "0")) for which in "ab"]
+    first, second = (Offered(Device("0"), resource, name, frozenset({resource})) for resource, name in some)
+    found = pools([], [("n1/boards", [replace(first, withheld=True), second])], "dra.example.com")["n1/boards"]
+    assert found is not None
+    assert found.devices == ()
 
 
 def test_a_pci_function_that_is_gone_has_no_root() -> None:

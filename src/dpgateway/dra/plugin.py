@@ -88,7 +88,7 @@ class DraPlugin:
         return key(self.name, self._config.value.pool, id_)
 
     def offered(self) -> Sequence[Offered] | None:
-        """Its devices, without those that are withheld; None while there is no list.
+        """Its devices, and which of them are withheld; None while there is no list.
 
         What claims of the same pool have isn't withheld: the scheduler sees that by the pool's counters. If it came
         back into the slices only after a claim's end, pods that ask for it by the claim's resource would always be
@@ -102,15 +102,14 @@ class DraPlugin:
         ledger, failure = resource.inventory.ledger, resource.driver.state.value.failure
         self._moved, offered = self._held_unknown(), []
         for one in ledger.devices.values():
-            if one.id in self._moved:
-                continue
+            withheld = one.id in self._moved
             # The scheduler has to know of all uses that exclude it. The ledger may not know of an end yet.
-            if ledger.excluded(one.id):
+            if not withheld and ledger.excluded(one.id):
                 found = resource.inventory.exclusion.excluders(one)
-                if found is None or not all(self._front.members.counts(self.pool, *use) for use in found):
-                    continue
-            unhealthy = failure or one.health.reason or ""
-            offered.append(Offered(one, self.name, self._key(one.id), hardware(one), unhealthy, config.shares.count))
+                withheld = found is None or not all(self._front.members.counts(self.pool, *use) for use in found)
+            unhealthy, shares = failure or one.health.reason or "", config.shares.count
+            name, names = self._key(one.id), hardware(one)
+            offered.append(Offered(one, self.name, name, names, unhealthy, shares, withheld=withheld))
         return offered
 
     def counts(self, pool: str, id_: str) -> bool:

@@ -38,6 +38,8 @@ class Offered:
     unhealthy: str = ""
     """Why it is Unhealthy; empty if it is Healthy."""
     shares: int = 1
+    withheld: bool = False
+    """Whether it is left out. Its name stays its own: a claim of that name gets this device."""
 
 
 class PoolContent(NamedTuple):
@@ -67,6 +69,7 @@ def pool(offered: Sequence[Offered], driver: str, roots: Mapping[str, str]) -> P
     texts = [f"device {one.device.id} of {one.resource} {clash}, {one.key}" for one in clashing]
     texts += [f"device {key} {clash}" for key in nameless]
 
+    offered = [one for one in offered if not one.withheld]
     # The scheduler must never see devices that exclude each other without the counters that say so.
     said = counters({one.key: one.hardware for one in offered if one.key in names})
     texts += said.obstacles
