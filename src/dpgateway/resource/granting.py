@@ -324,12 +324,15 @@ class Granting:
         """Records that a container starts with this hardware and no other."""
         before = self._usage.value
         if (after := before.prepared(behind)) is not before:
+            was, now = before.unreleased, after.unreleased
+            others = [id_ for id_ in behind if id_ in was and was[id_].hardware != now[id_].hardware]
+
             # The container of an earlier attempt doesn't run, but the driver may still work on what that one had.
             reason, lanes = self._exclusion.unsure, self.driver.lanes
-            if lanes is not None and not lanes.busy.isdisjoint(self.inventory.devices_of(behind)):
+            if lanes is not None and not lanes.busy.isdisjoint(self.inventory.devices_of(others)):
                 reason = "the driver still works on what they were before"
-            if reason:
-                what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
+            if others and reason:
+                what = f"{', '.join(others)} can't be prepared: they became other hardware, and {reason}"
                 raise self._refused(what)
             self._usage.set(after)
             self._exclusion.uses_changed()
