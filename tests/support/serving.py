@@ -10,6 +10,7 @@ import grpc.aio
 
 from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
@@ -57,9 +58,9 @@ class _Group:
 class Served(FakeResource):
     """One resource on its socket."""
 
-    def __init__(self, directory: Path, log: Bound, **config: Any) -> None:
-        lanes = FakeLanes("prepare", allocation=Allocation(env={"A": "1"}))
-        super().__init__(configured(**config), lanes, time, holdings=nobody_holds_anything(), log=log)
+    def __init__(self, directory: Path, log: Bound, delivery: CdiDelivery | None = None, **config: Any) -> None:
+        lanes, holdings = FakeLanes("prepare", allocation=Allocation(env={"A": "1"})), nobody_holds_anything()
+        super().__init__(configured(**config), lanes, time, holdings=holdings, delivery=delivery, log=log)
         self.directory, self.audience = directory, Audience()
         self.handlers = Handlers(self.calls, APIS, self._opened, ListThrottle(Signal()), log)
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)

@@ -8,17 +8,20 @@ from typing import Any
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
-from dpgateway.deviceplugin.cdi import Asks, CdiDelivery, Recipient
+from dpgateway.deviceplugin.cdi import PATIENCE, Asks, CdiDelivery, Recipient
 from dpgateway.kit.threads import Threads
 from dpgateway.node.runtime import CdiSupport
 from tests.support.logs import complaint
 
 
-def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = ()) -> CdiDelivery:
+def cdi(
+    *directories: Path, runtime: bool | None = None, read: Iterable[Path] = (), patience: float = PATIENCE
+) -> CdiDelivery:
     """On a node with these directories of specs, and a runtime that does or doesn't know CDI. ``read``: those that the
-    runtime says it reads.
+    runtime says it reads. ``patience``: for the disk.
     """
-    return CdiDelivery(SpecDirectories(directories, complaint([])), own(*directories), Threads(), known(runtime, *read))
+    specs = SpecDirectories(directories, complaint([]))
+    return CdiDelivery(specs, own(*directories), Threads(), known(runtime, *read), patience)
 
 
 def own(*directories: Path) -> OwnSpecs:
