@@ -23,10 +23,27 @@ def as_root(text: str) -> str:
     return f"chown -R 65534 config.yaml node\n{text}" if "mknod" in text else text
 
 
+KNOWN = {
+    "pause 2\nrun dpgateway status": "dpgateway status example.com/memory | grep -q default/two",
+    "run mv dev/ttyUSB0 ": "dpgateway status example.com/serial | grep -q default/logger",
+    "pause 1\nrun mv ": "grep -q Unhealthy gateway.log",
+    "pause 1\nEND\n": "grep -q 'Healthy again' gateway.log",
+}
+"""What a gateway knows and has said before each of these steps, within a second or two on an idle machine."""
+
+
 def typed(text: str) -> str:
-    """A reader types for longer than a gateway on a busy machine takes to write its log."""
+    """A reader types for longer than a gateway on a busy machine takes to write its log, and to ask who has what."""
     wait = "until grep -q ' registered ' gateway.log; do sleep 0.1; done\n"
-    return text.replace("cat gateway.log\n", f"{wait}cat gateway.log\n")
+    text = text.replace("cat gateway.log\n", f"{wait}cat gateway.log\n")
+    for step, known in KNOWN.items():
+        text = text.replace(step, f'run sh -c "until {known}; do sleep 0.1; done"\n{step}')
+    return text
+
+
+def test_the_page_has_each_step_that_is_waited_for():
+    commands = "".join(block.text for block in PAGE.commands)
+    assert [commands.count(step) for step in KNOWN] == [1] * len(KNOWN)
 
 
 @pytest.fixture(scope="module")
