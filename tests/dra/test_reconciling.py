@@ -576,7 +576,7 @@ async def test_a_driver_that_hangs_holds_up_no_claim_that_is_found_later(
     resource.releases.rest()
     delete(node)
     (kubelet.pods / "uid-c").rmdir()
-    hurry(10)
+    hurry(2)
     looks = asyncio.create_task(look_often(reconciling))
     await until(lambda: node.records["c"]["phase"] == "ending")
     delete(node, "d")
