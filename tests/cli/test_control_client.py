@@ -86,7 +86,8 @@ def test_schema_1_as_a_table(line, older):
 )
 def test_preflight_asks_a_gateway_of_another_version(line, short_path, tmp_path, api, clues):
     config = line.config(f"resources: [{{name: {R}, driver: fake, options: {{mode: list}}}}]\nstate_dir: {tmp_path}\n")
-    said = json.dumps({**OLD, "kubelet": {**OLD["kubelet"], "api": api}})
+    kubelet = {"there": True, "since": NOW, "incarnation": None, "api": api, "release": None}
+    said = json.dumps(OLD | {"kubelet": kubelet})
     with answering(short_path / "control.sock", f"{said}\n".encode()) as path:
         found = line(
             *("preflight", f"--config={config}", f"--device-plugins-dir={tmp_path}", f"--control-socket={path}"),
