@@ -290,7 +290,7 @@ async def test_a_share_that_is_not_offered_any_more_takes_the_place_of_one(node:
         resource.inventory.hold()  # as before it is served
     else:
         resource.granting.config.set(configured(shares=1))
-        resource.inventory.take([Device("a")])
+        resource.inventory.take((Device("a"),))
     asked = node.allocate("e", "a")
     assert "no share free: containers have all of them, as a::1" in await one(await claims.prepare([asked]))
     await claims.unprepare([second])
