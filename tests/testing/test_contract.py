@@ -28,7 +28,7 @@ class Contract(DriverContract):
 
 
 class Impatient(Contract):
-    deadline = 0.5
+    deadline = 2.0
 
 
 class OneAtATime(Contract):
@@ -59,7 +59,7 @@ BAD = [
     ("PreviewsAnother", "allocate_gives_the_same", r"preview: expected what allocate answers for it, .*, found Alloc"),
     ("ExplainsNames", "explains_what", r"explain\(None\): expected Candidate values, found 'good-0'"),
     ("ExplainsOthers", "explains_what", r"explain\(None\): slot 1: expected a listed device, found 'good-9'"),
-    ("DevicesHang", "devices_keep", r"devices\(\): hasn't returned after 0\.5 s"),
+    ("DevicesHang", "devices_keep", r"devices\(\): hasn't returned after 2 s"),
     ("DevicesOnOneThread", "devices_keep", r"devices\(\): RuntimeError: wrong thread\n\(expected DriverError"),
     ("AllocateReturnsDict", "allocate_gives", r"allocate\(\[good-0\]\): expected an Allocation, found \{'env': \{\}\}"),
     ("AllocateOnce", "allocate_gives", r"allocate\(\[good-0\]\): expected it to work, found DeviceUnavailable"),
@@ -314,13 +314,13 @@ def test_an_import_that_hangs_is_ended(packaged):
     good = packaged("kit_import_hangs", _HOOK + guard)
     before = _children()
     contract = Impatient(good)
-    with pytest.raises(ContractBroken, match=r"import of kit_import_hangs, found that it takes over 0\.5 s$"):
+    with pytest.raises(ContractBroken, match=r"import of kit_import_hangs, found that it takes over 2 s$"):
         contract.test_nothing_happens_at_import()
-    assert _children() == before
+    assert _children() <= before  # what an earlier test left may end meanwhile
 
 
 def _children():
-    return Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
 
 
 def test_each_driver_that_the_contract_makes_is_closed():
