@@ -266,10 +266,12 @@ async def test_devices_that_a_boot_has_exchanged_are_prepared_again(node: ClaimN
     asked = [node.allocate(name, name) for name in "ab"]
     for one_ in asked:
         await claims.prepare([one_])
-    resource = Resource(lanes(), Device("a", hardware=("two",)), Device("b", hardware=("one",)))
+    resource = Resource(lanes(), Device("a", hardware=("one",)), Device("b", hardware=("two",)))
     claims = await node.gateway(resource, "boot-2", IN_VAIN)
     resource.usage.set(resource.usage.value.remembered(first.usage.value.unreleased))
     await turns()
+    resource.inventory.take((Device("a", hardware=("two",)), Device("b", hardware=("one",))))  # they are found later
+    resource.releases.release_due()  # as after each list
     for one_ in asked:
         assert len(await one(await claims.prepare([one_]))) == 1
     assert resource.inventory.ledger.excluded("a") == resource.inventory.ledger.excluded("b") == ""

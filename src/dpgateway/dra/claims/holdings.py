@@ -131,11 +131,12 @@ class ClaimHoldings(InUse):
         return replace(new, unreleased={**self.unreleased, **missing})
 
     def known_behind(self, hardware: Behind, devices: Mapping[str, str] | None = None) -> Self:
-        # A boot has ended all containers: what claims of before have is what their ids mean now.
+        # A boot has ended all containers: until they are granted again, ids of before are what they mean now.
         old = self.before_boot & hardware.keys() & self.unreleased.keys() if self.remembers else ()
-        anew = {id_: self.unreleased[id_]._replace(hardware=frozenset()) for id_ in old}
-        known = replace(self, unreleased={**self.unreleased, **anew}) if anew else self
-        return InUse.known_behind(known, hardware, devices)
+        anew = {id_: self.unreleased[id_]._replace(hardware=hardware[id_]) for id_ in old}
+        known = replace(self, unreleased={**self.unreleased, **anew}, before_boot=frozenset()) if anew else self
+        new = replace(InUse.known_behind(known, hardware, devices), before_boot=self.before_boot)
+        return self if new == self else new
 
     @cached_property
     def unsettled(self) -> bool:
