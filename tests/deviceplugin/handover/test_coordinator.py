@@ -261,7 +261,7 @@ async def test_a_resource_that_ends_breaks_its_pool_off(make, kubelet, ask):
     assert await kubelet.allocate(S, ["b"])
 
 
-async def test_a_pool_may_be_asked_for_again(make, kubelet, ask, gate):
+async def test_a_pool_may_be_asked_for_again(make, kubelet, dial, gate):
     """One of its resources ended before the handover began."""
     slow, older = gate(Allocation()), make()
     both = [configured(name=name, driver_class=scripted(allocate=slow), pool="p") for name in (R, S)]
@@ -269,10 +269,12 @@ async def test_a_pool_may_be_asked_for_again(make, kubelet, ask, gate):
     await offered(kubelet, R, S)
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
     await slow.entered()
-    _, other = await ask(older)
+    peers = [await dial(older, name) for name in (R, S)]
+    for peer in peers:
+        peer.send("ask 1")
     await turns(200)
     older.reload(older.configuration(both[1]))
     with pytest.raises(Gone):
-        await heard(other)
+        await heard(peers[1])
     slow.open()
     await call
