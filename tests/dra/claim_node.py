@@ -81,7 +81,7 @@ class ClaimNode:
         self.specs = folder / "cdi"
         self.specs.mkdir()
         self.files = ClaimFiles(folder)
-        (folder / "dra").mkdir()
+        self.files.all()  # makes the folders
         self.files.completed()
 
     async def gateway(

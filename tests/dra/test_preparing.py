@@ -357,7 +357,6 @@ async def test_unprepare_after_a_restart_releases(node: ClaimNode) -> None:
 
 async def test_a_damaged_record_is_kept_and_said(node: ClaimNode) -> None:
     folder = node.folder / "dra" / "claims"
-    folder.mkdir(parents=True)
     (folder / "uid-1.json").write_text("{")
     claims = await node.gateway(Resource(lanes(), Device("a")))
     (damaged,) = claims.store.doubts.damaged.values()

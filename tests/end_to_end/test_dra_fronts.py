@@ -184,13 +184,14 @@ async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster
     await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
 
 
-async def test_a_lost_state_directory_gives_no_claim_s_device_to_the_device_plugin(cluster, gateway, short_path):
+@pytest.mark.parametrize("lost", ["state", "state/dra/claims"])
+async def test_a_lost_state_directory_gives_no_claim_s_device_to_the_device_plugin(cluster, gateway, short_path, lost):
     """The record is made again, of what kubelet and API server know; until then the device plugin gives nothing."""
     await gateway.start(thing("dra"))
     for pod in ("claim", "other"):
         await cluster.run(pod, {"c": {THING: 1}}, within=BUSY)
     await gateway.end(signal.SIGKILL)
-    shutil.rmtree(short_path / "state")
+    shutil.rmtree(short_path / lost)
     await gateway.start(thing("deviceplugin"))
     await shown(cluster, 4)  # the pods by DRA count
     for pod in ("next", "last"):

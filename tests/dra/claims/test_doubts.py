@@ -19,7 +19,7 @@ BROKEN = Damaged("uid-1.json", "no JSON")
 @pytest.fixture
 def doubts(tmp_path: Path) -> ClaimDoubts:
     made = ClaimDoubts(ClaimDisk(ClaimFiles(tmp_path), Threads()), bind("test"))
-    (tmp_path / "dra").mkdir()
+    ClaimFiles(tmp_path).all()  # makes the folders
     made.others = lambda: {X: "n1/x", Y: "n1/y"}
     return made
 
@@ -85,3 +85,7 @@ async def test_the_comparison_is_known_to_the_next_gateway(doubts: ClaimDoubts, 
     doubts.missing("")
     await doubts.save()
     assert await doubts.complete()
+    (tmp_path / "dra" / "claims").rmdir()
+    assert not await doubts.complete()
+    assert ClaimFiles(tmp_path).all() == ((), ())
+    assert not await doubts.complete(), "the records that were compared are lost"

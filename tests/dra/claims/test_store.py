@@ -48,7 +48,7 @@ def left() -> Left:
 async def store(tmp_path: Path, left: Left) -> ClaimStore:
     files = ClaimFiles(tmp_path)
     made = ClaimStore(ClaimDisk(files, Threads()), BOOT, left, LOG)
-    (tmp_path / "dra").mkdir()
+    files.all()  # makes the folders
     files.completed()
     await made.load()
     return made

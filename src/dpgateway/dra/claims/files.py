@@ -42,6 +42,8 @@ class ClaimFiles:
 
     def all(self) -> tuple[tuple[ClaimRecord, ...], tuple[Damaged, ...]]:
         """The records, and the files that are none. Removes what killed gateways have left. Raises OSError."""
+        if not self.folder.exists():  # lost, with the records that were compared
+            self._complete.unlink(missing_ok=True)
         for folder in (self.folder.parent, self.folder):
             make_private(folder)
             with contextlib.suppress(OSError):  # it harms nobody
@@ -71,7 +73,7 @@ class ClaimFiles:
     @property
     def complete(self) -> bool:
         """Whether the records were compared with the kubelet once, so that none was lost before that."""
-        return self._complete.exists()
+        return self._complete.exists() and self.folder.exists()
 
     def completed(self) -> None:
         """The records are those of all claims that the kubelet has. Raises OSError."""
