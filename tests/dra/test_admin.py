@@ -94,7 +94,6 @@ async def test_a_device_that_is_gone_is_refused(node: ClaimNode, resource: Claim
 
 async def test_a_damaged_record_is_no_obstacle(node: ClaimNode, resource: ClaimedResource) -> None:
     folder = node.files.folder
-    folder.mkdir()
     (folder / "uid-1.json").write_text("{")
     claims = await node.gateway(resource)
     assert len(await one(await claims.prepare([admin(node, "monitor", "a")]))) == 1
