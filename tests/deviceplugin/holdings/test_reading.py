@@ -124,6 +124,17 @@ async def test_a_file_of_the_same_tick_as_a_grant_is_believed_later(reads):
         await holdings.wait_for(lambda value: not value.granted)
 
 
+async def test_a_damaged_file_is_to_be_written_anew(reads):
+    """By a kubelet that gets a list again, one resource's after the other."""
+    reads.write_raw('{"Data": {}}}')
+    assert not (await reads.read()).known
+    async with asyncio.timeout(60):
+        for holdings in reads.holders.values():
+            await holdings.wait_for(lambda value: value.doubted > 0)
+    reads.write(thing=["a"])
+    assert (await reads.read()).held == {"a"}
+
+
 async def test_nothing_is_known_without_a_thread(tmp_path, caplog):
     one = Read(tmp_path, threads := Scarce())
     one.write(thing=["a"])

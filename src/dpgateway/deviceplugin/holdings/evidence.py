@@ -65,7 +65,7 @@ class Evidence(InUse):
     asked: float = LONG_AGO
     """When the last answered List began."""
     doubted: float = LONG_AGO
-    """When a List began that left an id in doubt; at least DOUBT apart."""
+    """When a List began that left an id in doubt, at least DOUBT apart, or the note was found damaged."""
     struck: Struck = field(default_factory=Struck)
     """What this kubelet, or one before it, has struck from its notes while the pods may run."""
 

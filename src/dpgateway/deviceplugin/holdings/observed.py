@@ -63,7 +63,7 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
         if holdings.remembers and not before.remembers and holdings.struck.pods:
             observed.reread()
 
-        # From 1.10 on the kubelet writes its checkpoint for each list, even a repeated one, which resolves the doubt
+        # From 1.9 on the kubelet writes its checkpoint for each list, even a repeated one, which resolves the doubt
         # (genericDeviceUpdateCallback in pkg/kubelet/cm/devicemanager/manager.go).
         if holdings.doubted != before.doubted and inventory.list.value is not None:
             inventory.list.notify()

@@ -3,6 +3,10 @@
 Requests coalesce: one read serves all that came before it began, and a later request causes another. A file that is
 hardly newer than a grant is read again WRITES later, because it may be from before the grant, and nobody may write it
 again.
+
+A damaged file is written anew by the kubelet, if it gets a list (1.9 and later): two lists at once had a 1.9 garble it,
+and a kubelet that starts with a damaged file gives away what containers have. So now and then one resource sends its
+list again.
 ``node.checkpoint`` parses the file, ``values`` draws the conclusions.
 """
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +26,7 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.checkpoint import WRITING
@@ -29,6 +35,8 @@ from dpgateway.node.holders import Note
 
 READING = 0.1
 """Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
+MENDING = 60.0
+"""The most seconds from a read of a damaged file until the next one."""
 MOST_HELD = 10_000
 """The most held ids of one resource: a thousand pods with ten each. Longer lists would block other work."""
 LARGEST_HELD = 3 * 1024 * 1024
@@ -55,6 +63,8 @@ class Reader:
         """The value of ``_finished.version`` once the present or last read has finished."""
         self._finished = Signal()
         """Its version counts finished reads."""
+        self._damaged = 0
+        """The number of reads in a row that found a damaged file."""
         self._last: tuple[object, float] = (None, LONG_AGO)
         """The identity of the last file read, and the time of its write."""
         self._complaint = Complaint(_log)
@@ -71,8 +81,9 @@ class Reader:
                 self._begun = self._finished.version + 1
                 wanted, self._wanted = self._wanted, set()
                 await self._read(wanted)
-                if any(holdings.value.pending for holdings in self._holders.values()):
-                    self._again = asyncio.get_running_loop().call_later(WRITES, self.ask)
+                if self._damaged or any(one.value.pending for one in self._holders.values()):
+                    later = backoff(self._damaged, MENDING) if self._damaged else WRITES
+                    self._again = asyncio.get_running_loop().call_later(later, self.ask)
                 self._finished.notify()
                 self._published()
         finally:
@@ -116,6 +127,7 @@ class Reader:
     async def _read(self, wanted: Collection[str]) -> None:
         written, complaint = LONG_AGO, ""
         notes: Mapping[str, Note] = {}
+        damaged, self._damaged = self._damaged, 0
         try:
             raw, written = await self._raw()
             content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
@@ -134,14 +146,22 @@ class Reader:
             notes = {one: content.notes.get(one, {}) for one in self._holders if one not in excess}
 
         # 1.8 and 1.9 write the file in place, so a fault is none while a kubelet may be in the middle of it.
+        now, mends = time.monotonic(), ""
         if not complaint:
             self._complaint.over()
-        elif time.monotonic() - written > WRITING:
-            self._complaint.say(complaint)
+        else:
+            self._damaged = damaged + 1
+            if now - written > WRITING:
+                self._complaint.say(complaint)
+                # One after the other: it may be one that no kubelet listens to.
+                mends = names[damaged % len(names)] if (names := list(self._holders)) else ""
 
         # While the file can't be read, every note is None, so that no id is dropped.
-        now = time.monotonic()
-        self._publish(lambda resource, holdings: holdings.noted(notes.get(resource), written, now), wanted)
+        def noted(resource: str, holdings: Holdings) -> Holdings:
+            new = holdings.noted(notes.get(resource), written, now)
+            return replace(new, doubted=now) if resource == mends else new
+
+        self._publish(noted, wanted)
 
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
