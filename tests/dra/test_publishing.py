@@ -13,7 +13,7 @@ import pytest
 from dpgateway import Device
 from dpgateway.cluster.server import ApiServer, ObjectKind
 from dpgateway.cluster.watching import WatchedObjects
-from dpgateway.dra.publishing import SETTLING, TRY_AGAIN, Publisher, Us
+from dpgateway.dra.publishing import KEPT_AT_START, TRY_AGAIN, Publisher, Us
 from dpgateway.dra.refusals import SOONEST
 from dpgateway.dra.slices.layout import contents
 from dpgateway.dra.slices.offered import Offered, pool
@@ -707,7 +707,7 @@ async def test_a_device_that_is_gone_at_the_start_leaves_the_slices_later(next_o
     next_one.want("b")
     next_one.start()
     await next_one.has("b")
-    assert time.monotonic() - began >= SETTLING
+    assert time.monotonic() - began >= KEPT_AT_START
 
 
 async def test_a_gateway_that_has_the_driver_back_begins_anew(rig: Rig) -> None:
@@ -735,7 +735,7 @@ async def test_what_another_gateway_wrote_meanwhile_is_no_conflict(rig: Rig) -> 
 
 
 async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig) -> None:
-    with slowly(SETTLING):
+    with slowly(KEPT_AT_START):
         next_one.want("b")
         next_one.start()
         await next_one.publisher.state.wait_for(lambda state: state.devices == 2)
@@ -747,7 +747,7 @@ async def test_slices_that_stay_at_the_start_are_shown_and_missed(next_one: Rig)
 
 @pytest.mark.parametrize("why", ["nobody offers it", "the kubelet is too old"])
 async def test_a_pool_that_ends_at_the_start_does_not_wait(next_one: Rig, why: str) -> None:
-    with slowly(SETTLING):
+    with slowly(KEPT_AT_START):
         if why == "nobody offers it":
             next_one.publisher.wanted.set({})
         else:
@@ -758,7 +758,7 @@ async def test_a_pool_that_ends_at_the_start_does_not_wait(next_one: Rig, why: s
 
 
 async def test_a_new_pool_does_not_wait_for_one_that_loses_a_device(next_one: Rig) -> None:
-    with slowly(SETTLING):
+    with slowly(KEPT_AT_START):
         next_one.want("b")
         new = contents(pool([Offered(Device("c"), "example.com/new", "c", frozenset({"c"}))], DRIVER, {}))
         next_one.publisher.wanted.set({**(next_one.publisher.wanted.value or {}), "n1/example.com/new": new})
@@ -767,7 +767,7 @@ async def test_a_new_pool_does_not_wait_for_one_that_loses_a_device(next_one: Ri
 
 
 async def test_what_gets_a_taint_at_the_start_does_not_wait(next_one: Rig) -> None:
-    with slowly(SETTLING):
+    with slowly(KEPT_AT_START):
         next_one.want("b")
         next_one.start()
         await next_one.watched.objects.wait_for(lambda found: found is not None)

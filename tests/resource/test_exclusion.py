@@ -19,7 +19,7 @@ from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.exclusion import Pool
 from dpgateway.resource.front import Unreleased
 from dpgateway.resource.ledger import LEAVING
-from dpgateway.resource.offered import SETTLING
+from dpgateway.resource.offered import PUBLISH_DELAY
 from dpgateway.resource.use import worked_on
 from tests.support.resource import LOG, FakeLanes, FakeResource
 from tests.support.resources import NoOptions, configured, scripted
@@ -120,7 +120,7 @@ async def test_the_list_waits_for_a_quick_allocate():
     assert lists.version == version
     aes.lanes.answer("b0")
     await given
-    await advance(2 * SETTLING)
+    await advance(2 * PUBLISH_DELAY)
     assert lists.version == version + 1
     assert lists.value["b0"].health.reason == "held as example.com/aes by a container"
     aes.end()
@@ -137,7 +137,7 @@ async def test_an_allocate_that_fails_at_once():
     assert fft.reasons
     aes.lanes.answer("b0", error=RequestError("no"))
     await asyncio.wait([given])
-    await advance(2 * SETTLING)
+    await advance(2 * PUBLISH_DELAY)
     assert (lists.version, fft.reasons) == (version, {})
     aes.end()
     fft.end()

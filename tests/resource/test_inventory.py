@@ -17,7 +17,7 @@ from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.resource.front import NOTED_WITHIN, Unreleased
 from dpgateway.resource.ledger import LEAVING, Refusal
-from dpgateway.resource.offered import SETTLING
+from dpgateway.resource.offered import PUBLISH_DELAY
 from dpgateway.resource.shares import Offer, share_ids
 from tests.resource.listing import NOBODY, WET, A, B, Node
 from tests.support.time import VirtualLoop
@@ -348,7 +348,7 @@ def test_devices_that_begin_to_share_hardware(node):
     node.take(one, B)
     node.take(one, other)
     node.allocate("a")
-    node.sleep(SETTLING)
+    node.sleep(PUBLISH_DELAY)
     assert node.listed == {"a": True, "b": False}
 
 

@@ -25,7 +25,7 @@ MOST_DELETED = 1000
 WATCHED = range(300, 600)
 """Seconds after which the server ends a watch, at random, so that a restarted server doesn't see all at once."""
 
-SETTLING = 2.0
+WORKS_AFTER = 2.0
 """Seconds after which a watch works, if it was accepted: then it says nothing until something changes."""
 
 
@@ -68,7 +68,7 @@ class WatchedObjects:
                         found[name] = one
                 self._wrote = None
                 self.listed.notify()
-                self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
+                self._settling = asyncio.get_running_loop().call_later(WORKS_AFTER, self._settle, before)
                 if not self._refused:  # else it would be up to date for a moment after each list
                     self._up_to_date()
                 self.objects.set(found)
@@ -121,7 +121,7 @@ class WatchedObjects:
         if self._server.requests[self._accepted] > before:
             self._works()
         else:
-            self._settling = asyncio.get_running_loop().call_later(SETTLING, self._settle, before)
+            self._settling = asyncio.get_running_loop().call_later(WORKS_AFTER, self._settle, before)
 
     def _works(self) -> None:
         """The watch does."""

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 POLL = 10.0
 """Seconds between two looks without an event."""
-SETTLING = 0.2
+DEBOUNCE = 0.2
 """Debounce time in seconds: editors and copies make several changes in a row."""
 
 _ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.ATTRIB
@@ -59,7 +59,7 @@ class FileWatch:
                     if await self._on_thread(partial(_look, self._path)) != self._last:
                         break
                     if event is not None:  # of a file that isn't read: it may have a thousand in a second
-                        await asyncio.sleep(SETTLING)
+                        await asyncio.sleep(DEBOUNCE)
                         watch.clear()
                         event = None
                     else:
@@ -67,7 +67,7 @@ class FileWatch:
             before = None
             while (now := await self._on_thread(partial(_look, self._path))) != before:
                 before = now
-                await asyncio.sleep(SETTLING)
+                await asyncio.sleep(DEBOUNCE)
             self._last = now
             changed()
 

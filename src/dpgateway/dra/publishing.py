@@ -16,9 +16,9 @@ own. What decides when:
   tried again after SOONEST once there is news: something else has changed, or slices can be seen again. So a server
   that is down, with a thousand nodes, is asked sooner only by those where something happens, and each asks at most
   once in SOONEST. A pool that it refuses while it takes others rests by itself, and any news will do (``refusals``).
-- A gateway that starts leaves no device out of a pool as it finds it until SETTLING: at first it doesn't know whether
-  the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a device is
-  prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
+- A gateway that starts leaves no device out of a pool as it finds it until KEPT_AT_START: at first it doesn't know
+  whether the pods that the kubelet's checkpoint names have ended, and takes what they had for held. A claim of such a
+  device is prepared once that is known. A taint doesn't wait, and neither does the end of a pool.
 - Where kubelet or runtime are too old, or CDI is switched off (``obstacles``), nothing is published, and what was is
   deleted.
 - A pool whose fields the server would drop isn't published (``dryruns``). One whose slices it alters otherwise
@@ -57,7 +57,7 @@ GATHERING = 0.05
 TRY_AGAIN = 600.0
 """Seconds until a pool is tried again whose fields the server would drop, at random between half and one and a half of
 it: of several servers one after the other may have got other feature gates, and watches go on meanwhile."""
-SETTLING = 5.0
+KEPT_AT_START = 5.0
 """Seconds from the start until devices are left out of an earlier gateway's slices."""
 
 
@@ -128,7 +128,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Never returns."""
-        failures, self._settled = 0, time.monotonic() + SETTLING
+        failures, self._settled = 0, time.monotonic() + KEPT_AT_START
         self.writer.pools.clear()
         self._refusals.keep()
         while True:

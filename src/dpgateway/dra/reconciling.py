@@ -61,7 +61,7 @@ class Pauses(NamedTuple):
 
 
 PAUSES = Pauses()
-SETTLING = 6
+LOOKS_AFTER = 6
 """Looks after a registration, within a minute, at which a kubelet may still be ending pods that it knows no more; and
 after a pod has come, which the kubelet lists with its claims once its volumes are there."""
 
@@ -92,7 +92,7 @@ class Reconciling:
         self._claim_pods = ClaimPods(claims, self._seen)
         self._again = 0
         """The number of looks in a row that failed, or found the same records so."""
-        self._settled = SETTLING
+        self._settled = LOOKS_AFTER
         """The number of looks since the last registration."""
         self._missing: dict[Key, float] = {}
         """`_missing` contains since when a claim has no record, on the loop's clock, keyed by its name, or NO_PODS."""
@@ -155,7 +155,7 @@ class Reconciling:
         self._again = self._again + 1 if abandoned.asked and abandoned.asked.keys() <= before else 0
 
         # It takes two looks to ask about a pod that isn't listed, as one that is ending just now.
-        settles = self._store.records and self._settled <= SETTLING
+        settles = self._store.records and self._settled <= LOOKS_AFTER
         if abandoned.unsure:
             return pauses.first if settles or abandoned.urgent else pauses.doubtful
         longest = min(pauses.doubtful if doubtful else pauses.usual, pauses.soon if abandoned.urgent else pauses.usual)

@@ -6,8 +6,8 @@ published of the ledger. Each event works in two steps, first on the ledger, the
 
     take, fail     the driver has another list, or none                            published at once
     hold           other ids are held: those must stay listed, others may leave    published at once
-    uses_changed   of the exclusion: an Allocate began or failed here              published after SETTLING
-    exclusion      the same in another resource of the pool                        published after SETTLING
+    uses_changed   of the exclusion: an Allocate began or failed here              published after PUBLISH_DELAY
+    exclusion      the same in another resource of the pool                        published after PUBLISH_DELAY
 
 An id leaves the ledger only in :meth:`hold`.
 """

@@ -1,8 +1,8 @@
 """The published list of one resource: what a front offers, of what the ledger lists, and when.
 
 Theory of operation. The list is a snapshot of the ledger. Its owner publishes it at once when devices, health or held
-ids have changed. An exclusion is published after SETTLING, since most come with an Allocate. An id leaves the ledger
-only when the front's sources are read, so a timer makes the front reread them when the next id may be dropped.
+ids have changed. An exclusion is published after PUBLISH_DELAY, since most come with an Allocate. An id leaves the
+ledger only when the front's sources are read, so a timer makes the front reread them when the next id may be dropped.
 
 While another front is going to offer the devices, the list is emptied, in two steps: a kubelet from 1.34 on crashes if
 an id leaves the list during its Allocate. So it first gets a list that has nothing to choose, and the empty one once
@@ -21,7 +21,7 @@ from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.shares import Offers
 
-SETTLING = 0.02
+PUBLISH_DELAY = 0.02
 """Seconds from the start of an Allocate until its exclusions are published. Kubelets write their checkpoint at each
 list and after each admission. If both coincide, 1.9 garbles the file, and 1.10 may forget its latest allocation; most
 Allocates take a few milliseconds."""
@@ -44,7 +44,7 @@ class OfferedList(Observable[Offers | None]):
         self._drop: asyncio.TimerHandle | None = None
         """Rereads the front's sources at the next possible drop."""
         self._settling: asyncio.TimerHandle | None = None
-        """Publishes after SETTLING; None while nothing waits to be published."""
+        """Publishes after PUBLISH_DELAY; None while nothing waits to be published."""
         self._closed, self._offered, self._empty = False, True, False
         self._emptying: asyncio.TimerHandle | None = None
         """Empties the list of a resource that isn't offered; None before and after."""
@@ -68,12 +68,12 @@ class OfferedList(Observable[Offers | None]):
         self.look_later()
 
     def publish_later(self) -> None:
-        """Publishes it after SETTLING, once it was published at all."""
+        """Publishes it after PUBLISH_DELAY, once it was published at all."""
         if self.value is not None and self._settling is None and not self._closed:
-            self._settling = asyncio.get_running_loop().call_later(SETTLING, self.publish)
+            self._settling = asyncio.get_running_loop().call_later(PUBLISH_DELAY, self.publish)
 
     def flush(self) -> None:
-        """Publishes at once what waits for SETTLING."""
+        """Publishes at once what waits for PUBLISH_DELAY."""
         if self._settling is not None:
             self.publish()
 

@@ -21,7 +21,7 @@ from dpgateway.status.values import Time, Trouble
 
 PASSING = 60.0
 """Seconds for which an API server may be away: a rolling update of it, or of what is in front of it."""
-SETTLING = 60.0
+TOLD_WITHIN = 60.0
 """Seconds within which a kubelet that has just started tells which claims its pods have."""
 UNAUTHORIZED, FORBIDDEN, INVALID = 401, 403, 422
 
@@ -95,7 +95,7 @@ def of_dra(dra: DraStatus, kubelet: bool, now: Time, only: str = "") -> tuple[Tr
             found.append(Trouble(WARNING, "", text, failure.since, API_AWAY))
         found += _of_slices(dra)
     if (doubt := dra.doubt) is not None and (dra.needed or not dra.switches):
-        level = ERROR if _seconds(doubt.since, now) > SETTLING else WARNING
+        level = ERROR if _seconds(doubt.since, now) > TOLD_WITHIN else WARNING
         found.append(Trouble(level, "", f"no claim gets devices: {doubt.reason}", doubt.since, DOUBT))
     if dra.refused is not None:
         text = f"the last claim that the kubelet asked for: {dra.refused.reason}"

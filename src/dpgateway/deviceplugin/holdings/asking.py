@@ -45,7 +45,7 @@ BLIND = 2.0
 CGROUPS_WITHIN = 1.0
 """Timeout in seconds for a look at the cgroups, which the kernel may hold up."""
 
-SETTLING = 3.0
+NOTICED_WITHIN = 3.0
 """Seconds within which a kubelet notices the end of a sandbox. Until then it is asked again."""
 
 _log = bind(__name__)
@@ -170,7 +170,7 @@ class Asking:
 
         # The kubelet may still list a pod whose sandbox has stopped.
         now, over = time.monotonic(), self._removed | self._ended
-        self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
+        self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < NOTICED_WITHIN}
         if self._stops:
             return PAUSE
         if any(value.struck.awaits(value.gone) for value in values):
