@@ -33,7 +33,7 @@ Containers = Mapping[str, Mapping[str, int]] | Iterable[Mapping[str, Any]]
 class DeviceManager:
     """`release` is one of RELEASES; `directory` is the kubelet's device-plugins directory."""
 
-    def __init__(self, release: str, directory: Path, *, log: Path | None = None, timeout: float = 60) -> None:
+    def __init__(self, release: str, directory: Path, *, log: Path | None = None, timeout: float = 150) -> None:
         self.release, self.directory, self.timeout = release, directory, timeout
         self.minor = int(release.partition(".")[2])
         self.log_path = log or directory.parent / f"device-manager-{release}.log"
@@ -91,7 +91,7 @@ class DeviceManager:
     async def capacity(self) -> Capacity:
         return cast("Capacity", await self._call("capacity"))
 
-    async def wait_for(self, predicate: Callable[[Capacity], bool], timeout: float = 30) -> Capacity:  # noqa: ASYNC109
+    async def wait_for(self, predicate: Callable[[Capacity], bool], timeout: float = 60) -> Capacity:  # noqa: ASYNC109
         """The first capacity for which `predicate` holds; raises TimeoutError with the last one.
 
         It asks every 5 ms, and less often the longer it takes: a device manager tells nobody when its capacity changes,

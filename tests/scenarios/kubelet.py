@@ -92,7 +92,7 @@ class Kubelet:
     async def counts(self, resource: str = RESOURCE) -> Counts:
         return _counts(await self.engine.capacity(), resource)
 
-    async def wait_for(self, *wanted: Counts, resource: str = RESOURCE, timeout: float = 30) -> None:  # noqa: ASYNC109
+    async def wait_for(self, *wanted: Counts, resource: str = RESOURCE, timeout: float = 60) -> None:  # noqa: ASYNC109
         """Until capacity and allocatable are one of those wanted."""
         await self.engine.wait_for(lambda seen: _counts(seen, resource) in wanted, timeout)
 
