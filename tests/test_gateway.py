@@ -12,6 +12,7 @@ import pytest
 from dpgateway import Allocation, Device
 from dpgateway.config.values import RuntimeSettings
 from dpgateway.gateway import SETTLED
+from dpgateway.resource.ownership import Ownership
 from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
 from tests.support.heap import hole, resident
@@ -89,6 +90,27 @@ async def test_every_resource_is_offered(gateway, kubelet):
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
     assert (await kubelet.admit("p", {"c": {R: 2, S: 1}}))["ok"]
+
+
+async def test_no_other_gateway_has_what_the_driver_still_works_on(gateway, kubelet):
+    """A call goes on after its driver, and after its resource: until it returns, or the process ends."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def prepare(_devices):
+        begun.set()
+        assert go_on.wait(60)
+
+    gateway.start(scripted(prepare=prepare))
+    await offered(kubelet)
+    starting = asyncio.ensure_future(kubelet.admit("p", {"c": {R: 1}}))
+    await until(begun.is_set)
+    await gateway.end()
+    try:
+        assert not Ownership(gateway.directory, R).try_to_acquire()
+    finally:
+        go_on.set()
+    await starting
+    await until(Ownership(gateway.directory, R).try_to_acquire)
 
 
 async def test_a_device_is_healthy_once_its_cdi_spec_is_there(gateway, kubelet, short_path):

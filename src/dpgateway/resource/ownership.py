@@ -125,8 +125,8 @@ class Ownership:
         """
         self.waited = False
         """Whether another gateway was the owner, and its journal hasn't been read since."""
-        self.writing: Callable[[], Collection[asyncio.Future[Any]]] = tuple
-        """The writes under way of what the lock guards."""
+        self.going_on: Callable[[], Collection[asyncio.Future[Any]]] = tuple
+        """What the lock has to outlive: writes of what it guards, and calls."""
         self.late: dict[str, Ownership] = {}
         """The ended ownerships of this gateway, by hash, that wait for such writes."""
         self._resource, self._log = resource, log
@@ -284,15 +284,15 @@ class Ownership:
         self.end()
 
     def end(self) -> None:
-        """Ends the ownership for good, once all writes are over: removes the lock's file, unless another gateway has
+        """Ends the ownership for good, once nothing of it goes on: removes the lock's file, unless another gateway has
         the lock, too.
         """
         if self._kept and self.state is LockState.SOLE:
             return
-        if self._descriptor is not None and (writing := self.writing()):
+        if self._descriptor is not None and (going_on := self.going_on()):
             if self.state is LockState.SOLE:
                 self.late[self.hash] = self
-            next(iter(writing)).add_done_callback(lambda _: self.end())
+            next(iter(going_on)).add_done_callback(lambda _: self.end())
             return
         if self.late.get(self.hash) is self:
             del self.late[self.hash]
@@ -316,7 +316,7 @@ class Ownership:
 
     def abandon(self) -> None:
         """The same at the end of the process. May be called from any thread."""
-        if not self.writing():
+        if not self.going_on():
             self.end()
 
     def caught_up(self) -> None:

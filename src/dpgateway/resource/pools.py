@@ -43,7 +43,7 @@ class Pools:
     """
 
     def __init__(self, orphans: Orphans, after_close: CallsAfterClose) -> None:
-        self._orphans, self._after_close = orphans, after_close.now
+        self._orphans, self.after_close = orphans, after_close.now
         self.left: Observable[Mapping[str, InUse]] = Observable({})
         """`left` contains the other front's grants that aren't released yet, keyed by resource. A freed id is in it
         until it is known whether a driver here releases it.
@@ -74,7 +74,7 @@ class Pools:
 
     async def run(self) -> None:
         """Follows orphans, calls of ended drivers, and other gateways; never returns."""
-        self._after_close.subscribe(self._besides_changed)
+        self.after_close.subscribe(self._besides_changed)
         for value in (self.left, self.in_doubt):
             value.subscribe(self._besides_changed)
         async with asyncio.TaskGroup() as group:
@@ -110,7 +110,7 @@ class Pools:
         if resource in self.in_doubt.value:
             yield HardwareUse(_on_another_front(resource))
         # Nearly always there are none.
-        if self._orphans.usages or self.left.value or self._after_close.value or self._ending or self.going:
+        if self._orphans.usages or self.left.value or self.after_close.value or self._ending or self.going:
             for one in self._ended(self._of[resource]):
                 # Its own holdings on another front aren't just any resource's: they are of the same hardware.
                 if one.resource == _on_another_front(resource) and not one.known:
@@ -136,7 +136,7 @@ class Pools:
                 yield certain(self._served[name].own_use())
             elif after is not None and name in pool.members:
                 yield from (certain(one.own_use()) for one in after.members.values() if one is not None)
-        for call in self._after_close.value:
+        for call in self.after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
     def _counts(self, name: str, pool: Pool) -> bool:

@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.lanes import Lanes
@@ -131,7 +132,7 @@ class Resource:
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
         journal = Journal(common.state_dir, common.directory, name, common.front)
         self.journal = JournalWriter(journal, usage, common.threads, log)
-        self.journal.lanes, self.ownership.writing = common.pools.journals.lanes, self.journal.under_way
+        self.journal.lanes, self.ownership.going_on = common.pools.journals.lanes, self._going_on
         self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
         self._log, self._pools, self._served = log, common.pools, common.served
@@ -255,6 +256,13 @@ class Resource:
         self._served.remove(self)
         self._reminder.close()
         self.inventory.list.close()
+
+    def _going_on(self) -> Collection[asyncio.Future[Any]]:
+        """What its lock has to outlive: writes of the journal, and what the driver does after its end, with devices
+        that another gateway would give away.
+        """
+        calls = [one.ended for one in self._pools.after_close.value if one.resource == self.name]
+        return (*self.journal.under_way(), *calls)
 
     async def close(self) -> None:
         """Writes the last grants to the journal. If the disk hangs, the lock stays until it has written them."""
