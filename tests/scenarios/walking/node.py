@@ -86,7 +86,8 @@ class Node:
 
     async def __aenter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="walk-"))
-        (self.folder / "kubelet" / "pods").mkdir(parents=True)
+        # As on every node there is another pod: an empty directory proves nothing of pods that were never seen in it.
+        (self.folder / "kubelet" / "pods" / "agent").mkdir(parents=True)
         (self.folder / "files").mkdir()
         self.hardware = Hardware(self.folder / "host")
         for family, count in (("card", self.plan.cards), ("shared", self.plan.shared), ("slow", self.plan.slow)):
