@@ -517,3 +517,17 @@ async def test_a_prepare_of_a_driver_that_has_ended(live):
     await turns()
     assert life.served[FFT].reasons == {}
     await preparing
+
+
+@pytest.mark.parametrize("front", ["deviceplugin", "dra"])
+async def test_a_removed_resource_that_is_back_counts_in_its_pool_alone(live, front):
+    """Nothing else happens that would have the other pool look again."""
+    life = await live(AES, FFT)
+    life.truth.settings[FFT] = replace(life.truth.settings[FFT], pool="others")
+    life.amend(FFT)
+    await give(life, AES, "b0")
+    await remove(life, AES)
+    assert life.served[FFT].reasons == {"b0": "held as example.com/aes by pod 1a"}
+    life.pools.add(configured(name=AES, pool="boards", front=front))
+    await turns()
+    assert life.served[FFT].reasons == {}

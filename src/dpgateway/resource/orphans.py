@@ -96,7 +96,7 @@ class Orphans:
         await self.look()
         self.known.set()
         changed()
-        lacked = set[tuple[str, str]]()
+        lacked, told = set[tuple[str, str]](), tuple[str, ...]()
         looks, due = 0, 0.0
         while True:
             seen = self._changed.version
@@ -104,8 +104,9 @@ class Orphans:
             for resource in (orphans := tuple(self.usages)):
                 if resource in self.usages:  # else it went while the disk was busy
                     undecided |= await self._review(resource, owe, record)
-            if orphans:  # else the change is of a resource that is offered again
+            if orphans or told:  # else the change is of a resource that is offered again
                 changed()
+            told = orphans
 
             # A new id of unknown hardware is a fresh grant of another gateway, whose journal follows within WRITTEN.
             # Without an id: a moved resource whose journal wasn't read.
@@ -177,12 +178,15 @@ class Orphans:
         self._settled.pop(resource, None)  # its journal has a writer again
         self._leaked = {one for one in self._leaked if one[0] != resource}  # what it gives now may have no time, either
         self._all.add(resource)
-        self.usages.pop(resource, None)
+        if self.usages.pop(resource, None) is not None:
+            self._changed.notify()  # what it gave counts in its own pool alone
 
     def moved(self, resource: str) -> None:
         """Another front offers the resource: what this one gave counts until its containers end."""
         self._moved.add(resource)
         self._all.add(resource)
+        if resource in self.usages:  # it was removed, and counts in its own pool alone from now on
+            self._changed.notify()
         self.add(resource)
 
     def removed(self, resource: str) -> None:
