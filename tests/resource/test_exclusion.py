@@ -692,3 +692,33 @@ async def test_what_only_an_old_journal_knows(make):
     aes.note("b0")
     await turns()
     assert "b0 is held as example.com/aes" in await raw.refusal("both")
+
+
+async def test_a_release_that_an_earlier_drivers_call_holds_up(pool, make):
+    """The call ends, and nothing else happens."""
+    calls = [worked_on(AES, "prepare", [BOARDS[0]])]
+    pool._besides = lambda: calls
+    aes, fft = await make(AES), await make(FFT)
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
+    aes.note("b0")
+    await turns()
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert (aes.lanes.released, fft.reasons.keys()) == ([], {"b0"})
+    calls.clear()
+    pool.tell()
+    await turns()
+    assert (aes.lanes.released, fft.reasons) == (["b0"], {})
+
+
+async def test_a_release_that_waits_for_the_whole_pool(pool, make):
+    aes, fft = await make(AES), await make(FFT, known=False)
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
+    aes.note("b0")
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert aes.lanes.released == []
+    fft.remember()
+    fft.note()
+    await turns()
+    assert aes.lanes.released == ["b0"]

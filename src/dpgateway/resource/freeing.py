@@ -56,11 +56,14 @@ class Releases:
         """`_absent` contains the start of the absence of each device that is waited for, keyed by freed id."""
         self._given_up: asyncio.TimerHandle | None = None
         """Looks again when the next of these is no longer waited for."""
+        self._held_up = False
+        """Whether a release waits until other uses of the hardware are known, or over."""
         self._released_through: Lanes | None = None
         """The driver's lanes at the last release; another value means another driver."""
         self.resting = False
         """Whether another gateway serves the resource and releases to its own driver."""
         config.subscribe(self.release_due)
+        self._exclusion.subscribe(self._uses_changed)
 
     def rest(self) -> None:
         """Another gateway serves the resource from now on, or may."""
@@ -88,7 +91,8 @@ class Releases:
         freed -= self._releasing
         if self.resting or lanes is None or self._driver.state.value.devices is None or not freed:
             return
-        if self._exclusion.unsure:  # the hardware may be in use in another resource of the pool
+        self._held_up = bool(self._exclusion.unsure)
+        if self._held_up:  # the hardware may be in use in another resource of the pool
             return
 
         due = self._due(freed, concerned=not CONCERNED.isdisjoint(lanes.abilities))
@@ -106,6 +110,11 @@ class Releases:
             if name is not None and not devices:  # the driver isn't told, but still works on it
                 devices, free = {name: Device(name)}, lambda _: []
             lanes.release([*devices.values()], free, partial(self._released, ids))
+
+    def _uses_changed(self) -> None:
+        if self._held_up:  # seldom; the pool isn't told of a release while it tells its members
+            self._held_up = False
+            asyncio.get_running_loop().call_soon(self.release_due)
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> dict[str, Device | None]:
         """The freed ids that are released now, each with the device to pass to the driver.
@@ -130,8 +139,11 @@ class Releases:
                 else:
                     self._absent[id_] = since
             # a device in an Allocate under way waits: if that fails, it is freed again
-            elif device.id not in flying and not self._exclusion.worked_on(device):
-                due[id_] = None if device.id in used else device
+            elif device.id not in flying:
+                if self._exclusion.worked_on(device):
+                    self._held_up = True
+                else:
+                    due[id_] = None if device.id in used else device
 
         if self._given_up is not None:
             self._given_up.cancel()
