@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway import Allocation, Device
+from dpgateway.config import Shares
 from dpgateway.config.values import RuntimeSettings
 from dpgateway.gateway import SETTLED
 from dpgateway.resource.ownership import Ownership
@@ -113,7 +114,8 @@ async def test_no_other_gateway_has_what_the_driver_still_works_on(gateway, kube
     await until(Ownership(gateway.directory, R).try_to_acquire)
 
 
-async def test_a_device_is_healthy_once_its_cdi_spec_is_there(gateway, kubelet, short_path):
+@pytest.mark.parametrize("shares", [1, Shares(1, ids="board-{id}")])
+async def test_a_device_is_healthy_once_its_cdi_spec_is_there(gateway, kubelet, short_path, shares):
     """A vendor's tool may write it later than the gateway starts, and remove it again. What a pod has stays Healthy:
     after a boot the kubelet wouldn't readmit the pod, whose containers start once the spec is there.
     """
@@ -123,7 +125,7 @@ async def test_a_device_is_healthy_once_its_cdi_spec_is_there(gateway, kubelet, 
         return Allocation(cdi_devices=tuple(f"vendor.example/gpu={one.id}" for one in devices))
 
     driver = scripted(allocate=allocate, preview=lambda one: allocate([one]))
-    gateway.serve(configured(driver_class=driver, refresh=0.05))
+    gateway.serve(configured(driver_class=driver, refresh=0.05, shares=shares))
     await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 0))
     written = write(short_path / "cdi" / "a.json", spec(a={"env": ["A=1"]}, b={"env": ["B=1"]}))
     await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))

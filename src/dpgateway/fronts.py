@@ -8,7 +8,7 @@ orphans (``resource.orphans``) or in ``resource.pools``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -209,9 +209,7 @@ class NodeFronts:
         assert self.dra is not None  # noqa: S101  the configuration has its driver
         return self.dra.claims.store.usage(config.name)
 
-    def unfit(
-        self, held: Callable[[], Collection[str]], config: ResourceConfig, device: str, allocation: Allocation
-    ) -> str:
+    def unfit(self, held: Callable[[str], bool], config: ResourceConfig, device: str, allocation: Allocation) -> str:
         """Why no container can get the device with this allocation; empty if one can. Reads CDI specs, so it blocks."""
         if (why := unfit(config, device, allocation)) or not allocation.cdi_devices:
             return why
@@ -220,7 +218,7 @@ class NodeFronts:
         except CdiError as error:
             # After a boot a spec may come later than the kubelet, which from 1.25 on refuses to readmit a pod with an
             # Unhealthy device; the runtime starts its containers once the spec is there.
-            return "" if device in held() else str(error)
+            return "" if held(device) else str(error)
         return ""
 
     def plugin(

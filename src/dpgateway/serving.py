@@ -171,7 +171,7 @@ class ServedResource(Served):
         async with asyncio.TaskGroup() as group:
             driver = self.driver = RunningDriver(config, parts.name, fronts.threads, log, fronts.after_close)
             held = HeldDevices(fronts.usage(config.value), config)
-            driver.inform(held, partial(fronts.unfit, held))
+            driver.inform(held, partial(fronts.unfit, held.has))
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if self.old is not None:
                 await self._take_the_place(self.old, driver)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dpgateway.config import ResourceConfig
 from dpgateway.kit.observable import Observable
 from dpgateway.resource.front import Usage
-from dpgateway.resource.shares import device_id
+from dpgateway.resource.shares import device_id, share_ids
 
 PATIENCE = 1.0
 """Seconds that the first call waits, once: there may be no kubelet."""
@@ -36,3 +36,10 @@ class HeldDevices:
         self._waits = False
         formed = self._config.value.shares.ids
         return frozenset() if formed else frozenset(map(device_id, self._usage.value.taken))
+
+    def has(self, device: str) -> bool:
+        """Whether containers hold an id of this device, of whichever form."""
+        found, shares = device in self(), self._config.value.shares
+        if found or not shares.ids:
+            return found
+        return not self._usage.value.taken.isdisjoint(share_ids(device, shares.count, shares.ids))
