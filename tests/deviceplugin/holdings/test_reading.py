@@ -124,10 +124,13 @@ async def test_a_file_of_the_same_tick_as_a_grant_is_believed_later(reads):
         await holdings.wait_for(lambda value: not value.granted)
 
 
-async def test_a_damaged_file_is_to_be_written_anew(reads):
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_damaged_file_is_to_be_written_anew(reads, deleted):
     """By a kubelet that gets a list again, one resource's after the other."""
-    reads.write_raw('{"Data": {}}}')
+    reads.write_raw('{"Data": {}}}', ago=0 if deleted else 60)
     assert not (await reads.read()).known
+    if deleted:
+        reads.file.unlink()
     async with asyncio.timeout(60):
         for holdings in reads.holders.values():
             await holdings.wait_for(lambda value: value.doubted > 0)

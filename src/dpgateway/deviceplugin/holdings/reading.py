@@ -6,7 +6,7 @@ again.
 
 A damaged file is written anew by the kubelet, if it gets a list (1.9 and later): two lists at once had a 1.9 garble it,
 and a kubelet that starts with a damaged file gives away what containers have. So now and then one resource sends its
-list again.
+list again; also if somebody has deleted the damaged file.
 ``node.checkpoint`` parses the file, ``values`` draws the conclusions.
 """
 
@@ -64,7 +64,7 @@ class Reader:
         self._finished = Signal()
         """Its version counts finished reads."""
         self._damaged = 0
-        """The number of reads in a row that found a damaged file."""
+        """The number of reads in a row that found a damaged file, or none after that."""
         self._last: tuple[object, float] = (None, LONG_AGO)
         """The identity of the last file read, and the time of its write."""
         self._complaint = Complaint(_log)
@@ -133,7 +133,15 @@ class Reader:
             content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
             self.registered.set((content.registered, written))
         except FileNotFoundError:
-            self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
+            now, mends = time.monotonic(), ""
+            if any(one.value.looked and not one.value.known for one in self._holders.values()):
+                self._damaged, mends = damaged + 1, self._sends_again(damaged)
+
+            def missing(resource: str, holdings: Holdings) -> Holdings:
+                new = holdings.missing(now)
+                return replace(new, doubted=now) if resource == mends else new
+
+            self._publish(missing, wanted)
             return
         except (OSError, GatewayError) as error:  # GatewayError also for want of a thread
             complaint = f"no id is dropped from any list, because the checkpoint can't be read: {error}"
@@ -153,8 +161,7 @@ class Reader:
             self._damaged = damaged + 1
             if now - written > WRITING:
                 self._complaint.say(complaint)
-                # One after the other: it may be one that no kubelet listens to.
-                mends = names[damaged % len(names)] if (names := list(self._holders)) else ""
+                mends = self._sends_again(damaged)
 
         # While the file can't be read, every note is None, so that no id is dropped.
         def noted(resource: str, holdings: Holdings) -> Holdings:
@@ -162,6 +169,11 @@ class Reader:
             return replace(new, doubted=now) if resource == mends else new
 
         self._publish(noted, wanted)
+
+    def _sends_again(self, damaged: int) -> str:
+        """One resource after the other: it may be one that no kubelet listens to. Empty without any."""
+        names = list(self._holders)
+        return names[damaged % len(names)] if names else ""
 
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
