@@ -8,6 +8,7 @@ from unittest.mock import ANY
 import pytest
 
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.drivers.lanes import Lanes
@@ -23,6 +24,7 @@ from dpgateway.resource.offered import PUBLISH_DELAY
 from dpgateway.resource.use import worked_on
 from tests.support.resource import LOG, FakeLanes, FakeResource
 from tests.support.resources import NoOptions, configured, scripted
+from tests.support.specs import cdi
 from tests.support.time import Clock, advance, in_virtual_time
 from tests.support.waiting import turns, until
 
@@ -239,7 +241,7 @@ async def test_who_is_refused_does_not_run(make, hardware):
         await fft.calls.prepare(["b0"])
 
 
-@pytest.mark.parametrize("by", ["another kubelet", "another gateway"])
+@pytest.mark.parametrize("by", ["another kubelet", "another gateway", "a kubelet that doesn't ask any more"])
 async def test_others_may_have_started_who_was_refused(make, by):
     """A kubelet asks only once the resource is registered again. A gateway that lent the resource has it back."""
     aes, fft = [await make(name, known=False) for name in (AES, FFT)]
@@ -252,6 +254,9 @@ async def test_others_may_have_started_who_was_refused(make, by):
     before = aes.holdings.value
     if by == "another kubelet":
         aes.holdings.set(before.new_kubelet(1e6, "new"))
+    elif by == "a kubelet that doesn't ask any more":
+        claims = KubeletCalls(aes.calls.granting, aes.holdings, cdi(), APIS[0], claimed=lambda: True)
+        assert not claims.options().prepare
     else:
         aes.remember(before.unreleased)
     with pytest.raises(RequestError, match=r"b0 can't be prepared: held as example.com/aes"):

@@ -531,3 +531,24 @@ async def test_a_removed_resource_that_is_back_counts_in_its_pool_alone(live, fr
     life.pools.add(configured(name=AES, pool="boards", front=front))
     await turns()
     assert life.served[FFT].reasons == {}
+
+
+async def test_who_was_refused_may_have_started_on_another_front(live):
+    """There the kubelet asks nobody before a start."""
+    life = await live(AES, FFT)
+    for pool in None, "boards":
+        life.truth.settings[FFT] = replace(life.truth.settings[FFT], pool=pool)
+        life.amend(FFT)
+        if pool is None:
+            await give(life, AES, "b0")
+            await give(life, FFT, "b0")
+    with pytest.raises(RequestError, match=r"b0 can't be prepared: held as example.com/aes"):
+        await life.served[FFT].calls.prepare(["b0"])
+    await life.stop(FFT)
+    moved = Inventory(Observable(configured(name=FFT)), ResourceHoldings(Holdings().remembered({})), LOG, Clock())
+    life.pools.add(configured(name=FFT, pool="boards", front="dra"))
+    life.pools.join(moved.exclusion)
+    with pytest.raises(RequestError, match=r"b0 can't be prepared: held as example.com/fft"):
+        async with asyncio.timeout(1):
+            await life.served[AES].calls.prepare(["b0"])
+    moved.list.close()

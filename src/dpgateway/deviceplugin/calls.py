@@ -89,6 +89,8 @@ class KubeletCalls:
         """
         # Until the next kubelet, or the end of this plugin: another registration takes all devices away for a second.
         self.allocate_prepares = self.allocate_prepares or self._claimed()
+        if self.allocate_prepares:
+            self._holdings.set(self._holdings.value.unasked())
         return Options(prepare=not self.allocate_prepares, prefer=self.allocate_prepares or self._preferred.available)
 
     def new_kubelet(self) -> None:

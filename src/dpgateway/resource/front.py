@@ -12,6 +12,7 @@ The life of an id, in the events of a resource::
     returned [-> owed]         the end of that allocate(): what it gave is free, and awaits its release
     prepared                   its container starts, perhaps again
     stops                      the start is refused
+    unasked                    who was refused may have been started since
     released                   the driver was told that it is free
     remembered                 the journal of an earlier gateway was read
 """
@@ -284,6 +285,10 @@ class InUse(ABC):
         has them, too.
         """
         return self
+
+    def unasked(self) -> Self:
+        """From now on the kubelet may start containers without asking: also those whose start was refused."""
+        return replace(self, stopped=frozenset()) if self.stopped else self
 
     def released(self, ids: Collection[str]) -> Self:
         """These freed ids were released to the driver."""

@@ -200,6 +200,7 @@ class Orphans:
         """This front no longer offers the resource."""
         if resource not in self.usages:
             self.usages[resource] = usage = self._all.by_resource[resource]
+            usage.set(usage.value.unasked())
             usage.subscribe(self._changed.notify)
             self._changed.notify()
 

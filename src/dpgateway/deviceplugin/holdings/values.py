@@ -97,8 +97,7 @@ class Holdings(Evidence):
         """
         struck = replace(self.struck, unknown=frozenset())
         new = replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={}, struck=struck)
-        new = replace(new, stopped=frozenset())
-        return new.recalling(self.unreleased)
+        return new.unasked().recalling(self.unreleased)
 
     def recalling(self, entries: Mapping[str, Unreleased]) -> Holdings:
         """These are of an earlier note, perhaps of another gateway's time: this kubelet may have struck ids since."""
