@@ -727,3 +727,21 @@ async def test_a_release_that_waits_for_the_whole_pool(pool, make):
     fft.note()
     await turns()
     assert aes.lanes.released == ["b0"]
+
+
+async def test_other_hardware_while_it_is_prepared(make):
+    aes, fft = await make(AES, devices=[Device("b0", hardware=("x",))]), await make(FFT, devices=[Device("y")])
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["x"]), device="b0")})
+    aes.note("b0")
+    await turns()
+
+    def other():
+        aes.devices = [Device("b0", hardware=("y",))]
+        aes.list()
+
+    aes.lanes.meanwhile = other
+    with pytest.raises(RequestError, match="b0 became other hardware while its container starts: y instead of x"):
+        await aes.calls.prepare(["b0"])
+    assert fft.reasons == {}
+    await aes.calls.prepare(["b0"])
+    assert (aes.lanes.prepared, fft.reasons.keys()) == (["b0", "b0"], {"y"})

@@ -263,10 +263,8 @@ class Granting:
         # Meanwhile an id may have got other hardware, which isn't what was checked, nor in use as this one's.
         before, found = found, self._present(ids)
         for offered, device in found.items():
-            was, is_ = hardware(before[offered]), hardware(device)
-            if not was <= is_:
-                became = f"{', '.join(sorted(is_))} instead of {', '.join(sorted(was))}"
-                raise self._refused(f"device {offered} became other hardware while its container starts: {became}")
+            if not (was := hardware(before[offered])) <= (is_ := hardware(device)):
+                raise self._became(offered, was, is_)
         own = _once(found.values())
 
         # A kubelet asks before it creates a container, so the predecessor has ended, and its hardware is free.
@@ -283,6 +281,16 @@ class Granting:
             self._log_later("prepared %s for a container, in %s", ids, own, api, began)
         if not checked:
             await check(ids, own, lanes)
+
+        # Only what was prepared is in use. A device may be away for a moment, because it was prepared.
+        for offered, device in found.items():
+            now = self._ledger.device(offered)
+            if now is not None and not (is_ := hardware(now)) <= (was := hardware(device)):
+                raise self._became(offered, was, is_)
+
+    def _became(self, offered: str, was: frozenset[str], is_: frozenset[str]) -> RequestError:
+        became = f"{', '.join(sorted(is_))} instead of {', '.join(sorted(was))}"
+        return self._refused(f"device {offered} became other hardware while its container starts: {became}")
 
     def _present(self, ids: Sequence[str]) -> Mapping[str, Device]:
         """The present device of each id. Raises RequestError if one is gone: the ledger has the reason."""
