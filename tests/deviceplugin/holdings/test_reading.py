@@ -234,3 +234,13 @@ def test_a_long_file_leaves_others_their_turns():
     finally:
         sys.setprofile(None)
     assert next(turns) > len(ids)
+
+
+async def test_a_file_that_cannot_be_read_has_no_list_sent_at_each_look(reads):
+    """The kubelet writes it after each list, which has it read again."""
+    reads.file.mkdir()
+    sent = set()
+    for _ in range(5):
+        await reads.read()
+        sent |= {holdings.value.doubted for holdings in reads.holders.values() if holdings.value.doubted > 0}
+    assert len(sent) == 1

@@ -36,7 +36,7 @@ from dpgateway.node.holders import Note
 READING = 0.1
 """Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
 MENDING = 60.0
-"""The most seconds from a read of a damaged file until the next one."""
+"""The most seconds from a list that is sent again for a damaged file until the next one."""
 MOST_HELD = 10_000
 """The most held ids of one resource: a thousand pods with ten each. Longer lists would block other work."""
 LARGEST_HELD = 3 * 1024 * 1024
@@ -63,8 +63,9 @@ class Reader:
         """The value of ``_finished.version`` once the present or last read has finished."""
         self._finished = Signal()
         """Its version counts finished reads."""
-        self._damaged = 0
-        """The number of reads in a row that found a damaged file, or none after that."""
+        self._sent, self._due = 0, 0.0
+        """How often a list was sent again for a damaged file, and when it is next, or the file is looked at again; 0
+        while it isn't damaged."""
         self._last: tuple[object, float] = (None, LONG_AGO)
         """The identity of the last file read, and the time of its write."""
         self._complaint = Complaint(_log)
@@ -81,8 +82,8 @@ class Reader:
                 self._begun = self._finished.version + 1
                 wanted, self._wanted = self._wanted, set()
                 await self._read(wanted)
-                if self._damaged or any(one.value.pending for one in self._holders.values()):
-                    later = backoff(self._damaged, MENDING) if self._damaged else WRITES
+                if self._due or any(one.value.pending for one in self._holders.values()):
+                    later = max(0.0, self._due - time.monotonic()) if self._due else WRITES
                     self._again = asyncio.get_running_loop().call_later(later, self.ask)
                 self._finished.notify()
                 self._published()
@@ -127,7 +128,6 @@ class Reader:
     async def _read(self, wanted: Collection[str]) -> None:
         written, complaint = LONG_AGO, ""
         notes: Mapping[str, Note] = {}
-        damaged, self._damaged = self._damaged, 0
         try:
             raw, written = await self._raw()
             content = await self._threads.call("read the checkpoint", partial(checkpoint.parse, raw))
@@ -135,7 +135,9 @@ class Reader:
         except FileNotFoundError:
             now, mends = time.monotonic(), ""
             if any(one.value.looked and not one.value.known for one in self._holders.values()):
-                self._damaged, mends = damaged + 1, self._sends_again(damaged)
+                mends = self._sends_again(now)
+            else:
+                self._sent, self._due = 0, 0.0
 
             def missing(resource: str, holdings: Holdings) -> Holdings:
                 new = holdings.missing(now)
@@ -157,11 +159,12 @@ class Reader:
         now, mends = time.monotonic(), ""
         if not complaint:
             self._complaint.over()
+            self._sent, self._due = 0, 0.0
+        elif now - written > WRITING:
+            self._complaint.say(complaint)
+            mends = self._sends_again(now)
         else:
-            self._damaged = damaged + 1
-            if now - written > WRITING:
-                self._complaint.say(complaint)
-                mends = self._sends_again(damaged)
+            self._due = max(self._due, now + WRITING)
 
         # While the file can't be read, every note is None, so that no id is dropped.
         def noted(resource: str, holdings: Holdings) -> Holdings:
@@ -170,10 +173,16 @@ class Reader:
 
         self._publish(noted, wanted)
 
-    def _sends_again(self, damaged: int) -> str:
-        """One resource after the other: it may be one that no kubelet listens to. Empty without any."""
+    def _sends_again(self, now: float) -> str:
+        """One resource after the other: it may be one that no kubelet listens to. Empty if none is due: the kubelet
+        writes after each list, and each write is read.
+        """
+        if now < self._due:
+            return ""
+        self._sent += 1
+        self._due = now + backoff(self._sent, MENDING)
         names = list(self._holders)
-        return names[damaged % len(names)] if names else ""
+        return names[self._sent % len(names)] if names else ""
 
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Sets the holdings, and notifies ``wanted`` in any case. Most reads bring most resources no news."""
