@@ -1,17 +1,19 @@
 """All parts together, in one process with simulated kubelets."""
 
 import asyncio
+import gc
 import logging
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpgateway import Allocation, Device
 from dpgateway.config import Shares
-from dpgateway.config.values import RuntimeSettings
+from dpgateway.config.values import DraSettings, RuntimeSettings
 from dpgateway.gateway import SETTLED
 from dpgateway.resource.ownership import Ownership
 from dpgateway_simulator import Kubelet
@@ -85,6 +87,28 @@ async def test_a_hung_disk_stops_no_resource(short_path: Path) -> None:
             await until(lambda: node.gateway.serves)
             await until(disk.asked.is_set)
             assert disk.hangs
+
+
+class OnAnyFront(Inside):
+    """It has a DRA driver."""
+
+    def configuration(self, *resources):
+        return replace(super().configuration(*resources), dra=DraSettings("dra.example.com"))
+
+
+async def test_told_to_end_while_it_reads_its_states_it_starts_nothing_more(short_path: Path) -> None:
+    """Neither is it left to the event loop that it can't be started any more."""
+    directory, unnoticed = short_path / "device-plugins", list[Any]()
+    directory.mkdir()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unnoticed.append(context))
+    with hung_disk(short_path / "state/dra") as disk:
+        gateway = OnAnyFront(directory)
+        gateway.serve(configured(driver_class=Scripted, front="auto"))
+        await until(disk.asked.is_set)
+        await gateway.end()
+        assert disk.hangs
+    gc.collect()
+    assert unnoticed == []
 
 
 async def test_every_resource_is_offered(gateway, kubelet):

@@ -75,6 +75,9 @@ class NodeTasks:
         self._due = []
         try:
             await self._configure(configuration)
+        except asyncio.CancelledError:  # the gateway ends, and may have no tasks any more
+            self._due = []
+            raise
         finally:
             due, self._due = self._due, None
             self.start(*due)
