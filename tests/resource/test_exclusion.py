@@ -1,6 +1,8 @@
 """Resources of one pool: whatever happens, one piece of hardware has one holder."""
 
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 from unittest.mock import ANY
@@ -745,3 +747,21 @@ async def test_other_hardware_while_it_is_prepared(make):
     assert fft.reasons == {}
     await aes.calls.prepare(["b0"])
     assert (aes.lanes.prepared, fft.reasons.keys()) == (["b0", "b0"], {"y"})
+
+
+async def test_a_resource_that_has_ended_waits_for_no_device():
+    """It would be kept for ``keep_lost``."""
+    aes = served(AES, Pool(), Clock(), devices=BOARDS[1:], keep_lost=3600)
+    aes.list()
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
+    aes.note()
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert aes.holdings.value.freed == {"b0"}
+    aes.releases.rest()
+    aes.end()
+    ended = weakref.ref(aes.releases)
+    del aes
+    await turns()
+    gc.collect()
+    assert ended() is None

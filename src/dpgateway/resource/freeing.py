@@ -66,8 +66,10 @@ class Releases:
         self._exclusion.subscribe(self._uses_changed)
 
     def rest(self) -> None:
-        """Another gateway serves the resource from now on, or may."""
+        """Another gateway serves the resource from now on, or may; or nobody does."""
         self.resting = True
+        if self._given_up is not None:
+            self._given_up.cancel()
 
     def go_on(self) -> None:
         """This gateway serves it from now on."""

@@ -266,6 +266,7 @@ class Resource:
 
     async def close(self) -> None:
         """Writes the last grants to the journal. If the disk hangs, the lock stays until it has written them."""
+        self.releases.rest()  # a timer of theirs would keep all of the resource
         if self.served:
             await self.journal.finish()
 
