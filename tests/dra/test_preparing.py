@@ -277,6 +277,28 @@ async def test_devices_that_a_boot_has_exchanged_are_prepared_again(node: ClaimN
     assert resource.inventory.ledger.excluded("a") == resource.inventory.ledger.excluded("b") == ""
 
 
+async def test_devices_that_are_exchanged_after_an_attempt_that_failed_are_prepared_again(node: ClaimNode) -> None:
+    """After a boot a driver may find its devices one after the other, and fail meanwhile: no container has any yet."""
+    first = Resource(lanes(), Device("a", hardware=("one",)), Device("b", hardware=("two",)))
+    claims = await node.gateway(first)
+    asked = [node.allocate(name, name) for name in "ab"]
+    for one_ in asked:
+        await claims.prepare([one_])
+    resource = Resource(lanes(), Device("a", hardware=("one",)), Device("b", hardware=("two",)))
+    claims = await node.gateway(resource, "boot-2", IN_VAIN)
+    resource.usage.set(resource.usage.value.remembered(first.usage.value.unreleased))
+    await turns()
+    resource.lanes.error = DriverError("not yet")
+    for one_ in asked:
+        assert "not yet" in await one(await claims.prepare([one_]))
+    resource.lanes.error = None
+    resource.inventory.take((Device("a", hardware=("two",)), Device("b", hardware=("one",))))
+    resource.releases.release_due()  # as after each list
+    for one_ in asked:
+        assert len(await one(await claims.prepare([one_]))) == 1
+    assert resource.inventory.ledger.excluded("a") == resource.inventory.ledger.excluded("b") == ""
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_share_that_is_not_offered_any_more_takes_the_place_of_one(node: ClaimNode, *, restarted: bool) -> None:
     """To the scheduler a device without shares is free although claims have some of it from before."""

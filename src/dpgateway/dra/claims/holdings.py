@@ -116,10 +116,10 @@ class ClaimHoldings(InUse):
         """The records as they are now, of all resources. ``recalled``: some may be of an earlier gateway."""
         # A record comes before its grant and leaves after it, so it says all that `granted` could add.
         own = {one.uid: one for one in claims if self.resource in one.resources}
-        old = {id_ for one in own.values() if one.boot != self.boot for id_ in one.of(self.resource)}
-        left = old if recalled else old & self.before_boot
+        # Also after an attempt that failed: its claim has its earlier record again.
+        old = frozenset({id_ for one in own.values() if one.boot != self.boot for id_ in one.of(self.resource)})
         new = replace(self, claims=own, doubt=doubt, gone=gone & own.keys(), looked=not doubt, granted={})
-        new = replace(new, before_boot=frozenset(left)) if left or self.before_boot else new
+        new = replace(new, before_boot=old) if old or self.before_boot else new
         if not recalled:
             return new
         # The driver of an earlier gateway may have worked on these; the journal may be gone.
