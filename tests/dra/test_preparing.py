@@ -17,7 +17,7 @@ from dpgateway.errors import DriverError
 from dpgateway.model import hardware
 from dpgateway.resource.front import Unreleased
 from dpgateway_simulator.apiserver import SimulatedApiServer as Simulated
-from tests.dra.claim_node import BOOT, IN_VAIN, POOL, ClaimNode, lanes, one
+from tests.dra.claim_node import BOOT, DRIVER, IN_VAIN, POOL, ClaimNode, lanes, one
 from tests.dra.claim_node import ClaimedResource as Resource
 from tests.support.resources import NAME, configured
 from tests.support.time import hurry
@@ -319,6 +319,23 @@ async def test_a_share_that_is_not_offered_any_more_takes_the_place_of_one(node:
     assert "no share free: containers have all of them, as a::1" in await one(await claims.prepare([asked]))
     await claims.unprepare([second])
     assert len(await one(await claims.prepare([asked]))) == 1
+
+
+async def test_shares_that_a_claim_asks_for_take_each_others_place(node: ClaimNode) -> None:
+    """Also if another claim has one that isn't offered any more."""
+    resource = Resource(lanes(), Device("a"), shares=3)
+    claims = await node.gateway(resource, patience=IN_VAIN)
+    first, second, third = (node.allocate(name, "a", shareID=f"share of {name}") for name in "cde")
+    for asked in (first, second, third):
+        await claims.prepare([asked])
+    await claims.unprepare([first, second])
+    resource.granting.config.set(configured(shares=2))
+    resource.inventory.take((Device("a"),))
+    given = {"driver": DRIVER, "pool": POOL, "device": "a"}
+    asked = node.allocate_results("f", [{**given, "request": name, "shareID": name} for name in "xy"])
+    assert "no share free: containers have all of them" in await one(await claims.prepare([asked]))
+    await claims.unprepare([third])
+    assert len(await one(await claims.prepare([asked]))) == 2
 
 
 async def test_other_drivers_results_are_theirs(node: ClaimNode) -> None:

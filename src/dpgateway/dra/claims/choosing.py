@@ -99,7 +99,7 @@ def chosen(
                 text = f"device {device} of {resource} has {len(free)} of {one.shares} shares free: {who}"
                 raise NotYet(f"{wanted}: {text}", offering.usage)
             # Shares that aren't offered any more count, too: the scheduler takes a device without shares for free.
-            if not had and (full := inventory.exclusion.no_share_left(free, own)) is not None:
+            if not had and (full := inventory.exclusion.no_share_left([*so_far, *free], own)) is not None:
                 text = f"device {device} of {resource} has no share free: containers have all of them, as {full[1]}"
                 raise NotYet(f"{wanted}: {text}", offering.usage)
             # Another resource of the pool may have its hardware: the scheduler gives it away before the claim of a pod
