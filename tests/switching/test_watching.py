@@ -398,3 +398,25 @@ class TestFields:
         rig.store.off.clear()
         await rig.hang_up()
         await rig.until(lambda it: it.fields[POOL].value)
+
+    async def test_what_the_publisher_found_is_tried_again_without_a_failure(
+        self, server: ApiServer, simulated: Simulated
+    ) -> None:
+        rig = Rig(server, simulated)
+        rig.store.off.add("DRAConsumableCapacity")
+        lists, *tasks = [asyncio.create_task(run()) for run in (rig.seen.run, rig.publisher.run, rig.watched.run)]
+        await rig.until(lambda it: it.fields[POOL].value)
+        rig.want(shares=4)
+        await rig.until(lambda it: "isn't published" in it.fields[POOL].text)
+        rig.publisher.wanted.set({})
+        await rig.publisher.state.wait_for(lambda state: not state.refused)
+        lists.cancel()  # no watch fails
+        hurry(500)
+        before = len(rig.simulated.asked)
+        await until(lambda: sum("POST resourceslices" in one for one in rig.simulated.asked[before:]) > 1)
+        assert rig.facts.fields[POOL].value is False
+        rig.store.off.clear()
+        await until(lambda: rig.facts.fields[POOL].value)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

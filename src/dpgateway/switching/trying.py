@@ -3,7 +3,7 @@
 A dry run has the fields that follow from the configuration. Fields that only its devices need, such as hardware that
 several of them share, are known from the publisher once they are in slices. Its refusals are remembered after the pool
 has left DRA, or it would go back at once. A new list of slices ends both results: it may be another server. A dry run
-that lacks fields is made again after TRY_AGAIN, too.
+that lacks fields is made again after TRY_AGAIN, too, with what the publisher was refused.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class TriedFields:
         """`_dropped` contains the fields that the server drops, keyed by the pools that were tried."""
         self._refused: dict[str, str] = {}
         """`_refused` contains why the publisher couldn't publish a pool, keyed by its name."""
+        self._contents: dict[str, tuple[Content, ...]] = {}
+        """`_contents` contains what the slices of these pools should have been."""
         self.trial: Observable[ClusterError | int] = Observable(0)
         """Why the last try failed; else the number of tries."""
 
@@ -55,14 +57,18 @@ class TriedFields:
     def look(self) -> None:
         """Updates the results after a change of the slices or of the publisher."""
         anew, self._lists = self._seen.listed.version > self._lists, self._seen.listed.version
+        before = self._refused.keys()
         published = {name for name, some in (self._publisher.wanted.value or {}).items() if some}
         if anew:
             self._dropped = {}
             self._refused = {name: text for name, text in self._refused.items() if name in published}
         if (state := self._publisher.state.value).right:
             self._refused = {name: text for name, text in self._refused.items() if name not in published}
-        self._refused |= state.refused or {}
-        if self._to_try():
+        self._refused = {**self._refused, **(state.refused or {})}
+        for name in state.refused or ():
+            if some := (self._publisher.wanted.value or {}).get(name):
+                self._contents[name] = some
+        if self._to_try() or self._refused.keys() - before:
             self._untried.notify()
 
     def result(self, name: str) -> tuple[bool | None, str]:
@@ -87,7 +93,11 @@ class TriedFields:
             try:
                 while names := self._to_try():
                     name, known = names[0], self._dropped  # another one for other pools, and for another server
-                    known[name] = await self._publisher.dropped(name, specimens(self._pools[name], self._driver))
+                    tried = specimens(self._pools[name], self._driver)
+                    refused = self._contents.get(name, ()) if name in self._refused else ()
+                    known[name] = lost = await self._publisher.dropped(name, (*tried, *refused))
+                    if refused and not lost and known is self._dropped:
+                        self._refused.pop(name, None)
                     tries += 1
                 failures = 0
                 self.trial.set(tries)
@@ -99,7 +109,7 @@ class TriedFields:
                 continue
             again = TRY_AGAIN * random.uniform(0.5, 1.5)  # noqa: S311
             try:
-                async with asyncio.timeout(again if any(self._dropped.values()) else None):
+                async with asyncio.timeout(again if self._refused or any(self._dropped.values()) else None):
                     await self._untried.wait(version)
             except TimeoutError:
                 self._publisher.forget_dropped()
