@@ -765,3 +765,24 @@ async def test_a_resource_that_has_ended_waits_for_no_device():
     await turns()
     gc.collect()
     assert ended() is None
+
+
+async def test_a_device_that_is_absent_twice_has_its_time_twice(make):
+    """A static pod whose manifest was gone for a while has its device again."""
+    aes = await make(AES, devices=BOARDS[1:], keep_lost=60)
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0")})
+    aes.note("b0")
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert aes.holdings.value.freed == {"b0"}
+    aes.holdings.set(aes.holdings.value.ended(frozenset()))
+    for devices in BOARDS, BOARDS[1:]:
+        aes.devices = devices
+        aes.list()
+        aes.clock.now += 50
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert aes.holdings.value.freed == {"b0"}
+    aes.devices = BOARDS
+    aes.list()
+    assert aes.lanes.released == ["b0"]

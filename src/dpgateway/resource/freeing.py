@@ -90,6 +90,7 @@ class Releases:
         if lanes is not self._released_through:  # the ended driver may have dropped its releases
             self._releasing.clear()
         self._released_through = lanes
+        self._absent = {id_: since for id_, since in self._absent.items() if id_ in freed}
         freed -= self._releasing
         if self.resting or lanes is None or self._driver.state.value.devices is None or not freed:
             return
