@@ -786,3 +786,16 @@ async def test_a_device_that_is_absent_twice_has_its_time_twice(make):
     aes.devices = BOARDS
     aes.list()
     assert aes.lanes.released == ["b0"]
+
+
+async def test_no_release_is_waited_for_that_nobody_owes(make):
+    """The driver before had none, and the present one doesn't know the device."""
+    aes, fft = await make(AES, devices=BOARDS[1:], keep_lost=60), await make(FFT)
+    gave = Unreleased("", frozenset(["1a"]), frozenset(["b0"]), device="b0", driver="")
+    aes.remember({"b0": gave})
+    aes.note("b0")
+    await turns()
+    assert fft.reasons.keys() == {"b0"}
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert (aes.holdings.value.freed, aes.lanes.released, fft.reasons) == (frozenset(), [], {})

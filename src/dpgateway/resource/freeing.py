@@ -8,8 +8,8 @@ the id stays freed: a release is delivered at least once. The exceptions:
     another gateway serves the resource   that gateway releases to its own driver (rest, go_on)
     the driver ended                      the next driver gets all releases again
     the device isn't listed               it is released when it is listed again within ``keep_lost``, or never, which
-                                          the log calls a leak; an id of a driver without prepare and release is
-                                          released at once
+                                          the log calls a leak; an id is released at once if a driver without release
+                                          gave it, or the present one has neither prepare nor release
     another driver granted it             it is never released: a leak, too
 """
 
@@ -129,7 +129,8 @@ class Releases:
         due: dict[str, Device | None] = {}
         before, self._absent = self._absent, {}
         for id_ in sorted(freed):
-            foreign = holdings.unreleased[id_].driver not in (None, "", holdings.driver)
+            driver = holdings.unreleased[id_].driver
+            foreign = driver not in (None, "", holdings.driver)
             device = None if foreign else self._inventory.given(id_)
             if device is None:
                 # Neither a restart nor another front's debt tells for how long it has been gone.
@@ -137,7 +138,7 @@ class Releases:
                 since = before.get(id_, now if lost is None else lost.since)
                 left = 0.0 if foreign else since + keep - now
                 self._log_leak(id_, left, foreign=foreign)
-                if left <= 0 or not concerned:
+                if left <= 0 or not concerned or driver == "":
                     due[id_] = None
                 else:
                     self._absent[id_] = since
