@@ -46,7 +46,7 @@ class Releases:
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         """``config``: a new ``keep_lost`` takes effect at once."""
-        self._inventory, self._driver, self._log = inventory, driver, log
+        self._config, self._inventory, self._driver, self._log = config, inventory, driver, log
         self._ledger, self._usage, self._exclusion = inventory.ledger, inventory.usage, inventory.exclusion
         self._releasing: set[str] = set()
         """The freed ids whose release is queued or running."""
@@ -56,13 +56,14 @@ class Releases:
         """`_absent` contains the start of the absence of each device that is waited for, keyed by freed id."""
         self._given_up: asyncio.TimerHandle | None = None
         """Looks again when the next of these is no longer waited for."""
+        self._configured = False
+        """Whether a new configuration is looked at: once there was an absent device."""
         self._held_up = False
         """Whether a release waits until other uses of the hardware are known, or over."""
         self._released_through: Lanes | None = None
         """The driver's lanes at the last release; another value means another driver."""
         self.resting = False
         """Whether another gateway serves the resource and releases to its own driver."""
-        config.subscribe(self.release_due)
         self._exclusion.subscribe(self._uses_changed)
 
     def rest(self) -> None:
@@ -154,6 +155,9 @@ class Releases:
         if self._absent:
             delay = min(self._absent.values()) + keep - now + 0.001
             self._given_up = asyncio.get_running_loop().call_later(delay, self.release_due)
+            if not self._configured:
+                self._configured = True
+                self._config.subscribe(self.release_due)
         return due
 
     def _log_leak(self, id_: str, seconds: float, *, foreign: bool) -> None:
