@@ -1,5 +1,6 @@
 """A resource goes from one front to the other under pods, as the kubelet's device manager sees it."""
 
+import asyncio
 import json
 import shutil
 import signal
@@ -168,6 +169,23 @@ async def test_a_release_without_a_record_goes_with_its_resource(cluster, gatewa
     said = "isn't offered by DRA any more" if then == "killed, and no release" else f"released {device}"
     await gateway.said(said, seconds=BUSY)
     await until(lambda: not list((short_path / "state").glob("*.json")))  # nor does a later start release it
+
+
+async def test_a_lost_record_keeps_no_other_device_if_dra_cannot_be_served(cluster, gateway, kubelet, short_path):
+    """Nobody can tell of claims, so only what the journal of DRA knows of stays in use."""
+    options = thing("dra")["options"] | {"ids": ["a", "b"], "release": True}
+    await gateway.start(thing("dra") | {"options": options})
+    await cluster.run("claim", {"c": {THING: 1}}, within=BUSY)
+    device = device_of(cluster, "claim").removeprefix("THING_")
+    await until(lambda: any(f'"{device}"' in text for text in texts(short_path / "state").values()))
+    await gateway.end(signal.SIGKILL)
+    shutil.rmtree(short_path / "state/dra")
+    (short_path / "plugins_registry").rename(short_path / "elsewhere")
+    (short_path / "plugins_registry").touch()
+    del gateway.more["dra"]
+    await gateway.start(thing("deviceplugin") | {"options": options})
+    async with asyncio.timeout(BUSY):
+        await shown(cluster, 1)
 
 
 async def test_a_plugin_that_nobody_has_devices_of_is_heard_of_once_more(cluster, gateway, kubelet, short_path):

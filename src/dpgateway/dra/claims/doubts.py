@@ -101,8 +101,17 @@ class ClaimDoubts:
         """No kubelet can tell of claims here: it is one without DRA, or none of its sockets can be seen; or one may be
         able to again.
         """
-        self._blind = mute
+        before, self._blind = self._blind, mute
         self.look_at_others()
+        if mute != before:
+            self.why.notify()
+
+    @property
+    def blind(self) -> bool:
+        """Whether nobody can tell of claims without a record, and none is known to have lost it. Only what the journals
+        know of is in use then: else other fronts could give nothing of whole pools, for as long as DRA can't be served.
+        """
+        return self._blind and not (self.damaged or self.lost)
 
     def look_at_others(self) -> None:
         """Other resources may be offered by another front now."""

@@ -296,5 +296,5 @@ class ClaimStore:
             untold = [set(one.of(name)).difference(self.told.get((one.uid, name), ())) for one in ending]
             in_use = value.remembered(self._remembered.get(name, {}))
             lost = debts(name, in_use, claims).difference(self.told.get(("", name), ()))
-            known[name] = in_use.without_told(lost.union(*untold))
+            known[name] = replace(in_use.without_told(lost.union(*untold)), looked=value.looked or self.doubts.blind)
         self._left.set({name: in_use for name, in_use in known.items() if in_use.taken or in_use.abandoned})
