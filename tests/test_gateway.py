@@ -15,7 +15,7 @@ from dpgateway import Allocation, Device
 from dpgateway.config import Shares
 from dpgateway.config.values import DraSettings, RuntimeSettings
 from dpgateway.gateway import SETTLED
-from dpgateway.resource.ownership import Ownership
+from dpgateway.resource.ownership import Ownership, hash_of
 from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
 from tests.support.heap import hole, resident
@@ -118,24 +118,29 @@ async def test_every_resource_is_offered(gateway, kubelet):
 
 
 async def test_no_other_gateway_has_what_the_driver_still_works_on(gateway, kubelet):
-    """A call goes on after its driver, and after its resource: until it returns, or the process ends."""
+    """A call goes on after its driver, and after its resource: until it returns."""
     begun, go_on = threading.Event(), threading.Event()
 
     def prepare(_devices):
         begun.set()
         assert go_on.wait(60)
 
-    gateway.start(scripted(prepare=prepare))
-    await offered(kubelet)
+    gateway.start(scripted(prepare=prepare), Scripted)
+    await offered(kubelet, R, S)
     starting = asyncio.ensure_future(kubelet.admit("p", {"c": {R: 1}}))
     await until(begun.is_set)
-    await gateway.end()
-    try:
-        assert not Ownership(gateway.directory, R).try_to_acquire()
-    finally:
-        go_on.set()
+    gateway.reload(gateway.configuration(configured(name=S, driver_class=Scripted)))
     await starting
-    await until(Ownership(gateway.directory, R).try_to_acquire)
+    await until(
+        lambda: (
+            list((gateway.directory / "dpgateway").glob(f"{hash_of(R)}*"))
+            == [gateway.directory / "dpgateway" / f"{hash_of(R)}.lock"]
+        )
+    )
+    other = Ownership(gateway.directory, R)
+    assert not other.try_to_acquire()
+    go_on.set()
+    await until(other.try_to_acquire)
 
 
 @pytest.mark.parametrize("shares", [1, Shares(1, ids="board-{id}")])

@@ -261,6 +261,9 @@ class Gateway:
         if tasks:
             await asyncio.wait(tasks)
         await self._fronts.close()
+        # What drivers still do ends with the process, which has nothing left to wait for.
+        for ownership in tuple(self._fronts.pools.elsewhere.late.values()):
+            ownership.abandon()
 
     def abandon(self) -> None:
         """Removes all sockets now, while things still run; from any thread."""

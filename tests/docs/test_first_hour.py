@@ -24,8 +24,8 @@ def as_root(text: str) -> str:
 
 
 KNOWN = {
-    "pause 2\nrun dpgateway status": "dpgateway status example.com/memory | grep -q default/two",
-    "run mv dev/ttyUSB0 ": "dpgateway status example.com/serial | grep -q default/logger",
+    "pause 2\nrun dpgateway status": "dpgateway status example.com/memory 2>/dev/null | grep -q default/two",
+    "run mv dev/ttyUSB0 ": "dpgateway status example.com/serial 2>/dev/null | grep -q default/logger",
     "pause 1\nrun mv ": "grep -q Unhealthy gateway.log",
     "pause 1\nEND\n": "grep -q 'Healthy again' gateway.log",
 }

@@ -63,7 +63,7 @@ class DriverInstance:
         self.folder = folder_of(root, driver)
         self.ownership = Ownership(self.folder, driver, _log)
         """Of the driver: one gateway of a node has its claims, and writes its slices."""
-        self.ownership.going_on = lambda: claims.store.disk.changing
+        self.ownership.writing = lambda: claims.store.disk.changing
         self.needed: Callable[[], bool] = lambda: True
         """Whether anything is offered by DRA, or held."""
         self.answer: Observable[RegistrationAnswer | None] = Observable(None)

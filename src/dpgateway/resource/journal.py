@@ -11,7 +11,7 @@ doesn't write (``_rests``).
 
 A disk may hang, and a write that nobody waits for any more may end late. So a resource's calls, on whichever front,
 share a lane: a writer that follows another one, after a restart of the driver for example, waits for that one's last
-call. Other gateways wait for the lock, which stays until then (``Ownership.going_on``).
+call. Other gateways wait for the lock, which stays until then (``Ownership.writing``).
 """
 
 from __future__ import annotations

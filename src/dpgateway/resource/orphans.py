@@ -256,7 +256,7 @@ class Orphans:
         """
         # Another gateway may still serve the resource and release to its driver; while it does, the journal is its own.
         lock = Ownership(self.directory, resource)
-        lock.late, lock.going_on = self.late, partial(self.journals.under_way, resource)
+        lock.late, lock.writing = self.late, partial(self.journals.under_way, resource)
         try:
             if not lock.try_to_acquire():
                 return ids

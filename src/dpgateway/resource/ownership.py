@@ -125,10 +125,12 @@ class Ownership:
         """
         self.waited = False
         """Whether another gateway was the owner, and its journal hasn't been read since."""
-        self.going_on: Callable[[], Collection[asyncio.Future[Any]]] = tuple
-        """What the lock has to outlive: writes of what it guards, and calls."""
+        self.writing: Callable[[], Collection[asyncio.Future[Any]]] = tuple
+        """The writes under way of what the lock guards."""
+        self.calls: Callable[[], Collection[asyncio.Future[Any]]] = tuple
+        """The calls of the resource's driver that go on after its end."""
         self.late: dict[str, Ownership] = {}
-        """The ended ownerships of this gateway, by hash, that wait for such writes."""
+        """The ended ownerships of this gateway, by hash, that wait for these."""
         self._resource, self._log = resource, log
         self._pool, self._after = "", frozenset[str]()
         self.state = LockState.NOT_THIS
@@ -284,12 +286,12 @@ class Ownership:
         self.end()
 
     def end(self) -> None:
-        """Ends the ownership for good, once nothing of it goes on: removes the lock's file, unless another gateway has
+        """Ends the ownership for good, once no write or call goes on: removes the file, unless another gateway has
         the lock, too.
         """
         if self._kept and self.state is LockState.SOLE:
             return
-        if self._descriptor is not None and (going_on := self.going_on()):
+        if self._descriptor is not None and (going_on := (*self.writing(), *self.calls())):
             if self.state is LockState.SOLE:
                 self.late[self.hash] = self
             next(iter(going_on)).add_done_callback(lambda _: self.end())
@@ -315,8 +317,9 @@ class Ownership:
             self.state = LockState.GIVEN
 
     def abandon(self) -> None:
-        """The same at the end of the process. May be called from any thread."""
-        if not self.going_on():
+        """The same at the end of the process, with which calls end. May be called from any thread."""
+        self.calls = tuple
+        if not self.writing():
             self.end()
 
     def caught_up(self) -> None:

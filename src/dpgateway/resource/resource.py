@@ -132,7 +132,8 @@ class Resource:
         """A sentence about the other gateway that serves it, and the expected takeover; empty if none does."""
         journal = Journal(common.state_dir, common.directory, name, common.front)
         self.journal = JournalWriter(journal, usage, common.threads, log)
-        self.journal.lanes, self.ownership.going_on = common.pools.journals.lanes, self._going_on
+        self.journal.lanes, self.ownership.writing = common.pools.journals.lanes, self.journal.under_way
+        self.ownership.calls = self._calls_after_close
         self.ownership.late = common.pools.elsewhere.late
         self._config, self._known = config, config.value
         self._log, self._pools, self._served = log, common.pools, common.served
@@ -257,12 +258,9 @@ class Resource:
         self._reminder.close()
         self.inventory.list.close()
 
-    def _going_on(self) -> Collection[asyncio.Future[Any]]:
-        """What its lock has to outlive: writes of the journal, and what the driver does after its end, with devices
-        that another gateway would give away.
-        """
-        calls = [one.ended for one in self._pools.after_close.value if one.resource == self.name]
-        return (*self.journal.under_way(), *calls)
+    def _calls_after_close(self) -> Collection[asyncio.Future[Any]]:
+        """What the driver still does after its end, with devices that another gateway would give away."""
+        return [one.ended for one in self._pools.after_close.value if one.resource == self.name]
 
     async def close(self) -> None:
         """Writes the last grants to the journal. If the disk hangs, the lock stays until it has written them."""
