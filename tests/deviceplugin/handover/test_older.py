@@ -5,12 +5,16 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
+import socket
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
 import pytest
 
+from dpgateway.deviceplugin.server.endpoint import HEARING
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet, PluginError
@@ -75,13 +79,19 @@ async def test_the_lock_stays_with_the_one_left(older, newer):
 
 
 async def test_the_connection_ends_after_the_streams(kubelet, older, newer):
-    serves(newer, older)
-    await heard(newer)
-    assert connected(older)
-    newer.send("listed")
-    with pytest.raises(Gone):
+    """Which end once whoever is connected has read all, or had the time for it."""
+    with socket.socket(socket.AF_UNIX) as reads_nothing:
+        reads_nothing.connect(str(path(older, "sock")))
+        await until(lambda: select.select([reads_nothing], [], [], 0)[0])
+        serves(newer, older)
         await heard(newer)
-    assert not connected(older)
+        assert len(connected(older)) == 2
+        began = time.monotonic()
+        newer.send("listed")
+        with pytest.raises(Gone):
+            await heard(newer)
+        assert time.monotonic() - began >= HEARING
+        await until(lambda: not connected(older))
 
 
 def connected(gateway):
@@ -96,6 +106,7 @@ async def test_a_handover_waits_for_a_register(make, kubelet, dial):
     kubelet.misbehaviour.stall_register()
     older = make()
     older.serve(configured(driver_class=Scripted))
+    await kubelet.wait_for(lambda: any(event.kind == "register" for event in kubelet.events))
     newer = await dial(older)
     newer.send("ask 1")
     taken = asyncio.ensure_future(heard(newer))
