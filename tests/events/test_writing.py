@@ -40,11 +40,12 @@ class Rig:
         self.now: dict[Subject, Condition] = {}
         self.changed = Signal()
         self.server, self._running = server, list[asyncio.Task[None]]()
+        self._threads = Counted()
 
     def start(self, pace: Pace = PACE, threads: Threads | None = None, disk: float = 5.0) -> EventWriter:
         """Another gateway, with what its predecessors left."""
         parts, about = (
-            EventParts(self.server, self.folder, threads or Threads()),
+            EventParts(self.server, self.folder, threads or self._threads),
             NodeEvents("n1", lambda: self.now, self.changed),
         )
         writer = EventWriter(parts, about, pace, look=0.005, disk=disk)
@@ -55,11 +56,13 @@ class Rig:
         self._running.append(asyncio.create_task(writer.run()))
 
     async def stop(self) -> None:
+        """As the process ends: what it has begun to write is written, and nothing of it comes later."""
         for task in self._running:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
         self._running.clear()
+        await until(lambda: not self._threads.running)
 
     def see(self, conditions: dict[Subject, Condition]) -> None:
         self.now = conditions
@@ -85,6 +88,18 @@ class Rig:
 
     async def has(self, *reasons: str) -> None:
         await until(lambda: self.reasons == list(reasons), found=lambda: str(self.reasons))
+
+
+class Counted(Threads):
+    """Knows how many calls are under way, whoever waits for them."""
+
+    running = 0
+
+    def call(self, name: str, function: Callable[[], T], seconds: float = math.inf) -> asyncio.Future[T]:
+        future = super().call(name, function, seconds)
+        self.running += 1
+        future.add_done_callback(lambda _: setattr(self, "running", self.running - 1))
+        return future
 
 
 class HangingWrites(Threads):
