@@ -459,7 +459,7 @@ async def test_an_end_goes_on_after_a_bug(node: ClaimNode, caplog: pytest.LogCap
     await claims.prepare([asked])
     await claims.unprepare([asked])
     assert node.records["c"]["phase"] == "ending"
-    hurry(20)
+    hurry(5)  # a second for the disk
     await until(lambda: not node.records)
     assert [one.getMessage() for one in caplog.records if one.exc_info] == [
         f"a bug: the end of claim default/c failed, and is tried again: LookupError({asked.uid!r})"
