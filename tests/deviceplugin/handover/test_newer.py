@@ -257,6 +257,7 @@ async def test_nobody_may_ask_before_the_end(make, left, kubelet, holder):
     assert await heard(left) == "listed"
     newest.serve(configured(driver_class=Scripted))
     (await asked(holder[1])).close()  # whoever asks still asks the older one
+    await offered(kubelet)
     assert (registered(kubelet, R), kubelet.counts(R)) == (1, (2, 2))
     left.close()
     await kubelet.wait_for(lambda: registered(kubelet, R) == 2)

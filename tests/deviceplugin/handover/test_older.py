@@ -63,6 +63,8 @@ async def test_register_passes_the_streams_connection(kubelet, older, newer, con
     assert len(descriptors) == connections
     for descriptor in descriptors:
         os.close(descriptor)
+    newer.close()
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)  # a gateway that ends before keeps its server for ever
 
 
 async def test_the_lock_stays_with_the_one_left(older, newer):
