@@ -25,7 +25,7 @@ from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.scraped import Node
 from tests.support.specs import spec, write
-from tests.support.time import advance, in_virtual_time
+from tests.support.time import advance, in_virtual_time, slowly
 from tests.support.waiting import turns, until
 
 R, S = "example.com/thing", "example.com/other"
@@ -200,10 +200,11 @@ async def test_a_file_of_the_same_kubelet_that_is_back(gateway, kubelet, short_p
     caplog.set_level(logging.DEBUG, "dpgateway")
     gateway.start(Scripted, Scripted)
     await offered(kubelet, R, S)
-    kubelet.drop_streams(R)
-    await until(lambda: any("last stream ended" in text for text in caplog.messages))
-    aside = (short_path / "kubelet.sock").rename(short_path / "aside")
-    await until(lambda: any("kubelet.sock is gone: away" in text for text in caplog.messages))
+    with slowly():  # else it may be registered again before that
+        kubelet.drop_streams(R)
+        await until(lambda: any("last stream ended" in text for text in caplog.messages))
+        aside = (short_path / "kubelet.sock").rename(short_path / "aside")
+        await until(lambda: any("kubelet.sock is gone: away" in text for text in caplog.messages))
     aside.rename(short_path / "kubelet.sock")
     await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
     await offered(kubelet, R)

@@ -35,7 +35,7 @@ from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health, status
 from tests.support.specs import cdi
 from tests.support.threads import StuckDisk
-from tests.support.time import advance, in_virtual_time
+from tests.support.time import advance, in_virtual_time, slowly
 from tests.support.waiting import turns, until
 
 
@@ -175,9 +175,10 @@ async def test_a_hung_preparation_delays_no_device_freed_with_its_own(run, short
     hangs, released = gate(), list[tuple[Device, ...]]()
     write_checkpoint(short_path, "a", "b")
     driver = scripted(prepare=lambda devices: devices == (Device("b"),) and hangs(), release=released.append)
-    client = await run(driver, timeouts={"prepare": 1}).client()
+    client = await (one := run(driver, timeouts={"prepare": 0.1})).client()
     _, text = await status(client.call("PreStartContainer", starts("b")))
     assert "prepare() of b hasn't finished" in text
+    one.config.set(configured(driver_class=driver))  # other devices have as long as usual
 
     # Both pods are deleted, and another one gets a.
     write_checkpoint(short_path)
@@ -275,10 +276,11 @@ async def test_an_allocate_that_outlasts_the_grace_is_written_down(run, short_pa
     call = client.call("Allocate", v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}]))
     await slow.entered()
     await plugin.drain(0)
-    closing = asyncio.create_task(plugin.close())
-    await turns()
-    slow.open()
-    await closing
+    with slowly(20):  # its grace is some tenths of a second
+        closing = asyncio.create_task(plugin.close())
+        await turns()
+        slow.open()
+        await closing
     journal = Journal(short_path / "state", short_path, NAME).load()
     await call
     assert journal.keys() == {"a"}
@@ -298,11 +300,12 @@ async def test_an_allocate_that_outlasts_the_grace_on_a_disk_that_hangs(run, sho
     call = client.call("Allocate", late)
     await slow.entered()
     await plugin.drain(0)
-    closing = asyncio.create_task(plugin.close())
-    await turns()
-    slow.open()
+    with slowly(20):  # its grace is some tenths of a second
+        closing = asyncio.create_task(plugin.close())
+        await turns()
+        slow.open()
+        await call
     await closing
-    await call
     await client.close()
     lock = Ownership(short_path, NAME)
     assert lock.owner() is not None

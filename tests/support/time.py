@@ -4,9 +4,10 @@ The simulator's ``ManualClock`` is another thing: a part of the product, which i
 """
 
 import asyncio
+import contextlib
 import functools
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from tests.support.waiting import turns
@@ -83,6 +84,18 @@ def hurry(times: float) -> None:
     loop = asyncio.get_running_loop()
     real, began = loop.time, loop.time()
     loop.time = lambda: began + times * (real() - began)  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def slowly(times: float = 10) -> Iterator[None]:
+    """Meanwhile the running loop's clock passes so much slower: for what real threads do before a timer of the product
+    may fire, however busy the machine is.
+    """
+    hurry(1 / times)
+    try:
+        yield
+    finally:
+        hurry(times)
 
 
 def skip(seconds: float) -> None:

@@ -13,6 +13,7 @@ from tests.support.handover import BOTH, R, S, heard, offered, passed, path, ser
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
+from tests.support.time import slowly
 from tests.support.waiting import turns, until
 
 
@@ -255,7 +256,9 @@ async def test_a_resource_that_ends_breaks_its_pool_off(make, kubelet, ask):
     """The rest serves on."""
     older, one, other = await giving(make, ask)
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
-    older.reload(older.configuration(BOTH[1]))
+    with slowly():  # else the time in which the newer one has to serve may be over by then
+        older.reload(older.configuration(BOTH[1]))
+        await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
     assert await heard(other) == "back"
     one.close()  # else it has the lock, and so a part of the pool
     await asyncio.wait([call])  # it may be cut off by the end of its stream

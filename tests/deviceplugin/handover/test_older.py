@@ -24,6 +24,7 @@ from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.serving import Client, status
+from tests.support.time import slowly
 from tests.support.waiting import turns, until
 
 
@@ -224,9 +225,10 @@ async def test_started_again_during_a_handover(kubelet, older, newer, caplog, st
     if step == "register":
         serves(newer, older)
         assert await heard(newer) == "register"
-    older.reload(older.configuration(configured(driver_class=scripted())))
-    if step == "register":  # it ends only once it has heard that
+    with slowly():  # else the handover may be over by then
+        older.reload(older.configuration(configured(driver_class=scripted())))
         await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
+    if step == "register":  # it ends only once it has heard that
         newer.send("listed")
     with pytest.raises(Gone):
         await heard(newer)
