@@ -11,7 +11,7 @@ import pytest
 
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.reading import LARGEST_HELD, MOST_HELD, Reader
-from dpgateway.deviceplugin.holdings.values import Holdings
+from dpgateway.deviceplugin.holdings.values import CLOCK_STEP, Holdings
 from dpgateway.errors import KubeletError
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
@@ -116,10 +116,10 @@ async def test_a_file_of_the_same_tick_as_a_grant_is_believed_later(reads):
     """A kubelet of 1.8 allocates again at each start, and then writes what the file has already."""
     reads.write(thing=["a"])
     first = await reads.read()
-    holdings, now = reads.holders[THING], time.monotonic()
-    holdings.set(first.began(("a",)).gave(("a",), now))
-    reads.write(ago=time.monotonic() - now + 0.004, thing=["a"])
-    assert (await reads.read()).granted == {"a": now}
+    reads.write(ago=0.0, thing=["a"])
+    holdings, given = reads.holders[THING], stamped(reads.file.stat().st_mtime) + CLOCK_STEP / 2
+    holdings.set(first.began(("a",)).gave(("a",), given))
+    assert (await reads.read()).granted == {"a": given}
     async with asyncio.timeout(30):
         await holdings.wait_for(lambda value: not value.granted)
 
