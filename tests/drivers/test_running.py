@@ -323,16 +323,18 @@ async def test_nobody_asks_a_driver_that_closes(run, gate):
 
 
 async def test_the_last_error_is_remembered(run):
-    answers = [DriverError("no bus")]
+    broken = threading.Event()
+    broken.set()
 
     def devices():
-        if answers:
-            raise answers.pop()
+        if broken.is_set():
+            raise DriverError("no bus")
         return [A]
 
     one = run(scripted(devices=devices), refresh=0.01)
     await until(lambda: one.said.failure)
     failed = one.said
+    broken.clear()
     await one.listed()
     assert (one.said.failure, one.said.error, one.said.erred) == ("", failed.failure, failed.erred)
     assert failed.erred is not None
