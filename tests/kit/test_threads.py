@@ -181,6 +181,16 @@ async def test_a_call_that_comes_while_its_thread_ends_is_run():
         assert await soon(threads.call("next", functools.partial(abs, number))) == number
 
 
+@pytest.fixture
+def hasty():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty")
 def test_many_loops_and_threads_at_once(gate):
     threads, work, right = Threads(usual=4, patience=FOR_EVER, idle=0.0001), gate(), []
     work.open()
@@ -301,7 +311,7 @@ async def test_without_any_thread_a_call_fails(out_of_threads):
 
 @pytest.mark.parametrize("usual", [1, 2])
 async def test_without_new_threads_the_old_ones_serve(out_of_threads, gate, usual):
-    threads, slow = Threads(usual, patience=0.01), gate()
+    threads, slow = Threads(usual, patience=1), gate()  # MOST_REFUSED of them leave the old one its time
     running = threads.call("slow", slow)
     await slow.entered()
     with out_of_threads():

@@ -164,15 +164,29 @@ class Threads:
     def _place(self, job: _Job) -> bool:
         """Gives the job to a thread. Returns whether the job must wait for one."""
         with self._lock:
-            if self._free:
-                self._free.pop().put(job)
+            if self._gave(job):
                 return False
             now = time.monotonic()
-            if sum(now - began < self._patience for began in list(self._began.values())) >= self._usual:
+            if sum(now - began < self._patience for began in self._began.values()) >= self._usual:
                 self._waiting[job] = None
                 return True
-            self._count += 1
-        return self._start(job)
+            inbox = self._counted()
+        return self._start(job, inbox)
+
+    def _gave(self, job: _Job) -> bool:
+        """Gives the job to a free thread, if there is one."""
+        if self._free:
+            self._began[inbox := self._free.pop()] = time.monotonic()
+            inbox.put(job)
+            return True
+        return False
+
+    def _counted(self) -> _Inbox:
+        """Counts one more thread, from before it begins: two callers at once don't start two for one place."""
+        inbox: _Inbox = queue.SimpleQueue()
+        self._count += 1
+        self._began[inbox] = time.monotonic()
+        return inbox
 
     def _start_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         """Starts another thread for a job that still waits, now or, if the system refuses one, later."""
@@ -185,22 +199,19 @@ class Threads:
             if job not in self._waiting:
                 return False
             del self._waiting[job]
-            self._count += 1
-        return self._start(job)
+            inbox = self._counted()
+        return self._start(job, inbox)
 
-    def _start(self, job: _Job) -> bool:
+    def _start(self, job: _Job, inbox: _Inbox) -> bool:
         """Starts an already counted thread for the job. Returns whether the job must wait."""
-        inbox: _Inbox = queue.SimpleQueue()
         inbox.put(job)
-        self._began[inbox] = time.monotonic()
         try:
             threading.Thread(target=self._serve, args=(inbox,), name=job.name, daemon=True).start()
         except (RuntimeError, MemoryError) as error:  # the system is out of threads
-            del self._began[inbox]
             with self._lock:
+                del self._began[inbox]
                 self._count -= 1
-                if self._free:
-                    self._free.pop().put(job)
+                if self._gave(job):
                     return False
                 job.refused += 1
                 if self._count and job.refused < MOST_REFUSED:
@@ -219,14 +230,14 @@ class Threads:
         thread, job = threading.current_thread(), inbox.get()
         while True:
             thread.name = job.name
-            self._began[inbox] = time.monotonic()
             job.run()  # also drops the function, while this thread counts as busy: a driver's finalizer may hang
-            del self._began[inbox]
             following: _Job | None = None
             with self._lock:
                 if self._waiting:
                     following, _ = self._waiting.popitem(last=False)
+                    self._began[inbox] = time.monotonic()
                 else:
+                    del self._began[inbox]
                     self._free.append(inbox)
                     thread.name = IDLE
 
