@@ -389,9 +389,9 @@ async def test_other_calls_run_between_busy_retries(make, gate):
 
 
 async def in_time(ask):
-    """What ``ask`` returns. A machine may stall just before the deadline, but not each time."""
+    """What ``ask`` returns. A machine may stall just before the deadline, or at the last chance, but not each time."""
     for _ in range(4):
-        with contextlib.suppress(DriverTimeout):
+        with contextlib.suppress(DriverTimeout, Busy):
             return await ask()
     return await ask()
 
@@ -414,6 +414,8 @@ async def test_busy_until_the_deadline_is_busy(make):
         driver = BusyUntil(float("inf"))
         with pytest.raises(Busy, match="still"):
             await make(allocate=driver, timeouts={"allocate": 1}).allocate([A])
+        if len(driver.asked) < 2:
+            raise DriverTimeout("its first answer came after the last chance")
         return len(driver.asked)
 
     assert 2 <= await in_time(ask) <= 6
