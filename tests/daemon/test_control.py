@@ -186,9 +186,10 @@ async def test_those_who_watch_lock_nobody_out(run):
 
 async def test_a_watcher_that_takes_nothing_has_its_time(run):
     running = await run("x" * 5_000_000, times=replace(QUICK, patience=1.5))
-    clients = [await Client(running.path).__aenter__() for _ in range(control.MOST_WATCHERS)]
-    for client in clients:
-        client.writer.write(b"watch\n")
+    clients = []
+    for _ in range(control.MOST_WATCHERS):
+        clients.append(await Client(running.path).__aenter__())
+        clients[-1].writer.write(b"watch\n")  # at once: to ask, each has no more time than to take the answer
     await until(lambda: len(running.asked) == len(clients))
     running.status = status("a")
     await until(lambda: watched(running))

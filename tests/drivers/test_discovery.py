@@ -5,6 +5,7 @@ import re
 import pytest
 
 from dpgateway.drivers import discovery
+from dpgateway.drivers.loading import Loading
 from tests.support.drivers import GOOD, HOLDS, find
 
 
@@ -81,9 +82,15 @@ def test_a_hung_import_harms_no_other(install, gate):
     HOLDS["t_hangs"] = gate()
     install("from tests.support.drivers import hold\nhold(__name__)\n" + GOOD, module="t_hangs")
     install(GOOD, module="t_beside")
-    found = find(["t_hangs", "t_beside"], 1)
+    loading = Loading(discovery.named(["t_hangs", "t_beside"]))
+    found = next(found for seconds in range(1, 20) if (found := _after(loading, seconds))["t_beside"].driver)
     assert re.fullmatch(r"it hasn't been imported within [1-9]\d* s", found["t_hangs"].failure or "")
     assert found["t_beside"].failure is None
+
+
+def _after(loading, seconds):
+    loading.wait(seconds)
+    return loading.found()
 
 
 def test_an_import_error_with_a_broken_str(install):

@@ -15,7 +15,7 @@ from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.incarnation import Change
 from tests.support.holdings import node_holdings, run_both
 from tests.support.threads import Hanging
-from tests.support.time import advance, in_virtual_time
+from tests.support.time import advance, hurry, in_virtual_time
 from tests.support.waiting import turns, until
 
 THING = "example.com/thing"
@@ -70,6 +70,7 @@ async def test_a_resource_added_later_is_read_at_once(watch, tmp_path):
 
 
 async def test_a_kubelet_is_told_of_after_a_read(watch, tmp_path):
+    hurry(0.05)  # the disk has its time: after WRITING it isn't waited for
     one = watch(tmp_path / "device-plugins")
     await until(lambda: one.holdings.by_resource[THING].value.known)  # there is no file yet, and nobody holds anything
     make_kubelet(tmp_path / "elsewhere", "a")
@@ -118,6 +119,7 @@ async def test_only_the_last_of_several_kubelets_is_told_of(watch, tmp_path):
 
 
 async def test_a_kubelet_that_comes_is_known_before_it_is_told_of(watch, tmp_path):
+    hurry(0.05)  # WRITING isn't over before the disk goes on
     make_kubelet(tmp_path / "device-plugins", "a")
     one = watch(tmp_path / "device-plugins", threads := Held())
     await until(lambda: one.told)
@@ -135,6 +137,7 @@ async def test_a_kubelet_that_comes_is_known_before_it_is_told_of(watch, tmp_pat
 
 async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):
     """It may have forgotten what containers hold, so nothing is free because the file doesn't have it."""
+    hurry(0.05)  # the disk has its time: after WRITING it isn't waited for
     directory = tmp_path / "device-plugins"
     make_kubelet(directory, "a")
     os.utime(directory / checkpoint.NAME, (time.time() - 1000,) * 2)
