@@ -296,16 +296,19 @@ class Shares(Good):
 
     def __init__(self, *_):
         super().__init__()
-        self.known = {}
+        self.known, self.half = {}, threading.Event()
 
     def devices(self):
         self.known.clear()
+        self.half.set()
         threading.Event().wait(0.02)  # as long as slow hardware takes to answer
+        self.half.clear()
         for name in self.ids:
             self.known[name] = Device(name)
         return list(self.known.values())
 
     def allocate(self, devices):
+        self.half.wait(0.2)  # or all rounds would be over before a late thread lists
         return Allocation(env={d.id: repr(self.known.get(d.id)) for d in devices})
 
 
