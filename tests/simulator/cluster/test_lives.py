@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from dpgateway_simulator import Kubelet
 from dpgateway_simulator.cluster import SHORT
 from tests.simulator.cluster.conftest import Site
-from tests.simulator.drivers import DRIVER, X, device
-from tests.support.waiting import until
+from tests.simulator.drivers import DRIVER, DraRig, X, device
+from tests.support.waiting import turns, until
 
 CALLS = ["prepare", "unprepare"]
 
@@ -135,11 +136,17 @@ async def test_a_pod_that_vanished_while_no_kubelet_ran_is_found_later(site: Sit
     await kubelet.wait_for_event("unprepared")
 
 
+async def leaves(kubelet: Kubelet, driver: DraRig) -> None:
+    """The driver's connection ends, or its registration before that."""
+    await driver.stop()
+    await kubelet.wait_for(lambda: not any(one["connected"] for one in kubelet.drivers().get(DRIVER, ())))
+    await turns()  # the half minute after that has begun
+
+
 async def test_slices_go_half_a_minute_after_the_driver(site: Site) -> None:
     """1.37: 5 s of absence delete nothing, 30 s do."""
     kubelet, driver = await site.start()
-    await driver.stop()
-    await kubelet.wait_for_event("driver disconnected")
+    await leaves(kubelet, driver)
     kubelet.clock.advance(29)
     assert list(site.cluster.devices()) == ["d0", "d1"]
     kubelet.clock.advance(2)
@@ -149,8 +156,7 @@ async def test_slices_go_half_a_minute_after_the_driver(site: Site) -> None:
 
 async def test_slices_stay_if_the_driver_is_back_soon(site: Site) -> None:
     kubelet, driver = await site.start()
-    await driver.stop()
-    await kubelet.wait_for_event("driver disconnected")
+    await leaves(kubelet, driver)
     await site.driver("b").start(kubelet)
     kubelet.clock.advance(31)
     await asyncio.sleep(0)
