@@ -72,6 +72,7 @@ class Gateway:
     async def start(self, *resources: dict[str, Any]) -> None:
         """Returns when it has been started, which isn't when it serves. Without resources it has those of before."""
         assert not self.running, "it runs already"
+        await self.close()  # all that the one before said is in the log, and its silence isn't this one's
         self.resources = list(resources) or self.resources
         words = run(self.folder, self.device_plugins_dir, self._config(), self.node_name)
         words += [f"--log-format={self.log_format}", f"--log-level={self.log_level}"]
