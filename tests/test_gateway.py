@@ -413,12 +413,17 @@ async def test_ready_while_a_change_is_not_served_yet(short_path):
         overview = node.gateway.overview
         await until(lambda: overview.readiness().ready)
         await node.reload(configured(driver_class=scripted(devices=list)))
-        (trouble,) = [one for one in overview.status().troubles if "its new configuration" in one.reason]
+
+        def told(text):
+            return [one for one in overview.status().troubles if text in one.reason]
+
+        await until(lambda: not told("it hasn't listed its devices yet"))  # a reload doesn't wait for that for ever
+        (trouble,) = told("its new configuration")
         assert trouble.reason.endswith("so the old one serves on: it lists no Healthy device")
         assert overview.readiness().resources[0].reason is None
         await node.reload(configured(driver_class=scripted(devices=lambda: [Device("c")])))
         await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
-        assert not any("its new configuration" in one.reason for one in overview.status().troubles)
+        assert not told("its new configuration")
 
 
 async def test_a_new_name_while_the_old_one_ends(short_path, gate):

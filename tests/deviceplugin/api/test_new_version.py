@@ -17,6 +17,8 @@ import pytest
 from dpgateway_simulator import Kubelet, behaviour
 from dpgateway_simulator.wire.dialects import DIALECTS, Answer, Dialect, Options, Registration
 from tests.support.gateway import Gateway
+from tests.support.kubelet import registered
+from tests.support.waiting import BUSY
 
 ROOT = Path(__file__).parents[3]
 RESOURCE = "example.com/thing"
@@ -98,6 +100,8 @@ async def test_a_new_version_is_a_folder_a_module_and_a_name(source, tmp_path, m
     options = {"count": 2, "env_prefix": "GOT", "prepare": True}
     async with gateway, kubelet:
         await gateway.start({"name": RESOURCE, "driver": "simulated", "options": options})
+        # It begins without compiled modules.
+        await kubelet.wait_for(lambda: registered(kubelet, RESOURCE), BUSY)
         await kubelet.wait_for_event("registered", version="v1beta1")
         await kubelet.stop()
         kubelet.behaviour = replace(behaviour("1.37"), api="v1beta2")

@@ -175,8 +175,9 @@ async def test_slow_registrations_keep_a_pool_whole(make, kubelet, caplog):
     older.serve(*BOTH)
     await offered(kubelet, R, S)
     kubelet.misbehaviour.stall_register(S)
-    newer.serve(*BOTH)
-    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+    with slowly():  # it has 2 s until it serves
+        newer.serve(*BOTH)
+        await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
     await turns(500)
     assert not any(text.startswith("handed over") for text in caplog.messages)
     kubelet.misbehaviour.behave()

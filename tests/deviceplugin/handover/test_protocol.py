@@ -12,6 +12,7 @@ from dpgateway.kit.seqpacket import LONGEST
 from tests.support.handover import R, offered, path
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured
+from tests.support.time import slowly
 from tests.support.waiting import until
 
 KIND = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
@@ -55,7 +56,9 @@ async def test_gateways_of_all_releases_say_the_same_bytes(make, kubelet, older)
     newer = make()
     await until(path(older, "next").exists)
     relay = Relay(path(older, "next"))
-    newer.serve(configured(driver_class=Scripted))
+    with slowly():  # it has 2 s until it serves
+        newer.serve(configured(driver_class=Scripted))
+        await until(lambda: ("newer", b"serves", 0) in relay.said)
     async with asyncio.timeout(60):
         await relay.task
     assert relay.said == [
