@@ -284,13 +284,13 @@ async def test_a_stop_that_is_interrupted_leaves_nothing_either(gateway, kubelet
 
 async def test_a_resource_that_fails_by_a_bug(gateway, kubelet, caplog):
     bugs: list[Exception] = []
+    contexts, more = [], [0]
 
     def buggy(record):
         if bugs and "the list of" in record.getMessage():
+            more[0] = 0  # before its next driver lists
             raise bugs.pop()
         return True
-
-    contexts, more = [], [0]
 
     class Driver(Scripted):
         def __init__(self, options, context):
@@ -310,7 +310,6 @@ async def test_a_resource_that_fails_by_a_bug(gateway, kubelet, caplog):
         await until(lambda: f"a bug: {S} failed, and starts again" in caplog.messages)
     finally:
         logger.removeFilter(buggy)
-    more[0] = 0
     await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
     await offered(kubelet, R, S)
     assert len(contexts) == 2

@@ -29,6 +29,11 @@ async def heard(peer, seconds=60):
         return await peer.receive()
 
 
+def ends(name=R):
+    """Whether a gateway of this process has been told to end the resource, and hasn't yet."""
+    return any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == name)
+
+
 def serves(newer, gateway, name=R):
     """It binds its socket, and says so."""
     bound = path(gateway, "sock", name)

@@ -9,7 +9,7 @@ import pytest
 from dpgateway import Allocation, Device, Health
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet
-from tests.support.handover import BOTH, R, S, heard, offered, passed, path, serves, taken
+from tests.support.handover import BOTH, R, S, ends, heard, offered, passed, path, serves, taken
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
@@ -259,7 +259,7 @@ async def test_a_resource_that_ends_breaks_its_pool_off(make, kubelet, ask):
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
     with slowly():  # else the time in which the newer one has to serve may be over by then
         older.reload(older.configuration(BOTH[1]))
-        await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
+        await until(ends)
     assert await heard(other) == "back"
     one.close()  # else it has the lock, and so a part of the pool
     await asyncio.wait([call])  # it may be cut off by the end of its stream

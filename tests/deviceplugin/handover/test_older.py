@@ -19,7 +19,7 @@ from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.seqpacket import Gone, Peer
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.full import small_disk
-from tests.support.handover import R, heard, offered, passed, path, serves
+from tests.support.handover import R, ends, heard, offered, passed, path, serves
 from tests.support.inside import Inside
 from tests.support.kubelet import registered
 from tests.support.resources import Scripted, configured, scripted
@@ -162,10 +162,13 @@ async def test_a_gateway_that_ends_gives_nothing_more(
     newer = await dial(older)
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
-    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
-    await turns(200)
+    with slowly():  # else the handover may be over by then
+        call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+        await turns(200)
+        ending = asyncio.ensure_future(older.end())
+        await until(ends)
     with passed(newer):
-        await older.end()
+        await ending
     with pytest.raises(PluginError, match="the gateway is ending"):
         await call
     assert not given
@@ -227,7 +230,7 @@ async def test_started_again_during_a_handover(kubelet, older, newer, caplog, st
         assert await heard(newer) == "register"
     with slowly():  # else the handover may be over by then
         older.reload(older.configuration(configured(driver_class=scripted())))
-        await until(lambda: any(task.cancelling() for task in asyncio.all_tasks() if task.get_name() == R))
+        await until(ends)
     if step == "register":  # it ends only once it has heard that
         newer.send("listed")
     with pytest.raises(Gone):
