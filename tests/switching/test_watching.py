@@ -371,7 +371,7 @@ class TestFields:
         tasks = [asyncio.create_task(run()) for run in (rig.seen.run, rig.watched.run)]
         await until(lambda: late_server.answered)
         rig.store.off.clear()
-        rig.simulated.hang_up()
+        await rig.hang_up()
         await rig.seen.failure.wait_for(bool)
         await rig.seen.failure.wait_for(lambda text: not text)
         late_server.hear.set()
