@@ -12,7 +12,7 @@ from dpgateway.dra.service import Service, folder_of
 from dpgateway.kit.log import bind
 from dpgateway.registry.socket import FOLDER, RegisteredPlugin, RegistrationSocket
 from tests.dra.claim_node import DRIVER, ClaimNode
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 
 LOG = bind("test")
 
@@ -38,4 +38,4 @@ async def test_it_is_closed(node: ClaimNode, short_path: Path, what: str) -> Non
     with pytest.raises(FileNotFoundError):
         await one.open()
     await removing
-    assert not listening(folder)
+    await until(lambda: not listening(folder))  # gRPC's own threads close it
