@@ -32,8 +32,9 @@ def many_descriptors():
 
 @contextlib.asynccontextmanager
 async def connected(port, sent=b""):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(sent)
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(sent)  # at once: whoever asks for nothing is cut soon
+    reader, writer = await asyncio.open_connection(sock=client)
     try:
         yield reader, writer
     finally:
