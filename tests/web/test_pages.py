@@ -15,7 +15,7 @@ from dpgateway.status.values import DriverStatus
 from dpgateway.web.answers import Response
 from dpgateway.web.pages import Cached, Sources, gathered, pages
 from tests.support.time import advance, in_virtual_time
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 from tests.web.test_statusz import status
 
 AWAY = Standing("deviceplugin", "away")
@@ -34,8 +34,18 @@ async def said(page):
     return answer.status, json.loads(answer.body)
 
 
+async def health(works, *parts):
+    """What the page says once these parts are well: a busy machine may have been late before."""
+
+    async def well():
+        status, found = await said(table(works)["/healthz"])
+        return all(found[part]["ok"] for part in parts) and (status, found)
+
+    return await until(well)
+
+
 async def test_healthy_while_loop_and_threads_answer():
-    status, found = await said(table()["/healthz"])
+    status, found = await health(works, "event_loop", "workers")
     assert (status, found["healthy"]) == (200, True)
     for part in ("event_loop", "workers"):
         assert (found[part]["ok"], found[part]["reason"]) == (True, None)
@@ -52,7 +62,7 @@ async def refused():
 
 @pytest.mark.parametrize(("works", "reason"), [(never, "no answer"), (refused, "the system has no thread left")])
 async def test_unhealthy_without_a_working_thread(works, reason):
-    status, found = await said(table(works)["/healthz"])
+    status, found = await health(works, "event_loop")
     assert (status, found["healthy"], found["event_loop"]["ok"]) == (503, False, True)
     assert (found["workers"]["ok"], found["workers"]["reason"]) == (False, reason)
 
