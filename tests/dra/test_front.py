@@ -701,8 +701,8 @@ async def test_a_start_that_failed_at_first_forgets_no_doubt(
     store, said = front.claims.store, list[frozenset[str]]()
     store.doubts.others, other = lambda: {"example.com/other": "n1/other"}, frozenset({"example.com/other"})
     store.doubts.in_doubt.subscribe(lambda: said.append(store.doubts.in_doubt.value))
-    hurry(10)
     await until(lambda: "DRA can't be served" in caplog.text)
+    hurry(10)  # only now: the disk has its time to answer
     failure = front.status().registration.failure or ""
     assert failure.startswith(f"{node.root}/plugins")
     loop = asyncio.get_running_loop()
