@@ -227,7 +227,7 @@ async def test_a_disk_that_refused_is_tried_again(disk, holdings, log, records, 
 async def test_a_change_that_has_to_be_on_disk_now(one, disk, holdings):
     await one.start()
     give(holdings, "a")
-    assert await one.record()
+    await until(one.record)
     assert set(disk.load()) == {"a"}
     await rest(one)
     give(holdings, "b")
@@ -252,7 +252,7 @@ async def test_a_late_write_replaces_nothing_of_another_gateway(one, disk, holdi
     await one.start()
     before = holdings.value
     give(holdings, "a")
-    assert await one.record()
+    await until(one.record)
     disk.free.clear()
     holdings.set(before)
     if not empty:
@@ -289,7 +289,7 @@ async def test_a_journal_isn_t_given_away_while_a_write_hangs(one, disk, holding
         await one.rest()
     disk.free.set()
     one.go_on()
-    assert await one.record()
+    await until(one.record)
     await rest(one)
 
 
