@@ -99,9 +99,10 @@ async def test_a_connection_can_be_used_again(port):
 
 async def test_longest_idle_goes_first(port):
     async with contextlib.AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(connected(port, request())) for _ in range(8)]
-        for reader, _ in clients:
-            await read_reply(reader)
+        clients = []
+        for _ in range(8):  # idle one after the other
+            clients.append(await stack.enter_async_context(connected(port, request())))
+            await read_reply(clients[-1][0])
         first_reader, first_writer = clients[0]
         first_writer.write(request())
         await read_reply(first_reader)
