@@ -433,7 +433,7 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
         goes.wait(60)
         released.extend(device.id for device in devices)
 
-    make(scripted(release=lambda _: hangs.wait(60)))
+    older = make(scripted(release=lambda _: hangs.wait(60)))
     await node.offered()
     claim = node.allocate("c", "b")
     await node.prepare(claim)
@@ -444,8 +444,9 @@ async def test_a_driver_that_hangs_in_release_is_handed_over(node: Node, make: A
 
     # The newer gateway gets the driver once the older one's has hung for 40 s, which pass in 2 s here.
     hurry(20)
+    await until(lambda: not older.front.loaded.is_set())
+    hurry(0.05)  # the newer one reads the records now
     await until(lambda: len(node.sockets) == 2)
-    hurry(0.05)
     await node.register(next(one for one in node.sockets if one != node.registered))
     assert await ending == ""
 
