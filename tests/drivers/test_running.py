@@ -270,7 +270,7 @@ async def test_own_devices_are_read_on_the_drivers_thread(run):
 
         release = prepare
 
-    one = run(Driver)
+    one = run(Driver, timeouts={"prefer": 20})
     await one.listed()
     a, b = one.said.devices
     assert (a.id, b.id) == ("a", "b")
