@@ -8,6 +8,7 @@ import pytest
 
 from dpgateway.node.runtime import CdiSupport, Runtime, configured, knows_cdi
 from dpgateway_simulator.wire.runtime import v1
+from tests.node.cri import in_time
 
 ETC_CDI, RUN_CDI = Path("/etc/cdi"), Path("/var/run/cdi")
 
@@ -39,6 +40,20 @@ async def serve():
     yield serve
     for server in servers:
         await server.stop(None)
+
+
+@pytest.fixture
+def said(caplog):
+    """What the runtime at a socket says of CDI; ``asked`` has what it was asked for that."""
+
+    async def said(socket, asked):
+        async def ask():
+            asked.clear()
+            return await Runtime(socket).cdi()
+
+        return await in_time(ask, caplog)
+
+    return said
 
 
 def runtime(name, version):
@@ -80,10 +95,10 @@ def test_which_runtime_knows_cdi(name, version, knows, enabled, disabled):
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_runtime_says_whether_it_is_told_to_do_cdi(serve, short_path, config, enabled):
+async def test_a_runtime_says_whether_it_is_told_to_do_cdi(serve, said, short_path, config, enabled):
     assert configured({"config": config})[0] is enabled
     asked = await serve(short_path / "a.sock", runtime("containerd", "v1.7.27"), config=config, golang="go1.23")
-    assert (await Runtime(short_path / "a.sock").cdi()).by_name is enabled
+    assert (await said(short_path / "a.sock", asked)).by_name is enabled
     assert asked == ["v1", True]
 
 
@@ -99,9 +114,9 @@ async def test_a_runtime_says_whether_it_is_told_to_do_cdi(serve, short_path, co
         ("{}", ()),
     ],
 )
-async def test_a_runtime_says_where_it_reads_specs(serve, short_path, config, unread):
-    await serve(short_path / "a.sock", runtime("containerd", "v2.4.2"), config=config)
-    support = await Runtime(short_path / "a.sock").cdi()
+async def test_a_runtime_says_where_it_reads_specs(serve, said, short_path, config, unread):
+    asked = await serve(short_path / "a.sock", runtime("containerd", "v2.4.2"), config=config)
+    support = await said(short_path / "a.sock", asked)
     assert support.unread(ETC_CDI, RUN_CDI) == unread
     assert [support.of(one) for one in (ETC_CDI, RUN_CDI)] == [one not in unread for one in (ETC_CDI, RUN_CDI)]
     assert CdiSupport(None, support.spec_dirs).of(ETC_CDI, RUN_CDI) is (False if unread else None)
@@ -127,9 +142,9 @@ async def test_one_that_does_not_say_who_it_is_may_know_anything(serve, short_pa
     assert asked.count("v1") == 2
 
 
-async def test_the_version_decides_without_a_configuration(serve, short_path):
-    await serve(short_path / "a.sock", runtime("containerd", "v2.1.0"), raw_status=b"\xff")
-    assert (await Runtime(short_path / "a.sock").cdi()).by_name is True
+async def test_the_version_decides_without_a_configuration(serve, said, short_path):
+    asked = await serve(short_path / "a.sock", runtime("containerd", "v2.1.0"), raw_status=b"\xff")
+    assert (await said(short_path / "a.sock", asked)).by_name is True
 
 
 async def test_what_is_no_runtime_may_know_anything(short_path):

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from dpgateway.node.sandboxes import MOST_EVENTS, Sandboxes, outlasting
-from tests.node.cri import CREATED, EXITED, READY, RUNNING, STOPPED, UNKNOWN, Cri
+from tests.node.cri import CREATED, EXITED, READY, RUNNING, STOPPED, UNKNOWN, Cri, in_time
 from tests.support.waiting import turns, until
 
 
@@ -33,10 +33,10 @@ async def cri(short_path):
         ([], [EXITED], False),
     ],
 )
-async def test_a_pod_of_which_nothing_runs(cri, sandboxes, containers, ended):
+async def test_a_pod_of_which_nothing_runs(cri, caplog, sandboxes, containers, ended):
     cri.sandboxes = {"uid-a": sandboxes, "uid-b": [READY]}
     cri.containers = {"uid-a": containers, "uid-b": [RUNNING]}
-    found = await Sandboxes([cri.socket], print).ended(["uid-a", "uid-b"])
+    found = await in_time(lambda: Sandboxes([cri.socket], print).ended(["uid-a", "uid-b"]), caplog)
     assert found == ({"uid-a"} if ended else frozenset())
 
 
@@ -53,13 +53,14 @@ async def test_a_pod_of_which_nothing_runs(cri, sandboxes, containers, ended):
         ([], [], False),  # at its admission
     ],
 )
-async def test_a_pod_that_has_a_container_which_may_run(cri, sandboxes, containers, running):
+async def test_a_pod_that_has_a_container_which_may_run(cri, caplog, sandboxes, containers, running):
     cri.sandboxes = dict.fromkeys(("uid-a", "uid-static"), sandboxes)
     cri.containers = dict.fromkeys(("uid-a", "uid-static"), containers)
     cri.static = {"uid-static"}
-    both = ["uid-a", "uid-static"]
-    assert await Sandboxes([cri.socket], print).running(both) == ({"uid-a"} if running else frozenset())
-    assert await Sandboxes([cri.socket], print).running(both, static=True) == frozenset(both if running else [])
+    both, all_of_them = ["uid-a", "uid-static"], Sandboxes([cri.socket], print)
+    assert await in_time(lambda: all_of_them.running(both), caplog) == ({"uid-a"} if running else frozenset())
+    found = await in_time(lambda: all_of_them.running(both, static=True), caplog)
+    assert found == frozenset(both if running else [])
 
 
 async def test_however_many_pods_are_asked_for_at_once(cri):
@@ -82,10 +83,10 @@ async def test_what_the_runtime_does_not_say_proves_nothing(cri, method):
     assert method in cri.asked
 
 
-async def test_no_runtime_or_several_prove_nothing(cri, short_path):
+async def test_no_runtime_or_several_prove_nothing(cri, short_path, caplog):
     cri.sandboxes = {"uid-a": [STOPPED]}
     other = short_path / "other.sock"
-    assert await Sandboxes([cri.socket, other], print).ended(["uid-a"]) == {"uid-a"}
+    assert await in_time(lambda: Sandboxes([cri.socket, other], print).ended(["uid-a"]), caplog) == {"uid-a"}
     other.touch()
     assert await Sandboxes([cri.socket, other], print).ended(["uid-a"]) == frozenset()
     assert await Sandboxes([short_path / "nowhere/cri.sock"], print).ended(["uid-a"]) == frozenset()
