@@ -1,6 +1,8 @@
 """What goes over the wire to a plugin, seen by a server that is neither grpcio nor grpclib."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import h2.config
@@ -15,23 +17,33 @@ from dpgateway_simulator.wire.device_list import Device
 from dpgateway_simulator.wire.sockets import bound
 
 
-async def first_request(path: Path) -> tuple[asyncio.Server, asyncio.Future[dict[str, str]]]:
-    """The headers of the first request that comes to a socket."""
-    headers = asyncio.get_running_loop().create_future()
+@contextlib.asynccontextmanager
+async def first_request(path: Path) -> AsyncIterator[asyncio.Future[dict[str, str]]]:
+    """The headers of the first request that comes to a socket. Within the block its client ends the connection."""
+    headers, ended = asyncio.get_running_loop().create_future(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
         connection.initiate_connection()
         writer.write(connection.data_to_send())
-        while data := await reader.read(65536):
-            for event in connection.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    headers.set_result(dict(event.headers))
-            writer.write(connection.data_to_send())
-        writer.close()
+        with contextlib.suppress(ConnectionError):  # it has gone while it was written to
+            while data := await reader.read(65536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, h2.events.RequestReceived):
+                        headers.set_result(dict(event.headers))
+                writer.write(connection.data_to_send())
+        with contextlib.suppress(ConnectionError):
+            writer.close()
+            await writer.wait_closed()
+        ended.set()
 
     server = await asyncio.start_unix_server(serve, path)
-    return server, headers
+    try:
+        yield headers
+        async with asyncio.timeout(60):
+            await ended.wait()
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize(
@@ -42,13 +54,12 @@ async def test_a_request_looks_like_the_kubelets(
     tmp_path: Path, version: str, agent: str, path_as_authority: bool
 ) -> None:
     path = tmp_path / "x.sock"
-    server, headers = await first_request(path)
-    plugin = PluginClient(behaviour(version), "example.com/x", path, "x.sock")
-    calling = asyncio.create_task(plugin.allocate(["d0"]))
-    seen = await headers
-    plugin.close()
-    await asyncio.wait({calling})
-    server.close()
+    async with first_request(path) as headers:
+        plugin = PluginClient(behaviour(version), "example.com/x", path, "x.sock")
+        calling = asyncio.create_task(plugin.allocate(["d0"]))
+        seen = await headers
+        plugin.close()
+        await asyncio.wait({calling})
     assert calling.exception()
     assert seen["user-agent"] == agent
     assert seen[":authority"] == (str(path) if path_as_authority else "localhost")
@@ -57,13 +68,12 @@ async def test_a_request_looks_like_the_kubelets(
 
 
 async def test_pre_start_container_has_30_seconds(tmp_path: Path) -> None:
-    server, headers = await first_request(tmp_path / "x.sock")
-    plugin = PluginClient(behaviour("1.37"), "example.com/x", tmp_path / "x.sock", "x.sock")
-    calling = asyncio.create_task(plugin.pre_start(["d0"]))
-    timeout = (await headers)["grpc-timeout"]
-    plugin.close()
-    await asyncio.wait({calling})
-    server.close()
+    async with first_request(tmp_path / "x.sock") as headers:
+        plugin = PluginClient(behaviour("1.37"), "example.com/x", tmp_path / "x.sock", "x.sock")
+        calling = asyncio.create_task(plugin.pre_start(["d0"]))
+        timeout = (await headers)["grpc-timeout"]
+        plugin.close()
+        await asyncio.wait({calling})
     assert calling.exception()
     number, unit = int(timeout[:-1]), timeout[-1]
     assert 15 < number * {"S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}[unit] <= 30
