@@ -85,6 +85,7 @@ class _Server:
         self._numbers = {id(root): 1}
         self.bugs = []
         self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        self._writing = threading.Lock()  # a call that hung may answer when another file has the descriptor's number
 
     def serve(self):
         while True:
@@ -107,8 +108,13 @@ class _Server:
         except Exception as raised:  # a bug here must not hang who asks
             self.bugs.append(raised)
             error, answer = -errno.EREMOTEIO, b""
-        with suppress(OSError):  # unmounted, or the caller was killed
+        with suppress(OSError), self._writing:  # unmounted, or the caller was killed
             os.write(self.device, struct.pack("=IiQ", 16 + len(answer), error, unique) + answer)
+
+    def close(self):
+        with self._writing:
+            os.close(self.device)
+            self.device = -1
 
     def _do(self, opcode, node, pid, body):  # noqa: C901, PLR0911, PLR0912  one for each opcode
         match opcode:
@@ -200,6 +206,6 @@ def mounted(root, path):
     finally:
         _LIBC.umount2(str(path).encode(), _MNT_FORCE)  # aborts what hangs (fs/fuse/inode.c, fuse_umount_begin)
         _LIBC.umount2(str(path).encode(), _MNT_DETACH)
-        os.close(server.device)
         thread.join(20)
+        server.close()
     assert server.bugs == []
