@@ -18,6 +18,7 @@ from dpgateway_simulator.prompt.session import Session, StepError, WordsError
 from dpgateway_simulator.prompt.steps import FAILURES
 from tests.simulator.cluster.conftest import Site
 from tests.simulator.drivers import DRIVER, X, device
+from tests.support.waiting import BUSY
 
 
 class Desk(Session):
@@ -25,7 +26,7 @@ class Desk(Session):
 
     def __init__(self, site: Site) -> None:
         self.printed: list[tuple[str, Any]] = []
-        super().__init__(site.kubelet, lambda name, value: self.printed.append((name, value)), 5, site.cluster)
+        super().__init__(site.kubelet, lambda name, value: self.printed.append((name, value)), BUSY, site.cluster)
 
     async def do(self, *lines: str) -> None:
         for line in lines:
