@@ -147,7 +147,7 @@ async def test_the_gateway_ends_though_its_driver_hangs(kubelet: Kubelet, served
 
 async def test_one_resource_fails_alone(kubelet: Kubelet, gateway: Gateway) -> None:
     other = {**gateway.resource, "name": "example.com/other", "options": {"count": 1, "env_prefix": "OTHER"}}
-    gateway.resource["timeouts"] = {"list": "300ms", "allocate": "300ms"}
+    gateway.resource["timeouts"] = {"list": "2s", "allocate": "300ms"}
     gateway.resources.append(other)
     await kubelet.start()
     await gateway.start()
