@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from tests.support.waiting import until
 
 ONE = {"c": {RESOURCE: 1}}
 BURNT = {"indexes": [0], "unhealthy": "burnt"}
+
+
+async def knows(gateway: Gateway, pod: str) -> bool:
+    """Whether it has read in the kubelet's checkpoint that the pod has a device."""
+    words = "status", "--output=json", f"--control-socket={gateway.folder / 'control.sock'}"
+    process = await asyncio.create_subprocess_exec(*gateway.command, *words, stdout=PIPE)
+    return f'"{pod}"' in (await process.communicate())[0].decode()
 
 
 async def test_devices_break_and_heal(kubelet: Kubelet, served: Gateway) -> None:
@@ -30,6 +38,7 @@ async def test_devices_break_and_heal(kubelet: Kubelet, served: Gateway) -> None
 
     # the log names the holder of a broken device, perhaps in one line with the others that just healed
     await kubelet.noted()
+    await until(lambda: knows(served, "p1"), pause=0.1)
     served.suffer({"indexes": [1], "unhealthy": "burnt"})
     await kubelet.wait_for_devices(1, 1)
     await until(lambda: any("Unhealthy: burnt; held by " in line and "p1" in line for line in served.log))
