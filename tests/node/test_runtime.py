@@ -23,6 +23,8 @@ async def serve():
 
         async def status(request, context):
             asked.append(v1.StatusRequest().parse(request).verbose)
+            if callable(raw_status):
+                return await raw_status(context)
             return raw_status or bytes(v1.StatusResponse(info=info))
 
         async def version(request, context):
@@ -132,6 +134,23 @@ async def test_it_is_asked_once_for_each_of_its_lives(serve, short_path):
     socket.unlink()
     await serve(socket, runtime("containerd", "v2.1.0"))
     assert (await found.cdi()).by_name is True
+
+
+async def test_a_status_that_is_not_answered_is_asked_for_again(serve, short_path):
+    """As of a runtime that is busy when a node starts: whether it gives devices by name would stay unknown."""
+    busy = [grpc.StatusCode.UNAVAILABLE]
+
+    async def status(context):
+        if busy:
+            await context.abort(busy.pop(), "not now")
+        return bytes(v1.StatusResponse(info={"config": '{"enableCDI": true}'}))
+
+    asked = await serve(short_path / "cri.sock", runtime("containerd", "v1.7.27"), status)
+    one = Runtime(short_path / "cri.sock")
+    assert (await one.cdi()).by_name is None
+    assert (await one.cdi()).by_name is True
+    assert (await one.cdi()).by_name is True
+    assert asked == ["v1", True] * 2
 
 
 @pytest.mark.parametrize("raw", [b"\xff", runtime("", "")])

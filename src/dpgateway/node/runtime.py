@@ -131,12 +131,14 @@ class Runtime:
             return None
         if self._known is None or self._known[0] != there:
             version = await _called(there[0], "Version", wire.VersionRequest(version="v1"), wire.VersionResponse)
-            if not version.runtime_name:
+            if version is None or not version.runtime_name:
                 return None  # not remembered: the runtime may still be starting
             status = await _called(there[0], "Status", wire.StatusRequest(verbose=True), wire.StatusResponse)
             who = version.runtime_name, version.runtime_version
-            enabled, spec_dirs = configured(status.info)
+            enabled, spec_dirs = configured(status.info if status is not None else {})
             said = Said(*who, CdiSupport(knows_cdi(*who, enabled), spec_dirs))
+            if status is None:
+                return said  # not remembered: a busy runtime may tell its configuration later
             word = {True: "knows", False: "doesn't know", None: "may know"}[said.cdi.by_name]
             where = f", and reads specs in {' and '.join(said.cdi.spec_dirs)}" if said.cdi.spec_dirs else ""
             _log.info("the container runtime %s %s %s CDI%s", said.name, said.version, word, where)
@@ -154,15 +156,15 @@ def serving(candidates: Sequence[Path]) -> tuple[Path, tuple[int, ...]] | None:
     return there[0] if len(there) == 1 else None
 
 
-async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M:
-    """Empty if there is no answer."""
+async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M | None:
+    """None if there is no answer."""
     try:
         async with Channel(socket) as channel:
             return await called(channel, method, request, answers)
     except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
         details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
         _log.debug("the container runtime on %s doesn't answer %s: %s", socket, method, details)
-        return answers()
+        return None
 
 
 async def called(channel: Channel, method: str, request: Message, answers: type[M]) -> M:
