@@ -14,4 +14,13 @@ def cost(work: Callable[..., Any], *arguments: Any) -> float:
     """Seconds of this thread's processor time: the least of three, and without the garbage collector, because a busy
     neighbour empties the processor's caches, and a collection goes over all that earlier tests left.
     """
-    return min(timeit.repeat(lambda: work(*arguments), timer=time.thread_time, number=1, repeat=3))
+    return min(_once(work, arguments) for _ in range(3))
+
+
+def within(seconds: float, work: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether that is less than ``seconds``. Once is enough, for it would be the least."""
+    return any(_once(work, arguments) < seconds for _ in range(3))
+
+
+def _once(work: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    return timeit.timeit(lambda: work(*arguments), timer=time.thread_time, number=1)
