@@ -130,8 +130,12 @@ class Box:
 
     def check_running(self, *names: str) -> None:
         for name in names:
-            if self._services[name].poll() is not None:
+            if self.has_ended(name):
                 raise ClusterError(f"{name} of {self.name} ended: {self.log(name)[-LOG_END:]}")
+
+    def has_ended(self, name: str) -> bool:
+        """Whether this service ended by itself."""
+        return self._services[name].poll() is not None
 
     def runs(self, name: str) -> bool:
         """Whether this service was started, and wasn't ended since."""

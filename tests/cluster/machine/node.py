@@ -11,7 +11,7 @@ import stat
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,8 @@ DEV = [
     "ln -s fd/0 /dev/stdin; ln -s fd/1 /dev/stdout; ln -s fd/2 /dev/stderr",
     "mount -t tmpfs tmpfs /dev/shm; mount -t mqueue mqueue /dev/mqueue",
 ]
+NO_CRI = "validate CRI v1 runtime API"
+"""Among a kubelet's last words if containerd listens and its CRI doesn't serve yet."""
 KUBELET = "/var/lib/kubelet"
 """The kubelet has its device-plugins directory here, whatever its --root-dir is: a constant of Kubernetes."""
 BINDS = {"/var/lib/containerd": "containerd-root", "/var/log": "logs"}
@@ -132,8 +134,10 @@ class Node(Box):
         root = self._paths.root_dir
         directories = [f"--root-dir={root}", f"--cert-dir={root}/pki"]
         program = KUBELETS[release].binary()
-        self.spawn("kubelet", [program, f"--config={config}", f"--kubeconfig={own}", *names, *directories, "--v=2"])
-        until(f"healthy kubelet of {self.name}", self._kubelet_is_healthy)
+        argv = [program, f"--config={config}", f"--kubeconfig={own}", *names, *directories, "--v=2"]
+        start = partial(self.spawn, "kubelet", argv)
+        start()
+        until(f"healthy kubelet of {self.name}", partial(self._kubelet_is_healthy, start))
         until(f"pods at the kubelet of {self.name}", self._kubelet_knows_its_pods)
 
     def stop_kubelet(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -214,8 +218,12 @@ class Node(Box):
         with socket.socket(socket.AF_UNIX) as connection:
             return not connection.connect_ex(f"/proc/{self.pid}/root{self._paths.socket}")
 
-    def _kubelet_is_healthy(self) -> bool:
-        self.check_running("kubelet")
+    def _kubelet_is_healthy(self, start_again: Callable[[], None]) -> bool:
+        if self.has_ended("kubelet"):
+            if NO_CRI not in self.log("kubelet").rstrip().rpartition("\n")[2]:
+                self.check_running("kubelet")
+            start_again()  # as systemd does
+            return False
         with socket.socket(socket.AF_UNIX) as connection:
             if connection.connect_ex(str(self.device_plugins_dir / "kubelet.sock")):
                 return False
